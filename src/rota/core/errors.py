@@ -1,0 +1,27 @@
+"""What can go wrong, by whose fault: the user's (`RotaError`) or ours (`InvariantBroken`)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RotaError(Exception):
+    """A user's mistake; the message names the thing, the value and the way out, on one line."""
+
+
+class PlanRefused(RotaError):
+    """A policy asked for something that would break the cluster; nothing of its plan was carried out."""
+
+
+class InvariantBroken(Exception):
+    """A bug of ours: the state contradicts itself. Carries what is known and stops the process."""
+
+
+def did_you_mean(value: str, known: Iterable[str]) -> str:
+    """The end of an error message: the nearest known word, or the list of them."""
+    words = sorted(known)
+    near = difflib.get_close_matches(value, words, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"known: {', '.join(words)}" if words else "there are none"

@@ -1,0 +1,1 @@
+"""Workload files and generators: what arrives when, and how it will really go."""

@@ -1,0 +1,47 @@
+"""A workload: submissions in order of time. What the simulated world knows and a scheduler does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from rota.core.cluster import Cluster
+from rota.core.model import Job
+
+
+class Outcome(Enum):
+    """How a job will end when it is left alone."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job, the moment it is submitted, and how it will go.
+
+    `job.work` is what the job says of itself; it really ends with `outcome` once the fraction `ends_at` of
+    that work is done (a job cancelled early, or one that fails on the way, ends below 1).
+    """
+
+    job: Job
+    submit_s: float
+    outcome: Outcome = Outcome.SUCCEEDED
+    ends_at: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Submissions sorted by time (ties keep file order), where they came from, and what was left out.
+
+    `cluster` is set where the format brings its own nodes. `counts_steps` says that `work` is in steps,
+    so that a speed profile is needed to run it.
+    """
+
+    submissions: tuple[Submission, ...]
+    source: str
+    format: str
+    skipped: int = 0
+    counts_steps: bool = False
+    cluster: Cluster | None = None
