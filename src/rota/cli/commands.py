@@ -1,0 +1,96 @@
+"""The table of commands, and the group that loads a command's module only when it is called.
+
+`rota --help` and completion of command names need names and summaries only; those stand in the table,
+so that neither pays for the libraries of commands that do not run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+
+class Group(Enum):
+    """What a command is for; the headings of `rota --help`."""
+
+    STUDY = "Study"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One command: where it lives and what the list of commands says of it.
+
+    `target` is `module:attribute`; the attribute is a function (one command) or a Typer app (several).
+    """
+
+    name: str
+    target: str
+    summary: str
+    group: Group
+
+
+COMMANDS: tuple[Entry, ...] = (
+    Entry(
+        name="sim",
+        target="rota.cli.sim:sim",
+        summary="Run a trace through one or more policies and compare them.",
+        group=Group.STUDY,
+    ),
+    Entry(
+        name="trace",
+        target="rota.cli.trace:app",
+        summary="Describe, convert and generate traces.",
+        group=Group.STUDY,
+    ),
+    Entry(
+        name="policies",
+        target="rota.cli.policies:policies",
+        summary="List the policies and their parameters.",
+        group=Group.STUDY,
+    ),
+)
+
+
+_COMPLETION_PARAMS = frozenset({"install_completion", "show_completion"})
+
+
+def load(entry: Entry) -> TyperCommand | TyperGroup:
+    """Import the entry's module and make its command."""
+    module, _, attribute = entry.target.partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    if isinstance(found, typer.Typer):
+        app = found
+    else:
+        app = typer.Typer()
+        app.command(entry.name)(found)
+    command = get_command(app)
+    assert isinstance(command, TyperCommand | TyperGroup)
+    command.name = entry.name
+    # Typer offers to install completion on every app; that belongs to `rota` itself only.
+    command.params = [param for param in command.params if param.name not in _COMPLETION_PARAMS]
+    return command
+
+
+class LazyGroup(TyperGroup):
+    """A group whose members are the table's entries: listed from the table, loaded when one is called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._entries = {entry.name: entry for entry in COMMANDS}
+        for entry in COMMANDS:
+            self.add_command(
+                TyperCommand(name=entry.name, help=entry.summary, rich_help_panel=entry.group.value)
+            )
+
+    def resolve_command(
+        self, ctx: Any, args: list[str]
+    ) -> tuple[str | None, TyperCommand | TyperGroup | None, list[str]]:
+        """The command that `args` name, now loaded for real."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load(self._entries[name]) if name else None, rest

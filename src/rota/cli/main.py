@@ -1,0 +1,100 @@
+"""The entry point of `rota`: finds the command, runs it, and turns its end into a message and a status.
+
+Every way to fail leaves through here, so that all commands fail alike: one line on stderr, status 2 for a
+user's mistake, 1 for a failure, 130 for Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from rota import __version__
+from rota.cli.commands import LazyGroup
+from rota.core.errors import RotaError
+
+FAILURE = 1
+MISTAKE = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="rota",
+    cls=LazyGroup,
+    help="Schedule deep-learning jobs: in a simulator, on one machine, on Kubernetes.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rota {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _rota(
+    ctx: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help(), nl=False)
+
+
+def run() -> None:
+    """The console entry point."""
+    code = status(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
+        code = code or FAILURE
+    sys.exit(code)
+
+
+def status(args: Sequence[str]) -> int:
+    """Run `rota` with these arguments and return its exit status."""
+    try:
+        outcome = get_command(app).main(args=list(args), prog_name="rota", standalone_mode=False)
+    except RotaError as error:
+        return _complain(str(error), MISTAKE)
+    except typer.TyperException as error:
+        return _complain_of_usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _complain(f"{error.filename}: {error.strerror}", FAILURE)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _complain(message: str, code: int) -> int:
+    label = "error:"
+    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+        label = typer.style(label, fg="red", bold=True)
+    typer.echo(f"{label} {' '.join(message.split())}", err=True)
+    return code
+
+
+def _complain_of_usage(error: typer.TyperException) -> int:
+    message = error.format_message().rstrip(".")
+    if message:  # empty when a group without a command has already shown its help
+        _complain(message[0].lower() + message[1:], MISTAKE)
+        ctx = getattr(error, "ctx", None)
+        if ctx is not None:
+            typer.echo(f"hint: {ctx.command_path} --help", err=True)
+    return int(getattr(error, "exit_code", MISTAKE))
+
+
+def _forget_output() -> None:
+    """Send what is still buffered nowhere: the reader of our output has left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,211 @@
+"""How commands print: rows as a table, JSON or CSV on stdout, progress on stderr.
+
+People get rounded numbers and aligned columns; programs get every field with full precision. A table
+that is piped is plain text and never cuts a value off.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import numbers
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
+
+SHOW_PROGRESS_AFTER_S = 2.0
+NOTHING = "-"
+"""What a table shows where there is no value."""
+
+
+class OutputFormat(Enum):
+    """The forms in which a command can print its rows."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]
+"""The `-o` option, the same for every command: `output: OutputOption = OutputFormat.TABLE`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table: which field, under which title, and how a person reads it."""
+
+    key: str
+    title: str = ""
+    show: Callable[[Any], str] = str
+    right: bool = False
+
+    def cell(self, row: Mapping[str, object]) -> str:
+        """The row's value as a person reads it, without characters that could steer the terminal."""
+        value = row.get(self.key)
+        text = NOTHING if value is None else self.show(value)
+        return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def emit(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], output: OutputFormat) -> None:
+    """Print rows on stdout: the columns as a table, or every field of the rows as JSON or CSV."""
+    match output:
+        case OutputFormat.TABLE:
+            _write_table(rows, columns, sys.stdout)
+        case OutputFormat.JSON:
+            json.dump([plain(row) for row in rows], sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+            sys.stdout.write("\n")
+        case OutputFormat.CSV:
+            _write_csv(rows, columns, sys.stdout)
+        case _:
+            assert_never(output)
+
+
+def plain(value: object) -> object:
+    """The value as JSON knows it: what is not a finite number becomes null, moments ISO 8601 in UTC."""
+    match value:
+        case None | bool() | str():
+            return value
+        case Enum():
+            return plain(value.value)
+        case numbers.Integral():
+            return int(value)
+        case numbers.Real():
+            return float(value) if math.isfinite(value) else None
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case PurePath():
+            return str(value)
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case Sequence():
+            return [plain(item) for item in value]
+        case _:
+            raise TypeError(f"{type(value).__name__} has no JSON form: {value!r}")
+
+
+def _write_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], out: TextIO) -> None:
+    keys = dict.fromkeys(key for row in rows for key in row) or dict.fromkeys(col.key for col in columns)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(keys)
+    for row in rows:
+        writer.writerow([_csv_field(plain(row.get(key))) for key in keys])
+
+
+def _csv_field(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | dict | list) else value
+
+
+def _write_table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], out: TextIO) -> None:
+    from rich.console import Console
+
+    if out.isatty():
+        table = _table(rows, columns, lines=True)
+        Console(file=out, markup=False, emoji=False, highlight=False).print(table)
+        return
+    console = Console(
+        file=out, force_terminal=False, color_system=None, markup=False, emoji=False, highlight=False
+    )
+    table = _table(rows, columns, lines=False)
+    console.width = max(1, console.measure(table, options=console.options.update(width=1 << 30)).maximum)
+    for line in console.render_lines(table, pad=False):
+        out.write("".join(segment.text for segment in line).rstrip() + "\n")
+
+
+def _table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], *, lines: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        box=box.SIMPLE_HEAD if lines else None, pad_edge=False, header_style="bold" if lines else ""
+    )
+    for column in columns:
+        table.add_column(
+            column.title or column.key,
+            justify="right" if column.right else "left",
+            overflow="fold",
+            no_wrap=not lines,
+        )
+    for row in rows:
+        table.add_row(*(column.cell(row) for column in columns))
+    return table
+
+
+class ProgressBar:
+    """What a command reports its progress to; shown only if the work takes long, on a terminal."""
+
+    def __init__(self, title: str, total: float | None, show_after_s: float) -> None:
+        self._title = title
+        self._total = total
+        self._done = 0.0
+        self._lock = threading.Lock()
+        self._bar: Progress | None = None
+        self._timer = threading.Timer(show_after_s, self._show)
+        self._timer.daemon = True
+
+    def advance(self, by: float = 1.0) -> None:
+        """So much more is done."""
+        self.update(self._done + by)
+
+    def update(self, done: float, *, title: str | None = None, total: float | None = None) -> None:
+        """This much is done altogether; the title and the total may change on the way."""
+        with self._lock:
+            self._done = done
+            self._title = title or self._title
+            self._total = self._total if total is None else total
+            if self._bar is not None:
+                task = self._bar.task_ids[0]
+                self._bar.update(task, completed=done, description=self._title, total=self._total)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        with self._lock:
+            self._bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeRemainingColumn(),
+                console=Console(file=sys.stderr),
+                transient=True,
+            )
+            task = self._bar.add_task(self._title, total=self._total)
+            self._bar.update(task, completed=self._done)
+            self._bar.start()
+
+    def _start(self) -> None:
+        if sys.stderr.isatty():
+            self._timer.start()
+
+    def _stop(self) -> None:
+        self._timer.cancel()
+        if self._timer.is_alive():
+            self._timer.join()
+        if self._bar is not None:
+            self._bar.stop()
+
+
+@contextmanager
+def progress(
+    title: str, total: float | None = None, *, show_after_s: float = SHOW_PROGRESS_AFTER_S
+) -> Iterator[ProgressBar]:
+    """A progress bar on stderr for the work inside; nothing at all when it is short or nobody looks."""
+    bar = ProgressBar(title, total, show_after_s)
+    bar._start()
+    try:
+        yield bar
+    finally:
+        bar._stop()

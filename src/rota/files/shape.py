@@ -1,0 +1,97 @@
+"""Checks plain values against a pydantic model and says what is wrong in one line a user can act on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import UnionType
+from typing import TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from rota.core.errors import RotaError, did_you_mean
+
+_WAYS_OUT = {
+    "int_type": "it must be a whole number",
+    "int_from_float": "it must be a whole number",
+    "int_parsing": "it must be a whole number",
+    "string_type": "it must be text",
+    "string_too_short": "it must not be empty",
+    "tuple_type": "it must be a list",
+    "list_type": "it must be a list",
+    "too_short": "it must not be empty",
+    "dict_type": "it must be a mapping of names to values",
+    "model_type": "it must be a mapping of fields to values",
+}
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class Shape(BaseModel):
+    """The base of everything that is read from a file: unknown fields are refused, nothing changes later.
+
+    Numbers will do as names (`rack: 1`), since YAML reads them as numbers; nothing else is converted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+
+def checked(model: type[ModelT], values: object, path: Path) -> ModelT:
+    """The values as a model, or a one-line error naming the file, the field, the value and the way out."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise RotaError(f"{path}: {_summary(error.errors(), model)}") from error
+
+
+def _summary(problems: list[ErrorDetails], model: type[BaseModel]) -> str:
+    # A list whose only item is wrong is also reported as empty: the item says more.
+    outer = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
+    inner = [problem for problem in problems if problem["loc"] not in outer]
+    # A misspelt field is also a missing one: the misspelling says more.
+    inner.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    more = f" (and {len(inner) - 1} more)" if len(inner) > 1 else ""
+    return f"{_sentence(inner[0], model)}{more}"
+
+
+def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
+    loc = problem["loc"]
+    field = field_path(loc)
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"{field} is no known field; {did_you_mean(str(loc[-1]), _known_fields(model, loc[:-1]))}"
+        case "missing":
+            return f"{field} is missing; add it"
+        case "value_error":
+            return f"{field}: {problem['ctx']['error']}"
+        case "greater_than_equal":
+            way_out = f"it must be at least {problem['ctx']['ge']}"
+        case kind:
+            way_out = _WAYS_OUT.get(kind, problem["msg"])
+    return f"{field} is {_quoted(problem['input'])}; {way_out}"
+
+
+def field_path(loc: tuple[int | str, ...]) -> str:
+    """Where a value stands, as people write it: `nodes[2].gpus`."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc]
+    return "".join(parts).removeprefix(".") or "the file"
+
+
+def _quoted(value: object) -> str:
+    if value is None:
+        return "empty"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """The fields of the model that stands at this place in the file."""
+    kind: object = model
+    for part in loc:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = kind.model_fields[str(part)].annotation
+        elif args := get_args(kind):
+            kind = args[0] if isinstance(part, int) else args[-1]
+        if get_origin(kind) in (Union, UnionType):
+            kind = next(arg for arg in get_args(kind) if arg is not type(None))
+    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
