@@ -35,8 +35,9 @@ class Submission:
 class Workload:
     """Submissions sorted by time (ties keep file order), where they came from, and what was left out.
 
-    `cluster` is set where the format brings its own nodes. `counts_steps` says that `work` is in steps,
-    so that a speed profile is needed to run it.
+    `skipped` counts lines that were wrong, `left_out` jobs that are right but have no whole run to replay
+    (never started, or not ended when the file was written). `cluster` is set where the format brings its
+    own nodes. `counts_steps` says that `work` is in steps, so that a speed profile is needed to run it.
     """
 
     submissions: tuple[Submission, ...]
@@ -45,3 +46,4 @@ class Workload:
     skipped: int = 0
     counts_steps: bool = False
     cluster: Cluster | None = None
+    left_out: int = 0

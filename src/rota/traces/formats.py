@@ -1,0 +1,121 @@
+"""The table of trace formats: how each is recognised, and who reads it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.core.errors import RotaError, did_you_mean
+from rota.traces import alibaba, blox, gavel, helios, own, philly, philly_json, slurm, tiresias
+from rota.traces.source import Source, open_source
+from rota.traces.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFormat:
+    """A format by name, with what recognises it (by content, never by file name) and what reads it."""
+
+    name: str
+    description: str
+    detects: Callable[[Source], bool]
+    read: Callable[[Source], Workload]
+
+
+_ALL = (
+    TraceFormat(
+        name="rota",
+        description="Rota's own columns: Parquet, CSV or JSON lines",
+        detects=own.detects,
+        read=own.read,
+    ),
+    TraceFormat(
+        name="philly",
+        description="Microsoft Philly as a flat CSV (timestamp,duration,num_gpus,gpu_time,cluster)",
+        detects=philly.detects,
+        read=philly.read,
+    ),
+    TraceFormat(
+        name="philly-json",
+        description="Microsoft Philly as published (cluster_job_log)",
+        detects=philly_json.detects,
+        read=philly_json.read,
+    ),
+    TraceFormat(
+        name="gavel",
+        description="Gavel, tab-separated, 10 columns or the older 7; work in steps",
+        detects=gavel.detects,
+        read=gavel.read,
+    ),
+    TraceFormat(
+        name="tiresias",
+        description="Tiresias job file (job_id,num_gpu,submit_time,...,model_name,duration,...)",
+        detects=tiresias.detects,
+        read=tiresias.read,
+    ),
+    TraceFormat(
+        name="blox",
+        description="Blox job list (job_id,num_gpu,submit_time,duration)",
+        detects=blox.detects,
+        read=blox.read,
+    ),
+    TraceFormat(
+        name="alibaba2023",
+        description="Alibaba GPU trace of 2023, pod list (openb_pod_list*.csv)",
+        detects=alibaba.detects,
+        read=alibaba.read,
+    ),
+    TraceFormat(
+        name="helios",
+        description="SenseTime Helios (cluster_log.csv)",
+        detects=helios.detects,
+        read=helios.read,
+    ),
+    TraceFormat(
+        name="slurm",
+        description="Slurm accounting, as printed by sacct --parsable2",
+        detects=slurm.detects,
+        read=slurm.read,
+    ),
+)
+
+FORMATS: Mapping[str, TraceFormat] = {entry.name: entry for entry in _ALL}
+"""All formats by name, in the order in which they are tried."""
+
+
+def read_trace(path: Path, *, format: str | None = None, skip_bad_lines: bool = False) -> Workload:
+    """Read a trace; the format is recognised by the file's content unless it is named.
+
+    A wrong line raises `RotaError` as `FILE:LINE: reason`; with `skip_bad_lines` it is counted instead.
+    """
+    if format is not None and format not in FORMATS:
+        raise RotaError(f"unknown trace format {format!r}; {did_you_mean(format, FORMATS)}")
+    source = open_source(path, skip_bad_lines=skip_bad_lines)
+    chosen = FORMATS[format] if format is not None else detect(source)
+    with _collection_paused():
+        return chosen.read(source)
+
+
+def detect(source: Source) -> TraceFormat:
+    """The first format that knows the file by its beginning."""
+    for entry in FORMATS.values():
+        if entry.detects(source):
+            return entry
+    raise RotaError(
+        f"{source.path}: the trace format is not recognised; "
+        f"name it with --format, one of {', '.join(FORMATS)}"
+    )
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """No garbage collection meanwhile: a reader keeps all it makes; looking for cycles costs a third."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,86 @@
+"""A trace file before anything is known of it: open, compressed or not, text or Parquet."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from rota.core.errors import RotaError
+
+HEAD_BYTES = 65536
+GZIP_MAGIC = b"\x1f\x8b"
+PARQUET_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file that is there and has something in it; `head` is its beginning, uncompressed."""
+
+    path: Path
+    head: bytes
+    is_gzip: bool
+    skip_bad_lines: bool = False
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the file says that it is Parquet."""
+        return self.head.startswith(PARQUET_MAGIC)
+
+    @property
+    def first_line(self) -> str:
+        """The first line that is not blank, as text."""
+        text = self.head.decode("utf-8-sig", errors="replace")
+        for line in text.splitlines():
+            if line.strip():
+                return line
+        return ""
+
+    @contextmanager
+    def text(self) -> Iterator[TextIO]:
+        """The file's text; what is wrong with its bytes becomes one line for the user."""
+        try:
+            with _binary(self.path, self.is_gzip) as raw, _decoded(raw) as lines:
+                yield lines
+        except UnicodeDecodeError as err:
+            byte = err.object[err.start]
+            raise RotaError(f"{self.path}: it is not UTF-8 text (byte 0x{byte:02x})") from err
+        except EOFError as err:
+            raise RotaError(f"{self.path}: the compressed file ends too early; copy it again") from err
+        except OSError as err:
+            raise RotaError(f"{self.path}: it cannot be read: {err.strerror or err}") from err
+
+
+def open_source(path: Path, *, skip_bad_lines: bool = False) -> Source:
+    """Look at a file: that it exists, is a file and is not empty."""
+    if path.is_dir():
+        raise RotaError(f"{path}: it is a directory; a trace is a file")
+    try:
+        with path.open("rb") as raw:
+            is_gzip = raw.read(2) == GZIP_MAGIC
+        with _binary(path, is_gzip) as raw:
+            head = raw.read(HEAD_BYTES)
+    except FileNotFoundError:
+        raise RotaError(f"{path}: there is no such file") from None
+    except EOFError as err:
+        raise RotaError(f"{path}: the compressed file ends too early; copy it again") from err
+    except OSError as err:
+        raise RotaError(f"{path}: it cannot be read: {err.strerror or err}") from err
+    if not head.strip():
+        raise RotaError(f"{path}: the file is empty")
+    return Source(path=path, head=head, is_gzip=is_gzip, skip_bad_lines=skip_bad_lines)
+
+
+def _binary(path: Path, is_gzip: bool) -> BinaryIO:
+    if is_gzip:
+        import gzip
+
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def _decoded(raw: BinaryIO) -> TextIO:
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")

@@ -1,0 +1,41 @@
+"""Job files of the Tiresias simulator (Gu et al., NSDI 2019): seconds from 0, whole durations."""
+
+from __future__ import annotations
+
+from rota.traces.assemble import Gangs, plain_job
+from rota.traces.fields import amount
+from rota.traces.intake import Entry, Intake
+from rota.traces.source import Source
+from rota.traces.table import Columns, Parse, has_columns, job_id, read_table
+from rota.traces.workload import Outcome, Workload
+
+COLUMNS = ("job_id", "num_gpu", "submit_time", "duration")
+
+
+def detects(source: Source) -> bool:
+    """Whether the header has a model name beside the columns that Blox has too."""
+    return has_columns(source.first_line, (*COLUMNS, "model_name"))
+
+
+def read(source: Source) -> Workload:
+    """Read a job file; submit times stay as they are. The model's name is a label: work is in seconds."""
+    return read_table(source, _parser).workload("tiresias")
+
+
+def _parser(columns: Columns, _: Intake) -> Parse:
+    id_at, num_gpu, submit_time, duration = (columns[name] for name in COLUMNS)
+    model = columns["model_name"]
+    gangs = Gangs("num_gpu")
+    labels: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def parse(row: list[str], _: int) -> Entry:
+        name = row[model]
+        job = plain_job(
+            job_id("job_id", row[id_at]),
+            gangs[row[num_gpu]],
+            float(int(amount("duration", row[duration]))),
+            labels=labels.get(name) or labels.setdefault(name, (("model", name),)),
+        )
+        return amount("submit_time", row[submit_time]), job, Outcome.SUCCEEDED, 1.0
+
+    return parse
