@@ -1,0 +1,59 @@
+# Everything starts here: each target sets up what it needs first.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+DEMO := out/demo
+DEMO_TRACE := $(DEMO)/philly-like.parquet
+POLICIES := fifo fifo:backfill=true easy srtf las tiresias
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast check format bench golden clean
+.DELETE_ON_ERROR:
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## make .venv with rota and all that its development needs
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 or later, or name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is $$($(PYTHON) -V 2>&1); Rota needs 3.11 or later, name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "error: $(PYTHON) cannot make virtual environments; install its venv module (on Debian: python3-venv)" >&2; exit 1; }
+	@echo "setting up .venv (a minute, once)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup ## compare six policies on 2,000 jobs like those of Microsoft's Philly cluster
+	@mkdir -p $(DEMO)
+	$(BIN)/rota trace generate philly-like $(DEMO_TRACE) --jobs 2000 --seed 1
+	$(BIN)/rota sim --trace $(DEMO_TRACE) --cluster gpu=440/8 $(addprefix --policy ,$(POLICIES)) --out $(DEMO)
+	@echo "report: $(DEMO)/report.html"
+
+test: setup ## run every test that needs no service
+	@$(BIN)/python -m pytest
+
+test-fast: setup ## run the tests that take no time
+	@$(BIN)/python -m pytest -m 'not slow'
+
+check: setup ## format, lint, types, imports, tests with warnings as errors
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -W error
+
+format: setup ## format the code and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## measure the speed
+	@set -e; for script in $(sort $(wildcard bench/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
+
+golden: setup ## write the golden journals anew; explain each difference in the commit
+	$(BIN)/python -m pytest tests/golden --regenerate
+
+clean: ## remove what was made, but for .venv
+	rm -rf out build dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
