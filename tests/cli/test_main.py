@@ -35,11 +35,19 @@ def blunder(policy: str = "fifo") -> None:
             typer.echo(policy)
 
 
+blunders = typer.Typer(no_args_is_help=True)
+blunders.command("big")(blunder)
+blunders.command("small")(blunder)
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Runs `rota` in this process with a command `blunder` that fails in every way."""
-    entry = Entry(name="blunder", target=f"{__name__}:blunder", summary="Fail.", group=Group.STUDY)
-    monkeypatch.setattr(commands, "COMMANDS", (entry,))
+    entries = tuple(
+        Entry(name=name, target=f"{__name__}:{name}", summary="Fail.", group=Group.STUDY)
+        for name in ("blunder", "blunders")
+    )
+    monkeypatch.setattr(commands, "COMMANDS", entries)
     return lambda *args: main.status(args)
 
 
@@ -61,13 +69,34 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
             2,
             "error: got unexpected extra argument(s) (extra)\nhint: rota blunder --help\n",
         ),
-        (["blnder"], 2, "error: no such command 'blnder'. Did you mean 'blunder'?\nhint: rota --help\n"),
+        (
+            ["blundr"],
+            2,
+            "error: no such command 'blundr'. Did you mean 'blunder', 'blunders'?\nhint: rota --help\n",
+        ),
+        (["blunders", "big", "--policy", "mistake"], 2, "error: unknown policy 'lsa'; did you mean 'las'?\n"),
+        (
+            ["blunders", "bigg"],
+            2,
+            "error: no such command 'bigg'. Did you mean 'big'?\nhint: rota blunders --help\n",
+        ),
     ],
 )
 def test_every_end_has_its_status_and_line(
     run: Callable[..., int], capsys: pytest.CaptureFixture[str], args: list[str], status: int, stderr: str
 ) -> None:
     assert (run(*args), capsys.readouterr().err) == (status, stderr)
+
+
+def test_group_without_a_command_shows_its_help(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("blunders") == 2
+
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("Usage: rota blunders")
+    assert "small" in shown.err
 
 
 def test_our_own_bug_shows_its_trace(run: Callable[..., int]) -> None:

@@ -69,6 +69,7 @@ def load(entry: Entry) -> TyperCommand | TyperGroup:
     else:
         app = typer.Typer()
         app.command(entry.name)(found)
+    app.rich_markup_mode = None  # help looks the same at every level
     command = get_command(app)
     assert isinstance(command, TyperCommand | TyperGroup)
     command.name = entry.name
@@ -84,9 +85,15 @@ class LazyGroup(TyperGroup):
         super().__init__(**settings)
         self._entries = {entry.name: entry for entry in COMMANDS}
         for entry in COMMANDS:
-            self.add_command(
-                TyperCommand(name=entry.name, help=entry.summary, rich_help_panel=entry.group.value)
-            )
+            self.add_command(TyperCommand(name=entry.name, help=entry.summary))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands into the help, by what they are for."""
+        for group in Group:
+            rows = [(entry.name, entry.summary) for entry in self._entries.values() if entry.group is group]
+            if rows:
+                with formatter.section(group.value):
+                    formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: Any, args: list[str]
