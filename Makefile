@@ -40,7 +40,7 @@ test-fast: setup ## run the tests that take no time
 check: setup ## format, lint, types, imports, tests with warnings as errors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy src tests $(wildcard bench/*.py)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -W error
 
