@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.traces import alibaba, blox, gavel, helios, own, philly, philly_json, slurm, tiresias
+from rota.traces.assemble import collection_paused
 from rota.traces.source import Source, open_source
 from rota.traces.workload import Workload
 
@@ -94,7 +93,7 @@ def read_trace(path: Path, *, format: str | None = None, skip_bad_lines: bool = 
         raise RotaError(f"unknown trace format {format!r}; {did_you_mean(format, FORMATS)}")
     source = open_source(path, skip_bad_lines=skip_bad_lines)
     chosen = FORMATS[format] if format is not None else detect(source)
-    with _collection_paused():
+    with collection_paused():
         return chosen.read(source)
 
 
@@ -107,15 +106,3 @@ def detect(source: Source) -> TraceFormat:
         f"{source.path}: the trace format is not recognised; "
         f"name it with --format, one of {', '.join(FORMATS)}"
     )
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """No garbage collection meanwhile: a reader keeps all it makes; looking for cycles costs a third."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
