@@ -53,7 +53,9 @@ class Cluster:
         home: dict[str, str] = {}
         for node in self.nodes:
             if home.setdefault(node.rack, node.domain) != node.domain:
-                raise RotaError(f"rack {node.rack!r} is in two domains: {home[node.rack]!r} and {node.domain!r}")
+                raise RotaError(
+                    f"rack {node.rack!r} is in two domains: {home[node.rack]!r} and {node.domain!r}"
+                )
 
     @property
     def devices(self) -> int:

@@ -80,7 +80,9 @@ class Role:
         if self.count < 1:
             raise RotaError(f"role {self.name!r}: count is {self.count}; it must be at least 1")
         if self.device_milli < 0:
-            raise RotaError(f"role {self.name!r}: gpus is {self.device_milli / WHOLE:g}; it must not be negative")
+            raise RotaError(
+                f"role {self.name!r}: gpus is {self.device_milli / WHOLE:g}; it must not be negative"
+            )
         if self.device_milli > WHOLE and self.device_milli % WHOLE:
             raise RotaError(
                 f"role {self.name!r}: gpus is {self.device_milli / WHOLE:g}; above one it must be a whole number"

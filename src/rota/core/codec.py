@@ -1,0 +1,178 @@
+"""Our types as plain JSON values and back: the one format of journals, whoever writes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rota.core import events as ev
+from rota.core.cluster import Cluster, Node
+from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.events import End, Event
+from rota.core.model import Checkpoint, Elastic, Job, JobId, Level, Locality, Role
+from rota.core.placement import Placement, Slot, device_indexes
+from rota.core.reasons import Reason, ReasonCode
+
+Json = dict[str, Any]
+
+_EVENT_NAMES: dict[type, str] = {
+    ev.JobArrived: "arrived",
+    ev.JobCancelled: "cancelled",
+    ev.JobHeld: "held",
+    ev.JobReleased: "released",
+    ev.Started: "started",
+    ev.StartFailed: "start-failed",
+    ev.Stopped: "stopped",
+    ev.Resized: "resized",
+    ev.SpeedChanged: "speed-changed",
+    ev.JobEnded: "ended",
+    ev.Interrupted: "interrupted",
+    ev.NodeLost: "node-lost",
+    ev.NodeBack: "node-back",
+    ev.NodeDrained: "node-drained",
+    ev.NodeUndrained: "node-undrained",
+    ev.NodeAdded: "node-added",
+    ev.TimerFired: "timer",
+}
+_EVENTS_BY_NAME = {name: kind for kind, name in _EVENT_NAMES.items()}
+_EVENT_FIELDS = {kind: tuple(f.name for f in dataclasses.fields(kind)) for kind in _EVENT_NAMES}
+
+
+def encode_event(event: Event) -> Json:
+    """An event as JSON values."""
+    kind = type(event)
+    value: Json = {"event": _EVENT_NAMES[kind]}
+    for name in _EVENT_FIELDS[kind]:
+        field = getattr(event, name)
+        if name == "job":
+            field = encode_job(field)
+        elif name == "node":
+            field = encode_plain(field)
+        elif name == "end":
+            field = field.value
+        elif name == "held" and not field:
+            continue
+        value[name] = field
+    return value
+
+
+def decode_event(value: Mapping[str, Any]) -> Event:
+    """An event from JSON values."""
+    fields = dict(value)
+    kind = _EVENTS_BY_NAME[fields.pop("event")]
+    if "job" in fields:
+        fields["job"] = decode_job(fields["job"])
+    if "node" in fields:
+        fields["node"] = decode_node(fields["node"])
+    if "end" in fields:
+        fields["end"] = End(fields["end"])
+    event: Event = kind(**fields)
+    return event
+
+
+def encode_decision(decision: Decision, node_names: Sequence[str]) -> Json:
+    """A decision as JSON values, nodes by name."""
+    match decision:
+        case Start(job_id, placement):
+            return {"order": "start", "job_id": job_id, "on": encode_placement(placement, node_names)}
+        case Stop(job_id, cause):
+            return {"order": "stop", "job_id": job_id, "cause": cause.value}
+        case Resize(job_id, placement):
+            return {"order": "resize", "job_id": job_id, "on": encode_placement(placement, node_names)}
+
+
+def decode_decision(value: Mapping[str, Any], index_by_node: Mapping[str, int]) -> Decision:
+    """A decision from JSON values."""
+    job_id = JobId(value["job_id"])
+    match value["order"]:
+        case "start":
+            return Start(job_id, decode_placement(value["on"], index_by_node))
+        case "resize":
+            return Resize(job_id, decode_placement(value["on"], index_by_node))
+        case _:
+            return Stop(job_id, Cause(value["cause"]))
+
+
+def encode_placement(placement: Placement, node_names: Sequence[str]) -> list[list[Any]]:
+    """Slots as [node, devices, tasks, role, thousandths]."""
+    return [
+        [node_names[slot.node], device_indexes(slot.devices), slot.tasks, slot.role, slot.milli]
+        for slot in placement
+    ]
+
+
+def decode_placement(value: Sequence[Sequence[Any]], index_by_node: Mapping[str, int]) -> Placement:
+    """Slots from their JSON form."""
+    return tuple(
+        Slot(index_by_node[node], sum(1 << d for d in devices), tasks, role, milli)
+        for node, devices, tasks, role, milli in value
+    )
+
+
+def encode_reason(reason: Reason) -> Json:
+    """A reason as JSON values."""
+    value = encode_plain(reason)
+    value["code"] = reason.code.value
+    return value
+
+
+def decode_reason(value: Mapping[str, Any]) -> Reason:
+    """A reason from JSON values."""
+    return Reason(**{**value, "code": ReasonCode(value["code"])})
+
+
+def encode_job(job: Job) -> Json:
+    """A job as JSON values; what is at its default is left out."""
+    value = encode_plain(job)
+    value["roles"] = [encode_plain(role) for role in job.roles]
+    if job.locality is not None:
+        value["locality"] = {**encode_plain(job.locality), "level": int(job.locality.level)}
+    for name, part in (("elastic", job.elastic), ("checkpoint", job.checkpoint)):
+        if part is not None:
+            value[name] = encode_plain(part)
+    return value
+
+
+_PARTS: dict[str, Callable[[Any], Any]] = {
+    "roles": lambda roles: tuple(
+        Role(**{**role, "device_types": tuple(role.get("device_types", ()))}) for role in roles
+    ),
+    "locality": lambda part: Locality(**{**part, "level": Level(part.get("level", Level.NODE))}),
+    "elastic": lambda part: Elastic(**part),
+    "checkpoint": lambda part: Checkpoint(**part),
+    "depends_on": tuple,
+    "labels": lambda labels: tuple((key, value) for key, value in labels),
+}
+
+
+def decode_job(value: Mapping[str, Any]) -> Job:
+    """A job from JSON values."""
+    return Job(**{name: _PARTS[name](part) if name in _PARTS else part for name, part in value.items()})
+
+
+def encode_cluster(cluster: Cluster) -> list[Json]:
+    """The nodes as JSON values."""
+    return [encode_plain(node) for node in cluster.nodes]
+
+
+def decode_cluster(value: Sequence[Mapping[str, Any]]) -> Cluster:
+    """A cluster from its nodes' JSON values."""
+    return Cluster(nodes=tuple(decode_node(node) for node in value))
+
+
+def decode_node(value: Mapping[str, Any]) -> Node:
+    """A node from JSON values."""
+    return Node(**{**value, "sockets": tuple(value.get("sockets", ()))})
+
+
+def encode_plain(value: Any) -> Json:
+    """The fields of a dataclass that are not at their default."""
+    plain: Json = {}
+    for field in dataclasses.fields(value):
+        if not field.init:
+            continue
+        amount = getattr(value, field.name)
+        if field.default is dataclasses.MISSING or amount != field.default:
+            plain[field.name] = amount
+    return plain

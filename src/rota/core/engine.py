@@ -1,0 +1,438 @@
+"""The engine: events in, decisions out. The same object in the simulator, on one machine, on Kubernetes."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.errors import InvariantBroken
+from rota.core.events import (
+    End,
+    Event,
+    Interrupted,
+    JobArrived,
+    JobCancelled,
+    JobEnded,
+    JobHeld,
+    JobReleased,
+    NodeAdded,
+    NodeBack,
+    NodeDrained,
+    NodeLost,
+    NodeUndrained,
+    Resized,
+    SpeedChanged,
+    Started,
+    StartFailed,
+    Stopped,
+    TimerFired,
+)
+from rota.core.live import LiveJob
+from rota.core.model import Job, JobId, JobState
+from rota.core.placement import Placement
+from rota.core.policy import Allocator, Changes, Draft, Policy
+from rota.core.reasons import Reason, ReasonCode
+from rota.core.state import State
+
+_FINAL_BY_END = {
+    End.SUCCEEDED: JobState.SUCCEEDED,
+    End.FAILED: JobState.FAILED,
+    End.CANCELLED: JobState.CANCELLED,
+}
+
+
+class Journal(Protocol):
+    """Where steps are written, in order: what came in, what went out, and who waits why from now on."""
+
+    def append(
+        self,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        """One step of the engine."""
+
+
+def plain_seconds(job: Job) -> float:
+    """The nominal speed of a job whose work is counted in seconds."""
+    return 1.0
+
+
+class Engine:
+    """State, a policy and an allocator. `step` is the only way anything changes."""
+
+    def __init__(
+        self,
+        state: State,
+        policy: Policy,
+        allocator: Allocator,
+        *,
+        journal: Journal | None = None,
+        nominal_rate: Callable[[Job], float] = plain_seconds,
+    ) -> None:
+        self._state = state
+        self._policy = policy
+        self._allocator = allocator
+        self._journal = journal
+        self._nominal_rate = nominal_rate
+        self._changes = Changes()
+        self._decisions: list[Decision] = []
+        self._waits: list[tuple[JobId, Reason]] = []
+        self._vacated = False
+        self._limits: list[tuple[float, int, LiveJob]] = []
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            JobArrived: self._job_arrived,
+            JobCancelled: self._job_cancelled,
+            JobHeld: self._job_held,
+            JobReleased: self._job_released,
+            Started: self._started,
+            StartFailed: self._start_failed,
+            Stopped: self._stopped,
+            Resized: self._resized,
+            SpeedChanged: self._speed_changed,
+            JobEnded: self._job_ended,
+            Interrupted: self._interrupted,
+            NodeLost: self._node_lost,
+            NodeBack: self._node_back,
+            NodeDrained: self._node_drained,
+            NodeUndrained: self._node_undrained,
+            NodeAdded: self._node_added,
+            TimerFired: lambda event: None,
+        }
+        policy.adopt(state)
+
+    @property
+    def state(self) -> State:
+        """What the engine knows; for reading only."""
+        return self._state
+
+    @property
+    def wakeup_s(self) -> float:
+        """When the engine wants a `TimerFired` even if nothing else happens."""
+        wake = self._policy.wakeup_s
+        if self._limits and self._limits[0][0] < wake:
+            return self._limits[0][0]
+        return wake
+
+    def step(self, now_s: float, events: Sequence[Event]) -> list[Decision]:
+        """Take events that happen at one moment, together; return what to do about them."""
+        self._state.advance(now_s)
+        decisions: list[Decision] = []
+        self._decisions = decisions
+        waits: list[tuple[JobId, Reason]] = []
+        self._waits = waits
+        for event in events:
+            self._handlers[type(event)](event)
+        if self._limits:
+            self._enforce_limits()
+        if self._vacated:
+            self._start_reserved()
+        changes = self._changes
+        policy = self._policy
+        if changes.arrived or changes.left or changes.started or changes.freed or changes.shrunk:
+            self._changes = Changes()
+            policy.note(changes, now_s)
+            if changes.freed or changes.arrived or policy.wakeup_s <= now_s:
+                self._replan()
+        elif policy.wakeup_s <= now_s:
+            self._replan()
+        if self._journal is not None:
+            self._journal.append(now_s, events, decisions, waits)
+        return decisions
+
+    def explain(self, job_id: JobId) -> Reason | None:
+        """Why a job does not run, or None if it does or has ended."""
+        live = self._state.live(job_id)
+        if live.state is JobState.HELD:
+            return Reason(code=ReasonCode.HELD)
+        if live.state is not JobState.WAITING:
+            return None
+        if live.unmet:
+            unmet = next(
+                d for d in live.job.depends_on if self._state.jobs[d].state is not JobState.SUCCEEDED
+            )
+            return Reason(code=ReasonCode.DEPENDENCY, job=unmet)
+        if live.reserved:
+            return Reason(code=ReasonCode.VACATING, need_milli=live.gpu_milli)
+        return self._policy.explain(live, self._draft())
+
+    def fork(self, policy: Policy, *, journal: Journal | None = None) -> Engine:
+        """An engine of its own from here on, under a policy that adopts a copy of the state."""
+        twin = Engine(
+            self._state.fork(), policy, self._allocator, journal=journal, nominal_rate=self._nominal_rate
+        )
+        jobs = twin.state.jobs
+        twin._limits = [(at_s, seq, jobs[live.job.id]) for at_s, seq, live in self._limits]
+        return twin
+
+    # -- planning --------------------------------------------------------------------------------
+
+    def _draft(self) -> Draft:
+        return Draft(self._state.inventory, self._allocator, self._state.now_s)
+
+    def _replan(self) -> None:
+        draft = self._draft()
+        try:
+            self._policy.plan(draft)
+        except BaseException:
+            draft.undo(0)
+            raise
+        if draft.touched:
+            self._order(draft.touched)
+        for live, reason in draft.waits:
+            if live.wait_code != reason.code.value:
+                live.wait_code = reason.code.value
+                self._waits.append((live.job.id, reason))
+
+    def _order(self, touched: dict[LiveJob, Placement | None]) -> None:
+        """Turn what a plan changed into orders: those who leave first, then those who come."""
+        state = self._state
+        comers: list[LiveJob] = []
+        for live, before in touched.items():
+            after = live.placement
+            if after is before or after == before:
+                continue
+            if before is None or live.reserved:
+                comers.append(live)
+            elif after is not None and live.job.elastic is not None and live.state is JobState.RUNNING:
+                self._decisions.append(Resize(live.job.id, after))
+                state.vacating[live.job.id] = (live, before)
+            else:
+                self._order_stop(live, before, Cause.PREEMPTED if after is None else Cause.MOVED)
+        for live in comers:
+            if live.placement is None:
+                live.reserved = False
+                del state.reserved[live.job.id]
+            elif state.is_clear(live):
+                self._order_start(live)
+            elif not live.reserved:
+                state.reserve(live)
+
+    def _order_start(self, live: LiveJob) -> None:
+        self._state.begin(live)
+        live.wait_code = ""
+        self._decisions.append(Start(live.job.id, live.placement or ()))
+
+    def _order_stop(self, live: LiveJob, held: Placement, cause: Cause) -> None:
+        self._state.order_stop(live, held, cause)
+        self._decisions.append(Stop(live.job.id, cause))
+        if live.placement is not None:
+            self._state.reserve(live)
+
+    def _start_reserved(self) -> None:
+        self._vacated = False
+        for live in list(self._state.reserved.values()):
+            if live.stopping is None and self._state.is_clear(live):
+                self._order_start(live)
+
+    def _enforce_limits(self) -> None:
+        now_s = self._state.now_s
+        while self._limits and self._limits[0][0] <= now_s:
+            _, _, live = heapq.heappop(self._limits)
+            limit_s = live.job.time_limit_s
+            if limit_s is None or live.run_since_s is None or live.stopping is not None:
+                continue
+            if live.run_s(now_s) >= limit_s - 1e-9:
+                self._evict(live, Cause.TIME_LIMIT)
+
+    def _evict(self, live: LiveJob, cause: Cause) -> None:
+        """Stop a job for good; its claim ends now, its hold on the devices when it answers."""
+        held = live.placement
+        if held is None:
+            raise InvariantBroken(f"job {live.job.id} holds nothing and can't be stopped")
+        self._state.give_up_claim(live)
+        self._order_stop(live, held, cause)
+        self._changes.left.append(live)
+        self._changes.freed = True
+
+    # -- what users do ---------------------------------------------------------------------------
+
+    def _job_arrived(self, event: JobArrived) -> None:
+        live = self._state.admit(event.job, self._nominal_rate(event.job))
+        if event.held:
+            live.state = JobState.HELD
+        elif live.unmet:
+            if any(self._state.jobs[d].state.is_final for d in live.job.depends_on if self._unmet(d)):
+                self._finish(live, JobState.CANCELLED)
+        else:
+            self._changes.arrived.append(live)
+
+    def _unmet(self, job_id: JobId) -> bool:
+        return self._state.jobs[job_id].state is not JobState.SUCCEEDED
+
+    def _job_cancelled(self, event: JobCancelled) -> None:
+        live = self._state.live(event.job_id)
+        if live.state.is_final or live.stopping in (Cause.CANCELLED, Cause.TIME_LIMIT):
+            return
+        if live.stopping is not None:
+            self._leave(live)
+            live.stopping = Cause.CANCELLED
+        elif live.state in (JobState.STARTING, JobState.RUNNING):
+            self._evict(live, Cause.CANCELLED)
+        else:
+            self._leave(live)
+            self._finish(live, JobState.CANCELLED)
+
+    def _job_held(self, event: JobHeld) -> None:
+        live = self._state.live(event.job_id)
+        if live.state is JobState.WAITING:
+            self._leave(live)
+            live.state = JobState.HELD
+
+    def _job_released(self, event: JobReleased) -> None:
+        live = self._state.live(event.job_id)
+        if live.state is JobState.HELD:
+            live.state = JobState.WAITING
+            live.since_s = self._state.now_s
+            if not live.unmet:
+                self._changes.arrived.append(live)
+
+    def _leave(self, live: LiveJob) -> None:
+        """A waiting job stops contending."""
+        if live.reserved:
+            self._state.give_up_claim(live)
+            self._changes.freed = True
+        self._changes.left.append(live)
+
+    # -- what drivers answer ---------------------------------------------------------------------
+
+    def _started(self, event: Started) -> None:
+        live = self._state.live(event.job_id)
+        if live.state is not JobState.STARTING:
+            raise InvariantBroken(f"job {event.job_id} started, but it is {live.state.value}")
+        self._state.running(live, event.rate, event.work_from_s)
+        if live.stopping is not None:
+            return
+        self._changes.started.append(live)
+        if live.job.time_limit_s is not None:
+            at_s = self._state.now_s + live.job.time_limit_s - live.ran_s
+            heapq.heappush(self._limits, (at_s, live.seq, live))
+
+    def _start_failed(self, event: StartFailed) -> None:
+        live = self._state.live(event.job_id)
+        self._requeue(live, live.work)
+
+    def _stopped(self, event: Stopped) -> None:
+        live = self._state.live(event.job_id)
+        cause = live.stopping
+        if cause is None:
+            raise InvariantBroken(f"job {event.job_id} stopped without an order")
+        if live.run_since_s is not None and cause in (Cause.PREEMPTED, Cause.MOVED):
+            live.preemptions += 1
+        self._state.halt(live, event.work)
+        self._vacated = True
+        match cause:
+            case Cause.PREEMPTED:
+                self._changes.arrived.append(live)
+            case Cause.MOVED:
+                if live.placement is None:
+                    self._changes.arrived.append(live)
+            case Cause.CANCELLED:
+                self._finish(live, JobState.CANCELLED)
+            case Cause.TIME_LIMIT:
+                self._finish(live, JobState.FAILED)
+
+    def _resized(self, event: Resized) -> None:
+        live = self._state.live(event.job_id)
+        if live.stopping is not None:
+            return
+        self._state.vacating.pop(event.job_id, None)
+        self._vacated = True
+        live.settle(self._state.now_s)
+        live.work = event.work
+        self._state.running(live, event.rate, event.work_from_s)
+        self._changes.started.append(live)
+
+    def _speed_changed(self, event: SpeedChanged) -> None:
+        live = self._state.live(event.job_id)
+        if live.run_since_s is None:
+            return
+        live.settle(self._state.now_s)
+        live.work = event.work
+        live.rate = event.rate
+        if live.stopping is None:
+            self._changes.started.append(live)
+
+    def _job_ended(self, event: JobEnded) -> None:
+        live = self._state.live(event.job_id)
+        if live.state.is_final:
+            raise InvariantBroken(f"job {event.job_id} ended twice")
+        self._clear_off(live, event.work)
+        self._finish(live, _FINAL_BY_END[event.end])
+
+    def _interrupted(self, event: Interrupted) -> None:
+        live = self._state.live(event.job_id)
+        self._requeue(live, event.work)
+
+    def _requeue(self, live: LiveJob, work: float) -> None:
+        """A run came to nothing; the job waits again, or has had its last chance."""
+        cause = live.stopping
+        self._clear_off(live, work)
+        live.restarts += 1
+        limit = live.job.max_restarts
+        if cause is Cause.CANCELLED:
+            self._finish(live, JobState.CANCELLED)
+        elif cause is Cause.TIME_LIMIT or (limit is not None and live.restarts > limit):
+            self._finish(live, JobState.FAILED)
+        else:
+            self._changes.arrived.append(live)
+
+    def _clear_off(self, live: LiveJob, work: float) -> None:
+        """The job's tasks are gone, ordered or not: free what it held and claimed."""
+        self._changes.left.append(live)
+        if live.placement is not None:
+            self._state.give_up_claim(live)
+            self._changes.freed = True
+        if live.job.id in self._state.vacating:
+            self._vacated = True
+        self._state.halt(live, work)
+
+    def _finish(self, live: LiveJob, final: JobState) -> None:
+        """The job has ended; those that wait for it may go on, or never will."""
+        self._state.finish(live, final)
+        for waiting in self._state.dependents.pop(live.job.id, ()):
+            if waiting.state.is_final:
+                continue
+            waiting.unmet -= 1
+            if final is not JobState.SUCCEEDED:
+                self._finish(waiting, JobState.CANCELLED)
+            elif not waiting.unmet and waiting.state is JobState.WAITING:
+                self._changes.arrived.append(waiting)
+
+    # -- what happens to nodes -------------------------------------------------------------------
+
+    def _node_lost(self, event: NodeLost) -> None:
+        index = self._state.node(event.node_id)
+        self._state.inventory.set_up(index, False)
+        self._drop_reservations(index)
+        self._changes.shrunk = True
+
+    def _node_back(self, event: NodeBack) -> None:
+        self._state.inventory.set_up(self._state.node(event.node_id), True)
+        self._changes.freed = True
+
+    def _node_drained(self, event: NodeDrained) -> None:
+        index = self._state.node(event.node_id)
+        self._state.inventory.set_drained(index, True)
+        self._drop_reservations(index)
+        self._changes.shrunk = True
+
+    def _node_undrained(self, event: NodeUndrained) -> None:
+        self._state.inventory.set_drained(self._state.node(event.node_id), False)
+        self._changes.freed = True
+
+    def _node_added(self, event: NodeAdded) -> None:
+        self._state.inventory.add(event.node)
+        self._changes.freed = True
+
+    def _drop_reservations(self, index: int) -> None:
+        for live in list(self._state.reserved.values()):
+            if any(slot.node == index for slot in live.placement or ()):
+                self._state.give_up_claim(live)
+                self._changes.left.append(live)
+                if live.stopping is None:
+                    self._changes.arrived.append(live)
+                self._changes.freed = True

@@ -1,0 +1,169 @@
+"""What happens to the engine: requests of users, answers of the driver, faults, the passing of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from rota.core.cluster import Node
+from rota.core.model import Job, JobId, NodeId
+
+
+class End(Enum):
+    """How a job's own run came to its end."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class JobArrived:
+    """A user submitted a job; `held` keeps it from running until it is released."""
+
+    job: Job
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    """A user wants a job gone, whatever it is doing."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobHeld:
+    """A waiting job must not start until it is released."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobReleased:
+    """A held job may run."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """All tasks run. Work is done at `rate` a second from `work_from_s` on (later than now after a restart)."""
+
+    job_id: JobId
+    rate: float
+    work_from_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """The driver could not start the job; nothing of it runs and its devices are free."""
+
+    job_id: JobId
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A stop that was ordered is complete; `work` is what is safe in a checkpoint."""
+
+    job_id: JobId
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """A resize that was ordered is complete: the job runs on its new devices."""
+
+    job_id: JobId
+    work: float
+    rate: float
+    work_from_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedChanged:
+    """A running job's speed changed (neighbours came or went, or a measurement says so)."""
+
+    job_id: JobId
+    work: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """A job came to its end by itself."""
+
+    job_id: JobId
+    end: End
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A fault took a running job's devices or tasks away; `work` is what its last checkpoint kept."""
+
+    job_id: JobId
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node failed. The driver reports each job that ran there as `Interrupted`."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBack:
+    """A failed node works again."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained:
+    """Nothing new may start on a node; what runs there stays."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUndrained:
+    """A drained node takes jobs again."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdded:
+    """A node joined the cluster."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The moment that the engine asked to be woken at has come."""
+
+
+Event: TypeAlias = (
+    JobArrived
+    | JobCancelled
+    | JobHeld
+    | JobReleased
+    | Started
+    | StartFailed
+    | Stopped
+    | Resized
+    | SpeedChanged
+    | JobEnded
+    | Interrupted
+    | NodeLost
+    | NodeBack
+    | NodeDrained
+    | NodeUndrained
+    | NodeAdded
+    | TimerFired
+)

@@ -1,0 +1,171 @@
+"""A job as the engine sees it: what was asked for, where it stands, what it has had so far."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from rota.core.decisions import Cause
+from rota.core.model import WHOLE, Job, JobState
+from rota.core.placement import Placement, held_milli
+
+
+class JobView(Protocol):
+    """What a policy may read of a job."""
+
+    @property
+    def job(self) -> Job: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def submitted_s(self) -> float: ...
+    @property
+    def holds(self) -> bool: ...
+    @property
+    def since_s(self) -> float: ...
+    @property
+    def memo(self) -> Any: ...
+    @property
+    def gpus(self) -> float: ...
+    @property
+    def progress_rate(self) -> float: ...
+    def attained_gpu_s(self, now_s: float) -> float: ...
+    def run_s(self, now_s: float) -> float: ...
+    def waited_s(self, now_s: float) -> float: ...
+    def work_done(self, now_s: float) -> float: ...
+    def remaining_s(self, now_s: float) -> float: ...
+
+
+class LiveJob:
+    """The engine's record of one job. Changed only by the transitions of `State`."""
+
+    __slots__ = (
+        "attained_milli_s",
+        "ended_s",
+        "first_start_s",
+        "gpu_milli",
+        "job",
+        "lost_work",
+        "memo",
+        "nominal_rate",
+        "overhead_s",
+        "placement",
+        "preemptions",
+        "rate",
+        "reserved",
+        "restarts",
+        "run_since_s",
+        "ran_s",
+        "seq",
+        "since_s",
+        "state",
+        "stopping",
+        "submitted_s",
+        "unmet",
+        "wait_code",
+        "work",
+        "work_from_s",
+    )
+
+    def __init__(self, job: Job, seq: int, now_s: float, nominal_rate: float) -> None:
+        self.job = job
+        self.seq = seq
+        """Order of submission: the last word in every comparison."""
+        self.submitted_s = now_s
+        self.state = JobState.WAITING
+        self.since_s = now_s
+        """When it last began to wait, or to hold its devices."""
+        self.placement: Placement | None = None
+        """The devices that it claims: held when starting or running, reserved otherwise."""
+        self.reserved = False
+        self.stopping: Cause | None = None
+        self.unmet = 0
+        """Dependencies that have not succeeded yet."""
+        self.gpu_milli = job.gpu_milli
+        self.nominal_rate = nominal_rate
+        self.rate = 0.0
+        self.work = 0.0
+        self.work_from_s = now_s
+        self.run_since_s: float | None = None
+        self.ran_s = 0.0
+        self.attained_milli_s = 0.0
+        self.first_start_s: float | None = None
+        self.ended_s: float | None = None
+        self.preemptions = 0
+        self.restarts = 0
+        self.overhead_s = 0.0
+        self.lost_work = 0.0
+        self.memo: Any = None
+        """What the policy remembers of this job."""
+        self.wait_code: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether devices are claimed for it, running or about to."""
+        return self.placement is not None
+
+    @property
+    def gpus(self) -> float:
+        """Devices that it holds, or would at full size."""
+        return self.gpu_milli / WHOLE
+
+    @property
+    def progress_rate(self) -> float:
+        """Work done per second at present: 0 unless it runs."""
+        return self.rate if self.run_since_s is not None else 0.0
+
+    def attained_gpu_s(self, now_s: float) -> float:
+        """Device-seconds had so far."""
+        attained = self.attained_milli_s
+        if self.run_since_s is not None:
+            attained += (now_s - self.run_since_s) * self.gpu_milli
+        return attained / WHOLE
+
+    def run_s(self, now_s: float) -> float:
+        """Seconds that it has run so far."""
+        return self.ran_s if self.run_since_s is None else self.ran_s + now_s - self.run_since_s
+
+    def waited_s(self, now_s: float) -> float:
+        """Seconds since submission in which it did not run."""
+        return now_s - self.submitted_s - self.run_s(now_s)
+
+    def work_done(self, now_s: float) -> float:
+        """Work done so far, whether or not it is in a checkpoint."""
+        if self.run_since_s is None or now_s <= self.work_from_s:
+            return self.work
+        return self.work + (now_s - self.work_from_s) * self.rate
+
+    def remaining_s(self, now_s: float) -> float:
+        """Seconds of running still to go at its present or nominal speed; the user's estimate if that is all."""
+        total = self.job.work
+        if total is None:
+            estimate = self.job.estimate_s
+            return float("inf") if estimate is None else max(estimate - self.run_s(now_s), 0.0)
+        if self.run_since_s is None:
+            return (total - self.work) / self.nominal_rate
+        wait = self.work_from_s - now_s
+        if wait > 0:
+            return wait + (total - self.work) / self.rate if self.rate else float("inf")
+        return (total - self.work) / self.rate + wait if self.rate else float("inf")
+
+    def settle(self, now_s: float) -> None:
+        """Bring the books up to now, keeping the run going."""
+        if self.run_since_s is None:
+            return
+        self.attained_milli_s += (now_s - self.run_since_s) * self.gpu_milli
+        self.ran_s += now_s - self.run_since_s
+        self.run_since_s = now_s
+        if now_s > self.work_from_s:
+            self.work += (now_s - self.work_from_s) * self.rate
+            self.work_from_s = now_s
+
+    def set_placement(self, placement: Placement | None) -> None:
+        """Claim devices, or none."""
+        self.placement = placement
+        self.gpu_milli = self.job.gpu_milli if placement is None else held_milli(placement)
+
+    def fork(self) -> LiveJob:
+        """An independent copy."""
+        copy = object.__new__(LiveJob)
+        for name in LiveJob.__slots__:
+            setattr(copy, name, getattr(self, name))
+        return copy

@@ -1,0 +1,76 @@
+"""Which devices each task of a job holds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rota.core.model import WHOLE, Job
+
+
+class Slot(NamedTuple):
+    """Tasks of one role on one node, and the devices they hold there, as a bit mask.
+
+    `milli` is what they hold of each of those devices. A plain tuple: there are several per job.
+    """
+
+    node: int
+    devices: int
+    tasks: int = 1
+    role: int = 0
+    milli: int = WHOLE
+
+
+Placement = tuple[Slot, ...]
+"""All slots of a job. Each role's tasks add up to its count, or for an elastic job to a size within bounds."""
+
+
+def held_milli(placement: Placement) -> int:
+    """Thousandths of devices that a placement holds."""
+    held = 0
+    for slot in placement:
+        held += slot.devices.bit_count() * slot.milli
+    return held
+
+
+def tasks_of(placement: Placement, role: int = 0) -> int:
+    """Tasks of one role in a placement."""
+    return sum(slot.tasks for slot in placement if slot.role == role)
+
+
+def device_indexes(mask: int) -> list[int]:
+    """The set bits of a device mask, lowest first."""
+    indexes = []
+    while mask:
+        low = mask & -mask
+        indexes.append(low.bit_length() - 1)
+        mask ^= low
+    return indexes
+
+
+def lowest(mask: int, count: int) -> int:
+    """The `count` lowest set bits of a mask."""
+    if mask.bit_count() <= count:
+        return mask
+    taken = 0
+    for _ in range(count):
+        low = mask & -mask
+        taken |= low
+        mask ^= low
+    return taken
+
+
+def fault_in(placement: Placement, job: Job) -> str | None:
+    """What makes a placement unfit for a job, whatever is free: a broken gang, a wrong number of devices."""
+    for index, role in enumerate(job.roles):
+        tasks = tasks_of(placement, index)
+        low, high = role.count, role.count
+        if job.elastic is not None:
+            low, high = job.elastic.min_tasks, job.elastic.max_tasks
+        if not low <= tasks <= high:
+            return f"{tasks} tasks of role {role.name!r} are placed; the gang needs {low}"
+    for slot in placement:
+        role = job.roles[slot.role]
+        held = slot.devices.bit_count() * slot.milli
+        if held != slot.tasks * role.device_milli:
+            return f"{slot.tasks} tasks of role {role.name!r} hold {held} thousandths of devices on a node"
+    return None

@@ -1,0 +1,169 @@
+"""What the engine asks of a policy, of an allocator, and the draft in which a plan is written.
+
+A policy never changes the state: it tries things on a `Draft`, which checks each step and can undo it.
+What the draft holds in the end is the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rota.core.errors import PlanRefused
+from rota.core.inventory import Inventory
+from rota.core.live import LiveJob
+from rota.core.model import Job, Locality
+from rota.core.placement import Placement, fault_in
+from rota.core.reasons import Reason
+from rota.core.state import State
+
+
+@dataclass(slots=True)
+class Changes:
+    """What events did since the policy was last told, as far as a policy cares."""
+
+    arrived: list[LiveJob] = field(default_factory=list)
+    """Jobs that now wait for devices: new, released, preempted, interrupted, or with dependencies met."""
+    left: list[LiveJob] = field(default_factory=list)
+    """Jobs that neither wait nor hold devices any more: ended, cancelled, held, being stopped."""
+    started: list[LiveJob] = field(default_factory=list)
+    """Jobs that hold devices and whose speed, size or start became known."""
+    freed: bool = False
+    """Devices became available that were not before."""
+    shrunk: bool = False
+    """Devices went away that were available before."""
+
+    @property
+    def calls_for_plan(self) -> bool:
+        """Whether anything happened that can let a job start."""
+        return self.freed or bool(self.arrived)
+
+
+class Policy(Protocol):
+    """What should hold devices. Told of every change, asked for a plan when one may be due."""
+
+    @property
+    def wakeup_s(self) -> float:
+        """When it wants to be asked even if nothing happens."""
+
+    def note(self, changes: Changes, now_s: float) -> None:
+        """Keep indexes true; decide nothing yet."""
+
+    def plan(self, draft: Draft) -> None:
+        """Write into the draft what should change."""
+
+    def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
+        """Why a job that waits for devices was passed over, by the code that does it."""
+
+    def adopt(self, state: State) -> None:
+        """Build all indexes anew from a state it did not see grow (after a fork or a restart)."""
+
+    @property
+    def memory(self) -> Any:
+        """What it must remember beyond the jobs' memos, as a serialisable value."""
+
+
+class Allocator(Protocol):
+    """Who may use what, and which devices: tenancy, with placement ranking the choices inside it."""
+
+    def shape(self, live: LiveJob) -> Hashable:
+        """A key that is equal for jobs which are interchangeable here."""
+
+    def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
+        """How far the job's wishes have relaxed by now, and when they relax further."""
+
+    def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
+        """Devices for a job out of what is free, or why there are none."""
+
+    def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
+        """How many thousandths of devices a job is short of by mere count; 0 when the count suffices."""
+
+    def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
+        """How many thousandths the victim holds that the job could use."""
+
+
+class Placer(Protocol):
+    """Which of the free devices to take: ranks the choices within what tenancy allows."""
+
+    def locality(self, job: Job) -> Locality:
+        """How near to each other the job's tasks want to be, by its own word or by default."""
+
+    def alike(self, job: Job) -> Hashable:
+        """A key that is equal for jobs which are placed in the same way."""
+
+    def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
+        """Devices for all tasks of a job, or None. `insist` is the locality that must hold, if any."""
+
+
+class Draft:
+    """A plan in the making: claims are really moved, step by step, and can be moved back."""
+
+    __slots__ = ("_log", "allocator", "inventory", "now_s", "touched", "waits")
+
+    def __init__(self, inventory: Inventory, allocator: Allocator, now_s: float) -> None:
+        self.inventory = inventory
+        self.allocator = allocator
+        self.now_s = now_s
+        self.touched: dict[LiveJob, Placement | None] = {}
+        """Each job that was changed, with the placement that it had before."""
+        self.waits: list[tuple[LiveJob, Reason]] = []
+        self._log: list[tuple[LiveJob, Placement | None]] = []
+
+    def offer(self, live: LiveJob) -> Placement | Reason:
+        """Devices for a job out of what is free in this draft, or why there are none."""
+        return self.allocator.offer(live, self.inventory, self.now_s)
+
+    def assign(self, live: LiveJob, placement: Placement) -> None:
+        """Let a job hold these devices."""
+        job = live.job
+        fault = fault_in(placement, job)
+        if fault is not None:
+            raise PlanRefused(f"job {job.id}: {fault}")
+        if live.placement is not None:
+            raise PlanRefused(f"job {job.id}: it holds devices already")
+        if live.stopping is not None or live.state.is_final:
+            raise PlanRefused(f"job {job.id}: it can't be placed, it is {live.state.value}")
+        if not self.inventory.is_free(placement, job.roles, job.exclusive):
+            raise PlanRefused(f"job {job.id}: the devices of its placement are not free")
+        self._change(live, placement)
+
+    def assign_offered(self, live: LiveJob, placement: Placement) -> None:
+        """Let a job hold devices that the allocator just offered, so that they need no second check."""
+        self._change(live, placement)
+
+    def release(self, live: LiveJob) -> None:
+        """Let a job hold nothing."""
+        if live.placement is None or live.stopping is not None:
+            raise PlanRefused(f"job {live.job.id}: it holds nothing that could be taken from it")
+        self._change(live, None)
+
+    def because(self, live: LiveJob, reason: Reason) -> None:
+        """Say why a job was passed over; one job speaks for all that are alike."""
+        self.waits.append((live, reason))
+
+    def mark(self) -> int:
+        """A point to which `undo` can return."""
+        return len(self._log)
+
+    def undo(self, mark: int) -> None:
+        """Take back every step since the mark."""
+        while len(self._log) > mark:
+            live, before = self._log.pop()
+            job = live.job
+            if live.placement is not None:
+                self.inventory.give(live.placement, job.roles, job.exclusive)
+            if before is not None:
+                self.inventory.take(before, job.roles, job.exclusive)
+            live.set_placement(before)
+
+    def _change(self, live: LiveJob, placement: Placement | None) -> None:
+        before = live.placement
+        job = live.job
+        if before is not None:
+            self.inventory.give(before, job.roles, job.exclusive)
+        if placement is not None:
+            self.inventory.take(placement, job.roles, job.exclusive)
+        self.touched.setdefault(live, before)
+        self._log.append((live, before))
+        live.set_placement(placement)

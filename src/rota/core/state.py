@@ -1,0 +1,180 @@
+"""All that the engine knows, with the transitions that change it and keep its indexes true."""
+
+from __future__ import annotations
+
+from rota.core.cluster import Cluster
+from rota.core.decisions import Cause
+from rota.core.errors import InvariantBroken, RotaError
+from rota.core.inventory import Inventory
+from rota.core.live import LiveJob
+from rota.core.model import Job, JobId, JobState, NodeId
+from rota.core.placement import Placement
+
+
+class State:
+    """One owner, the engine. Claims live in `inventory`; what a stop has not vacated yet in `vacating`."""
+
+    __slots__ = (
+        "dependents",
+        "fragmented_device_s",
+        "free_device_s",
+        "inventory",
+        "jobs",
+        "now_s",
+        "reserved",
+        "seq",
+        "vacating",
+    )
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.inventory = Inventory(cluster)
+        self.jobs: dict[JobId, LiveJob] = {}
+        self.reserved: dict[JobId, LiveJob] = {}
+        """Jobs that wait for their claimed devices to be vacated, oldest reservation first."""
+        self.vacating: dict[JobId, tuple[LiveJob, Placement]] = {}
+        """Jobs that were told to leave these devices and have not answered yet."""
+        self.dependents: dict[JobId, list[LiveJob]] = {}
+        self.seq = 0
+        self.now_s = 0.0
+        self.free_device_s = 0.0
+        self.fragmented_device_s = 0.0
+
+    def advance(self, now_s: float) -> None:
+        """Time passes; what lay idle meanwhile is added up."""
+        passed_s = now_s - self.now_s
+        if passed_s > 0:
+            free = self.inventory.free
+            self.free_device_s += free * passed_s
+            self.fragmented_device_s += (free - self.inventory.idle_free) * passed_s
+            self.now_s = now_s
+        elif passed_s < 0:
+            raise InvariantBroken(f"time runs backwards: {self.now_s} s, then {now_s} s")
+
+    def live(self, job_id: JobId) -> LiveJob:
+        """The record of a job."""
+        try:
+            return self.jobs[job_id]
+        except KeyError:
+            raise RotaError(f"there is no job {job_id!r}") from None
+
+    def node(self, node_id: NodeId) -> int:
+        """The index of a node."""
+        try:
+            return self.inventory.by_name[node_id]
+        except KeyError:
+            raise RotaError(f"there is no node {node_id!r}") from None
+
+    def admit(self, job: Job, nominal_rate: float) -> LiveJob:
+        """A job joins. Its dependencies must be known."""
+        if job.id in self.jobs:
+            raise RotaError(f"there is a job {job.id!r} already")
+        for needed in job.depends_on:
+            if needed not in self.jobs:
+                raise RotaError(f"job {job.id}: it depends on {needed!r}, which is not known")
+        live = LiveJob(job, self.seq, self.now_s, nominal_rate)
+        self.seq += 1
+        self.jobs[job.id] = live
+        for needed in job.depends_on:
+            if self.jobs[needed].state is not JobState.SUCCEEDED:
+                live.unmet += 1
+                self.dependents.setdefault(needed, []).append(live)
+        return live
+
+    def order_stop(self, live: LiveJob, held: Placement, cause: Cause) -> None:
+        """The job must leave the devices it holds; they stay physically held until it answers."""
+        live.stopping = cause
+        _, leaving = self.vacating.get(live.job.id, (live, ()))
+        self.vacating[live.job.id] = (live, leaving + held)
+
+    def give_up_claim(self, live: LiveJob) -> None:
+        """Drop a job's claim on devices."""
+        if live.placement is not None:
+            self.inventory.give(live.placement, live.job.roles, live.job.exclusive)
+            live.set_placement(None)
+        if live.reserved:
+            live.reserved = False
+            del self.reserved[live.job.id]
+
+    def reserve(self, live: LiveJob) -> None:
+        """The job waits for its claimed devices to be vacated."""
+        live.reserved = True
+        self.reserved[live.job.id] = live
+
+    def begin(self, live: LiveJob) -> None:
+        """The job's devices are its own now; the driver is starting it."""
+        if live.reserved:
+            live.reserved = False
+            del self.reserved[live.job.id]
+        live.state = JobState.STARTING
+        live.since_s = self.now_s
+
+    def running(self, live: LiveJob, rate: float, work_from_s: float) -> None:
+        """All tasks run."""
+        now_s = self.now_s
+        live.settle(now_s)
+        live.state = JobState.RUNNING
+        live.rate = rate
+        live.run_since_s = now_s
+        live.work_from_s = work_from_s
+        if live.first_start_s is None:
+            live.first_start_s = now_s
+        else:
+            live.overhead_s += work_from_s - now_s
+
+    def halt(self, live: LiveJob, work: float) -> None:
+        """Nothing of the job runs any more; `work` is what it keeps."""
+        self.vacating.pop(live.job.id, None)
+        if live.run_since_s is not None:
+            live.settle(self.now_s)
+            live.lost_work += max(live.work - work, 0.0)
+            live.run_since_s = None
+        live.work = work
+        live.rate = 0.0
+        live.stopping = None
+        live.since_s = self.now_s
+        live.state = JobState.WAITING
+
+    def finish(self, live: LiveJob, state: JobState) -> None:
+        """The job's last state."""
+        live.state = state
+        live.ended_s = self.now_s
+        live.memo = None
+
+    def is_clear(self, live: LiveJob) -> bool:
+        """Whether nobody is still on the devices that a job claims.
+
+        Where host resources, shares or whole nodes are at stake, anyone still leaving the node counts.
+        """
+        if not self.vacating:
+            return True
+        job = live.job
+        placement = live.placement or ()
+        for leaver, held in self.vacating.values():
+            if leaver is live:
+                return False
+            for old in held:
+                for new in placement:
+                    if old.node != new.node:
+                        continue
+                    if old.devices & new.devices or job.exclusive or leaver.job.exclusive:
+                        return False
+                    if job.roles[new.role].needs_host and leaver.job.roles[old.role].needs_host:
+                        return False
+        return True
+
+    def fork(self) -> State:
+        """An independent copy of everything that still matters: jobs that ended stay shared."""
+        copy = object.__new__(State)
+        twin = {name: live if live.state.is_final else live.fork() for name, live in self.jobs.items()}
+        copy.jobs = twin
+        copy.inventory = self.inventory.fork()
+        copy.reserved = {name: twin[name] for name in self.reserved}
+        copy.vacating = {name: (twin[name], held) for name, (_, held) in self.vacating.items()}
+        copy.dependents = {
+            name: [twin[live.job.id] for live in waiting] for name, waiting in self.dependents.items()
+        }
+        copy.seq = self.seq
+        copy.now_s = self.now_s
+        copy.free_device_s = self.free_device_s
+        copy.fragmented_device_s = self.fragmented_device_s
+        return copy

@@ -1,0 +1,1 @@
+"""Where events come from and who carries decisions out."""

@@ -1,0 +1,56 @@
+"""Node failures and repairs, from a file or at random with given rates."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rota.core.cluster import Cluster
+from rota.core.errors import RotaError
+from rota.core.events import Event, NodeBack, NodeLost
+from rota.core.model import NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRates:
+    """How often a node fails and how long it takes to mend, both exponentially distributed."""
+
+    mean_time_to_failure_s: float
+    mean_time_to_repair_s: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for amount, what in (
+            (self.mean_time_to_failure_s, "mean time to failure"),
+            (self.mean_time_to_repair_s, "mean time to repair"),
+        ):
+            if not 0 < amount < math.inf:
+                raise RotaError(f"{what} is {amount:g}; it must be a number of seconds above 0")
+
+
+def faults_at_random(
+    cluster: Cluster, rates: FaultRates, rng: random.Random
+) -> Iterator[tuple[float, Event]]:
+    """Failures and repairs of all nodes without end, in order of time."""
+    nodes = [node.id for node in cluster.nodes]
+    due: list[tuple[float, int, bool]] = []
+    for index in range(len(nodes)):
+        due.append((rng.expovariate(1 / rates.mean_time_to_failure_s), index, False))
+    while True:
+        soonest = min(range(len(due)), key=lambda i: due[i])
+        at_s, index, repair = due[soonest]
+        mean_s = rates.mean_time_to_failure_s if repair else rates.mean_time_to_repair_s
+        due[soonest] = (at_s + rng.expovariate(1 / mean_s), index, not repair)
+        yield at_s, NodeBack(nodes[index]) if repair else NodeLost(nodes[index])
+
+
+def faults_from(
+    listed: Sequence[tuple[float, NodeId, bool]], cluster: Cluster
+) -> Iterator[tuple[float, Event]]:
+    """Failures and repairs as listed; each names a time, a node, and whether it comes back."""
+    known = {node.id for node in cluster.nodes}
+    for at_s, node_id, up in sorted(listed):
+        if node_id not in known:
+            raise RotaError(f"the list of faults names node {node_id!r}, which the cluster does not have")
+        yield at_s, NodeBack(node_id) if up else NodeLost(node_id)

@@ -1,0 +1,46 @@
+"""Who runs beside whom, so that a job's coming or going changes only its neighbours' speeds."""
+
+from __future__ import annotations
+
+from rota.core.model import JobId
+from rota.core.placement import Placement
+
+
+class Neighbours:
+    """The jobs on each node, with the devices they hold there."""
+
+    def __init__(self) -> None:
+        self._devices_by_job_by_node: dict[int, dict[JobId, int]] = {}
+        self._affected: dict[JobId, None] = {}
+
+    def enter(self, job_id: JobId, placement: Placement) -> None:
+        """A job starts somewhere."""
+        for slot in placement:
+            jobs = self._devices_by_job_by_node.setdefault(slot.node, {})
+            self._affected.update(dict.fromkeys(jobs))
+            jobs[job_id] = jobs.get(job_id, 0) | slot.devices
+        self._affected.pop(job_id, None)
+
+    def leave(self, job_id: JobId, placement: Placement) -> None:
+        """A job is gone from there."""
+        for slot in placement:
+            jobs = self._devices_by_job_by_node.get(slot.node, {})
+            jobs.pop(job_id, None)
+            self._affected.update(dict.fromkeys(jobs))
+        self._affected.pop(job_id, None)
+
+    def count(self, job_id: JobId, placement: Placement) -> tuple[int, int]:
+        """Other jobs on the same devices, and others on the same nodes."""
+        on_device: set[JobId] = set()
+        on_node: set[JobId] = set()
+        for slot in placement:
+            for other, devices in self._devices_by_job_by_node.get(slot.node, {}).items():
+                if other != job_id:
+                    (on_device if devices & slot.devices else on_node).add(other)
+        return len(on_device), len(on_node - on_device)
+
+    def pop_affected(self) -> list[JobId]:
+        """Jobs whose neighbours changed since the last call."""
+        affected = list(self._affected)
+        self._affected.clear()
+        return affected

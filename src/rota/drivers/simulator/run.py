@@ -1,0 +1,136 @@
+"""Run a workload through the engine on a virtual clock."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rota.core.engine import Engine
+from rota.core.errors import RotaError
+from rota.core.events import Event, JobArrived, NodeLost, TimerFired
+from rota.core.model import JobState
+from rota.drivers.simulator.world import World
+from rota.traces.workload import Submission
+
+Faults = Iterator[tuple[float, Event]]
+REPORT_EVERY = 2048
+"""Events between two reports of progress."""
+ENDLESS = 1000
+"""Wake-ups in a row without any time passing that mean that the policy is stuck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run cost, beside what it left in the engine's state."""
+
+    events: int
+    wall_s: float
+    cpu_s: float
+
+
+def run(
+    engine: Engine,
+    world: World,
+    submissions: Sequence[Submission],
+    *,
+    faults: Faults = iter(()),
+    progress: Callable[[int], None] | None = None,
+) -> Outcome:
+    """Until every job has ended. At one moment, ends come first, then faults, then arrivals; then one plan."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    clock = _Clock(engine, world, submissions, faults)
+    events = 0
+    report_at = REPORT_EVERY
+    while (moment := clock.next_moment()) is not None:
+        now_s, happened = moment
+        events += len(happened)
+        decisions = engine.step(now_s, happened)
+        while decisions:
+            answers = world.carry_out(decisions, now_s)
+            events += len(answers)
+            decisions = engine.step(now_s, answers)
+        if progress is not None and events >= report_at:
+            progress(clock.arrived)
+            report_at = events + REPORT_EVERY
+    _refuse_leftovers(engine)
+    return Outcome(events=events, wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
+
+
+class _Clock:
+    """Merges arrivals, ends, faults and timers into moments."""
+
+    def __init__(
+        self, engine: Engine, world: World, submissions: Sequence[Submission], faults: Faults
+    ) -> None:
+        self._engine = engine
+        self._world = world
+        self._submissions = submissions
+        self._faults = faults
+        self._fault: tuple[float, Event] | None = next(faults, None)
+        self.arrived = 0
+        self._stalled = 0
+        self._last_s = -math.inf
+
+    def next_moment(self) -> tuple[float, list[Event]] | None:
+        """The next time at which anything happens and what happens then; None when all is over."""
+        submissions = self._submissions
+        at = self.arrived
+        more = at < len(submissions)
+        arrival_s = submissions[at].submit_s if more else math.inf
+        end_s = self._world.due_s
+        wake_s = self._engine.wakeup_s
+        now_s = min(arrival_s, end_s, wake_s)
+        fault = self._fault
+        if fault is not None and (now_s < math.inf or self._somebody_waits()) and fault[0] <= now_s:
+            now_s = fault[0]
+        elif now_s == math.inf:
+            return None
+        happened: list[Event] = self._world.pop_due(now_s) if end_s <= now_s else []
+        while self._fault is not None and self._fault[0] <= now_s:
+            happened.extend(self._suffer(self._fault[1], now_s))
+            self._fault = next(self._faults, None)
+        if arrival_s <= now_s:
+            for submission in itertools.islice(submissions, at, None):
+                if submission.submit_s > now_s:
+                    break
+                self._world.expect(submission)
+                happened.append(JobArrived(submission.job))
+                self.arrived += 1
+        happened.extend(self._world.adjust(now_s))
+        if not happened:
+            happened.append(TimerFired())
+        self._watch(now_s, happened)
+        return now_s, happened
+
+    def _suffer(self, fault: Event, now_s: float) -> list[Event]:
+        if isinstance(fault, NodeLost):
+            return [fault, *self._world.lose(fault, now_s)]
+        return [fault]
+
+    def _somebody_waits(self) -> bool:
+        return any(not live.state.is_final for live in self._engine.state.jobs.values())
+
+    def _watch(self, now_s: float, happened: list[Event]) -> None:
+        if now_s > self._last_s or not isinstance(happened[0], TimerFired):
+            self._stalled = 0
+        self._last_s = now_s
+        self._stalled += 1
+        if self._stalled > ENDLESS:
+            raise RotaError(f"the policy asks to be woken again and again at {now_s:g} s; time can't pass")
+
+
+def _refuse_leftovers(engine: Engine) -> None:
+    """A run in which some job can never start is an error of the input or of the policy, not a result."""
+    left = [live for live in engine.state.jobs.values() if not live.state.is_final]
+    if not left:
+        return
+    live = left[0]
+    if live.state is JobState.WAITING:
+        reason = engine.explain(live.job.id)
+        why = reason.sentence() if reason is not None else "nothing more happens"
+    else:
+        why = "its speed is 0 where it was placed"
+    raise RotaError(f"job {live.job.id} and {len(left) - 1} more never end: {why}")

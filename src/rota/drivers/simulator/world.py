@@ -1,0 +1,205 @@
+"""The world that carries decisions out: it knows how much work each job really is, and how fast it goes."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+
+from rota.core.cluster import Cluster, Node
+from rota.core.decisions import Decision, Resize, Start, Stop
+from rota.core.events import (
+    End,
+    Event,
+    Interrupted,
+    JobEnded,
+    NodeAdded,
+    NodeLost,
+    Resized,
+    SpeedChanged,
+    Started,
+    Stopped,
+)
+from rota.core.model import Job, JobId
+from rota.core.placement import Placement
+from rota.drivers.simulator.neighbours import Neighbours
+from rota.perf.speed import Costs, SpeedModel
+from rota.traces.workload import Outcome, Submission
+
+_ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.CANCELLED: End.CANCELLED}
+
+
+class Run:
+    """One job's true course: work done, work to do, and the run that is going on if any."""
+
+    __slots__ = ("end_s", "ever_ran", "job", "outcome", "placement", "rate", "target", "work", "work_from_s")
+
+    def __init__(self, submission: Submission) -> None:
+        self.job: Job = submission.job
+        self.outcome = _ENDS[submission.outcome]
+        self.target = (submission.job.work or 0.0) * submission.ends_at
+        self.work = 0.0
+        self.work_from_s = 0.0
+        self.rate = 0.0
+        self.placement: Placement | None = None
+        self.end_s = math.inf
+        self.ever_ran = False
+
+    def work_at(self, now_s: float) -> float:
+        """Work done by now."""
+        if now_s <= self.work_from_s:
+            return self.work
+        return min(self.work + (now_s - self.work_from_s) * self.rate, self.target)
+
+
+class World:
+    """All runs. `carry_out` answers decisions; `due_s` and `pop_due` say which jobs end when."""
+
+    def __init__(self, cluster: Cluster, speed: SpeedModel, costs: Costs) -> None:
+        self._nodes: list[Node] = list(cluster.nodes)
+        self._speed = speed
+        self._costs = costs
+        self._runs: dict[JobId, Run] = {}
+        self._ends: list[tuple[float, int, Run]] = []
+        self._pushed = 0
+        self._neighbours = Neighbours() if speed.sees_neighbours else None
+
+    def expect(self, submission: Submission) -> None:
+        """A job was submitted; remember how it will go."""
+        self._runs[submission.job.id] = Run(submission)
+
+    @property
+    def due_s(self) -> float:
+        """When the next job ends."""
+        ends = self._ends
+        while ends:
+            at_s, _, run = ends[0]
+            if run.end_s == at_s:
+                return at_s
+            heapq.heappop(ends)
+        return math.inf
+
+    def pop_due(self, now_s: float) -> list[Event]:
+        """Jobs that end now."""
+        ends = self._ends
+        ended: list[Event] = []
+        while ends and ends[0][0] <= now_s:
+            at_s, _, run = heapq.heappop(ends)
+            if run.end_s == at_s:
+                self._leave(run)
+                run.work = run.target
+                ended.append(JobEnded(run.job.id, run.outcome, run.target))
+        return ended
+
+    def carry_out(self, decisions: Sequence[Decision], now_s: float) -> list[Event]:
+        """Do as ordered; the answers. Neighbours' changes of speed come last."""
+        answers: list[Event] = []
+        for decision in decisions:
+            run = self._runs[decision.job_id]
+            if isinstance(decision, Start):
+                answers.append(self._start(run, decision.placement, now_s))
+            elif isinstance(decision, Stop):
+                answers.append(self._stop(run, now_s))
+            else:
+                answers.append(self._resize(run, decision, now_s))
+        if self._neighbours is not None:
+            answers.extend(self._adjust_speeds(now_s))
+        return answers
+
+    def lose(self, lost: NodeLost, now_s: float) -> list[Event]:
+        """A node failed: which jobs that interrupts, and what their checkpoints kept."""
+        index = next(i for i, node in enumerate(self._nodes) if node.id == lost.node_id)
+        interrupted: list[Event] = []
+        for run in self._runs.values():
+            if run.placement is not None and any(slot.node == index for slot in run.placement):
+                kept = self._kept(run, now_s)
+                self._leave(run)
+                run.work = kept
+                interrupted.append(Interrupted(run.job.id, kept))
+        return interrupted
+
+    def adjust(self, now_s: float) -> list[Event]:
+        """Changes of speed because neighbours ended or were interrupted."""
+        return [] if self._neighbours is None else self._adjust_speeds(now_s)
+
+    def add_node(self, event: NodeAdded) -> None:
+        """A node joined."""
+        self._nodes.append(event.node)
+
+    def _start(self, run: Run, placement: Placement, now_s: float) -> Event:
+        run.placement = placement
+        run.work_from_s = now_s + (self._costs.restart_s if run.ever_ran else 0.0)
+        run.ever_ran = True
+        if self._neighbours is not None:
+            self._neighbours.enter(run.job.id, placement)
+        self._set_rate(run, self._rate(run))
+        return Started(run.job.id, run.rate, run.work_from_s)
+
+    def _stop(self, run: Run, now_s: float) -> Event:
+        work = run.work_at(now_s) if run.placement is not None else run.work
+        self._leave(run)
+        run.work = work
+        return Stopped(run.job.id, work)
+
+    def _resize(self, run: Run, decision: Resize, now_s: float) -> Event:
+        run.work = run.work_at(now_s)
+        self._leave(run)
+        run.placement = decision.placement
+        run.work_from_s = now_s + self._costs.restart_s
+        if self._neighbours is not None:
+            self._neighbours.enter(run.job.id, decision.placement)
+        self._set_rate(run, self._rate(run))
+        return Resized(run.job.id, run.work, run.rate, run.work_from_s)
+
+    def _leave(self, run: Run) -> None:
+        run.end_s = math.inf
+        if run.placement is not None:
+            if self._neighbours is not None:
+                self._neighbours.leave(run.job.id, run.placement)
+            run.placement = None
+
+    def _set_rate(self, run: Run, rate: float) -> None:
+        run.rate = rate
+        left = run.target - run.work
+        if left <= 0:
+            run.end_s = run.work_from_s
+        else:
+            run.end_s = run.work_from_s + left / rate if rate > 0 else math.inf
+        if run.end_s < math.inf:
+            heapq.heappush(self._ends, (run.end_s, self._pushed, run))
+            self._pushed += 1
+
+    def _rate(self, run: Run) -> float:
+        placement = run.placement or ()
+        if self._neighbours is None:
+            return self._speed.rate(run.job, placement, self._nodes)
+        on_device, on_node = self._neighbours.count(run.job.id, placement)
+        return self._speed.rate(run.job, placement, self._nodes, on_device, on_node)
+
+    def _adjust_speeds(self, now_s: float) -> list[Event]:
+        """Jobs whose neighbours changed run at another speed from now on."""
+        assert self._neighbours is not None
+        changed: list[Event] = []
+        for job_id in self._neighbours.pop_affected():
+            run = self._runs[job_id]
+            if run.placement is None:
+                continue
+            rate = self._rate(run)
+            if rate == run.rate:
+                continue
+            run.work = run.work_at(now_s)
+            run.work_from_s = max(now_s, run.work_from_s)
+            self._set_rate(run, rate)
+            changed.append(SpeedChanged(job_id, run.work, rate))
+        return changed
+
+    def _kept(self, run: Run, now_s: float) -> float:
+        """What is in the last checkpoint: progress is saved at each full interval of a run."""
+        checkpoint = run.job.checkpoint
+        interval_s = self._costs.checkpoint_interval_s if checkpoint is None else checkpoint.interval_s
+        if interval_s == 0:
+            return run.work_at(now_s)
+        ran_s = now_s - run.work_from_s
+        if ran_s <= 0 or math.isinf(interval_s):
+            return run.work
+        return run.work + math.floor(ran_s / interval_s) * interval_s * run.rate

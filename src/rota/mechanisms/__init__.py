@@ -1,0 +1,1 @@
+"""What policies share: the list scheduler today; rounds, resizing and sharing as they come."""

@@ -1,0 +1,119 @@
+"""How a policy introduces itself: name, citation, parameters, what it assumes. Everything else reads this."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.errors import RotaError
+from rota.core.live import JobView
+from rota.core.policy import Allocator, Policy
+from rota.mechanisms.list_scheduler import ListScheduler
+from rota.mechanisms.ordering import Backfill, Groups, OrderingRule, SimpleRule, Turn
+from rota.mechanisms.parameters import NoParams, parse_parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """The rows of the usual comparison table of schedulers."""
+
+    prior_knowledge: str = "none"
+    scheduling_input: str = "arrival order"
+    dimensions: str = "space"
+    priority: str = "none"
+    preemption: str = "no"
+    starvation: str = "possible"
+    placement: str = "any"
+    intrusiveness: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredPolicy:
+    """A policy that can be named on the command line."""
+
+    name: str
+    cites: str
+    summary: str
+    traits: Traits
+    params: type
+    placement: str
+    make: Callable[[Any, Allocator], Policy]
+
+    def build(self, options: str, allocator: Allocator) -> Policy:
+        """The policy with its parameters read from `key=value,key=value`."""
+        return self.make(self.read(options), allocator)
+
+    def read(self, options: str) -> Any:
+        """Parameters from `key=value,key=value`."""
+        return parse_parameters(self.params, options, f"policy {self.name!r}")
+
+
+def ordering(
+    name: str,
+    *,
+    cites: str = "",
+    preempts: bool = False,
+    backfill: Backfill | Callable[[Any], Backfill] = Backfill.ANY,
+    groups: Callable[[Any], Groups] | None = None,
+    placement: str = "consolidate",
+    traits: Traits | None = None,
+) -> Callable[[Any], DeclaredPolicy]:
+    """Declare an ordering policy: a function `(job, now_s[, params]) -> Turn`, or a class made from its params.
+
+    A class has `turn(job, now_s)`, and where it learns, `ended(job, now_s)` and `memory`.
+    """
+
+    def declare(subject: Any) -> DeclaredPolicy:
+        params = _params_of(subject)
+
+        def make(values: Any, allocator: Allocator) -> Policy:
+            fill = backfill if isinstance(backfill, Backfill) else backfill(values)
+            group = None if groups is None else groups(values)
+            return ListScheduler(_rule(subject, params, values, fill, preempts, group), allocator)
+
+        return DeclaredPolicy(
+            name=name,
+            cites=cites,
+            summary=(inspect.getdoc(subject) or "").split("\n")[0],
+            traits=traits or Traits(preemption="yes" if preempts else "no", placement=placement),
+            params=params,
+            placement=placement,
+            make=make,
+        )
+
+    return declare
+
+
+def _rule(
+    subject: Any, params: type, values: Any, backfill: Backfill, preempts: bool, groups: Groups | None
+) -> OrderingRule:
+    if isinstance(subject, type):
+        made: Any = subject(values)
+        return SimpleRule(of=made.turn, backfill=backfill, preempts=preempts, groups=groups, learner=made)
+    if params is NoParams:
+        return SimpleRule(of=subject, backfill=backfill, preempts=preempts, groups=groups)
+
+    def turn(job: JobView, now_s: float) -> Turn:
+        return typing.cast(Turn, subject(job, now_s, values))
+
+    return SimpleRule(of=turn, backfill=backfill, preempts=preempts, groups=groups)
+
+
+def _params_of(subject: Any) -> type:
+    """The dataclass that the subject's last argument is annotated with."""
+    function = subject.__init__ if inspect.isclass(subject) else subject
+    hints = typing.get_type_hints(function)
+    hints.pop("return", None)
+    for kind in hints.values():
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            return kind
+    wanted = 1 if inspect.isclass(subject) else 3
+    if len(inspect.signature(function).parameters) > wanted - 1 and not inspect.isclass(subject):
+        raise RotaError(
+            f"policy function {subject.__name__!r}: its third argument must be annotated with a dataclass"
+        )
+    return NoParams

@@ -1,0 +1,244 @@
+"""One list scheduler for every ordering policy, with backfill, reservations and pre-emption.
+
+What it computes is simple: walk all jobs in order, give each what it needs if that much is left, skip
+those that do not fit (or stop there), and stop whoever runs and was not reached. How it avoids the walk:
+waiting jobs that are alike share a lane, of which only the first can matter; after an arrival only lanes
+with a new first job are looked at; and keys that move with time do so along slopes, not by being asked.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+from rota.core.live import LiveJob
+from rota.core.model import JobState
+from rota.core.placement import Placement
+from rota.core.policy import Allocator, Changes, Draft
+from rota.core.reasons import Reason, ReasonCode
+from rota.core.state import State
+from rota.mechanisms.easy import Reservation
+from rota.mechanisms.index import Index
+from rota.mechanisms.ordering import Backfill, OrderingRule
+from rota.mechanisms.queue import Key, Lane
+
+
+class ListScheduler:
+    """The policy that an ordering rule makes."""
+
+    def __init__(self, rule: OrderingRule, allocator: Allocator) -> None:
+        self._rule = rule
+        self._allocator = allocator
+        self._index = Index(rule, allocator)
+        self._reservation: Reservation | None = None
+
+    @property
+    def wakeup_s(self) -> float:
+        """The next moment at which some job's key or locality changes."""
+        return self._index.next_change_s
+
+    @property
+    def memory(self) -> Any:
+        """What the rule has learned."""
+        return self._rule.memory
+
+    def adopt(self, state: State) -> None:
+        """Index a state anew."""
+        index = self._index = Index(self._rule, self._allocator)
+        for live in state.jobs.values():
+            if live.placement is not None:
+                index.unkeyed[live] = None
+                index.hold(live, state.inventory)
+            elif live.state is JobState.WAITING and not live.unmet:
+                index.enqueue(live, state.now_s)
+
+    def note(self, changes: Changes, now_s: float) -> None:
+        """Keep the index true."""
+        index = self._index
+        relearn = False
+        for live in changes.left:
+            index.drop(live)
+            if live.state.is_final:
+                relearn |= self._rule.ended(live, now_s)
+        for live in changes.started:
+            if live.placement is not None:
+                index.key_holder(live, now_s)
+        for live in changes.arrived:
+            if live.state is JobState.WAITING and live.placement is None and live not in index.places:
+                index.enqueue(live, now_s)
+        if changes.freed:
+            index.look_at_all = True
+        if relearn:
+            index.key_everyone(now_s)
+
+    def plan(self, draft: Draft) -> None:
+        """Write into the draft who starts and who must yield."""
+        index = self._index
+        if index.unkeyed:
+            for live in list(index.unkeyed):
+                index.key_holder(live, draft.now_s)
+        index.fire(draft.now_s)
+        lanes: Iterable[Lane] = index.fresh
+        if index.look_at_all or index.drifts or self._rule.backfill is Backfill.EASY:
+            lanes = index.lanes.values()
+        heap = [(index.rank(lane, draft.inventory, draft.now_s), lane) for lane in lanes if lane.entries]
+        index.fresh = {}
+        index.look_at_all = False
+        self._reservation = None
+        if heap:
+            heapq.heapify(heap)
+            self._reservation = _Walk(self._rule, index, draft, heap).run()
+
+    def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
+        """Why a waiting job was passed over."""
+        place = self._index.places.get(waiting)
+        if place is None or place.lane is None:
+            return Reason(code=ReasonCode.NOT_CONSIDERED)
+        head = place.lane.entries[0][1]
+        if self._rule.backfill is Backfill.NONE and head is not waiting:
+            return Reason(code=ReasonCode.BEHIND, job=head.job.id)
+        answer = draft.offer(waiting)
+        if isinstance(answer, Reason):
+            return answer
+        if self._reservation is not None:
+            return Reason(code=ReasonCode.WOULD_DELAY, job=self._reservation.head.job.id)
+        return Reason(code=ReasonCode.NOT_CONSIDERED)
+
+
+class _Walk:
+    """One walk down the order: the first jobs of lanes, and jobs that were evicted on the way."""
+
+    __slots__ = ("_draft", "_heap", "_index", "_rule", "_widened")
+
+    def __init__(self, rule: OrderingRule, index: Index, draft: Draft, heap: list[tuple[Key, Lane]]) -> None:
+        self._rule = rule
+        self._index = index
+        self._draft = draft
+        self._heap: list[tuple[Key, Lane | LiveJob]] = list(heap)
+        self._widened = False
+
+    def run(self) -> Reservation | None:
+        """Look at first jobs in order until none of them fits."""
+        heap, index, draft, rule = self._heap, self._index, self._draft, self._rule
+        while heap:
+            key, candidate = heapq.heappop(heap)
+            if isinstance(candidate, LiveJob):
+                self._reseat(candidate)
+                continue
+            lane = candidate
+            if rule.groups is not None and (rank := index.rank(lane, draft.inventory, draft.now_s)) != key:
+                heapq.heappush(heap, (rank, lane))
+                continue
+            live = lane.entries[0][1]
+            answer = draft.offer(live)
+            if isinstance(answer, Reason) and rule.preempts:
+                answer = self._make_room(live, key, answer)
+            if not isinstance(answer, Reason):
+                draft.assign_offered(live, answer)
+                index.start(live, draft.inventory)
+                if lane.entries:
+                    heapq.heappush(heap, (index.rank(lane, draft.inventory, draft.now_s), lane))
+                continue
+            draft.because(live, answer)
+            if rule.backfill is Backfill.NONE:
+                return None
+            if rule.backfill is Backfill.EASY:
+                return self._fill_around(live)
+        return None
+
+    def _make_room(self, live: LiveJob, key: Key, reason: Reason) -> Placement | Reason:
+        """Take devices from jobs further down the order, the last first, until this one fits."""
+        index, draft = self._index, self._draft
+        allocator, inventory = draft.allocator, draft.inventory
+        missing = allocator.missing_milli(live, inventory)
+        behind = index.holders.behind(key, draft.now_s)
+        victims: list[tuple[Key, LiveJob]] = []
+        while missing > 0:
+            victim = next(behind, None)
+            if victim is None:
+                return reason
+            victims.append(victim)
+            missing -= allocator.yields_milli(live, victim[1], inventory)
+        mark = draft.mark()
+        for _, yielding in victims:
+            draft.release(yielding)
+        answer: Placement | Reason = draft.offer(live) if victims else reason
+        while isinstance(answer, Reason):
+            victim = next(behind, None)
+            if victim is None:
+                draft.undo(mark)
+                return reason
+            victims.append(victim)
+            draft.release(victim[1])
+            answer = draft.offer(live)
+        for victim_key, yielding in victims:
+            place = index.places[yielding]
+            index.holders.remove(place.entry, place.slope)
+            heapq.heappush(self._heap, (victim_key, yielding))
+        self._widen(live)
+        return answer
+
+    def _widen(self, live: LiveJob) -> None:
+        """An eviction may leave room to spare: every lane has to be looked at from here on."""
+        if self._widened:
+            return
+        self._widened = True
+        queued = {id(candidate) for _, candidate in self._heap}
+        mine = self._index.places[live].lane
+        for lane in self._index.lanes.values():
+            if lane.entries and lane is not mine and id(lane) not in queued:
+                key = self._index.rank(lane, self._draft.inventory, self._draft.now_s)
+                heapq.heappush(self._heap, (key, lane))
+
+    def _reseat(self, live: LiveJob) -> None:
+        """An evicted job's turn has come: back to its own devices, to others, or out."""
+        index, draft = self._index, self._draft
+        before = draft.touched[live]
+        job = live.job
+        if before is not None and draft.inventory.is_free(before, job.roles, job.exclusive):
+            draft.assign_offered(live, before)
+            place = index.places[live]
+            index.holders.add(place.entry, place.slope)
+            return
+        del index.places[live]
+        answer = draft.offer(live)
+        if not isinstance(answer, Reason):
+            draft.assign_offered(live, answer)
+            index.unkeyed[live] = None
+
+    def _fill_around(self, head: LiveJob) -> Reservation:
+        """Start jobs that fit now and do not move the head's date."""
+        index, draft = self._index, self._draft
+        reservation = Reservation.make(draft, head, index.holding)
+        candidates: list[tuple[Key, Lane, int]] = []
+        for lane in index.lanes.values():
+            self._push_next(candidates, lane, 0, reservation)
+        while candidates:
+            _, lane, at = heapq.heappop(candidates)
+            live = lane.entries[at][1]
+            expected_s = index.places[live].expected_s
+            if not reservation.admits(live.gpu_milli, expected_s):
+                self._push_next(candidates, lane, at, reservation)
+                continue
+            answer = draft.offer(live)
+            if isinstance(answer, Reason):
+                draft.because(live, answer)
+                continue
+            reservation.spend(live.gpu_milli, expected_s)
+            draft.assign_offered(live, answer)
+            index.start(live, draft.inventory)
+            self._push_next(candidates, lane, at, reservation)
+        return reservation
+
+    def _push_next(
+        self, candidates: list[tuple[Key, Lane, int]], lane: Lane, start: int, reservation: Reservation
+    ) -> None:
+        """Find the first job of a lane, from a position on, that the reservation admits."""
+        if not lane.expected_s or not reservation.admits(lane.entries[0][1].gpu_milli, lane.expected_s[0]):
+            return
+        for at in range(start, len(lane.entries)):
+            key, live = lane.entries[at]
+            if reservation.admits(live.gpu_milli, self._index.places[live].expected_s):
+                heapq.heappush(candidates, (key, lane, at))
+                return

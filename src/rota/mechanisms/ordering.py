@@ -1,0 +1,101 @@
+"""The shape of an ordering policy: a sort key per job, and the moment at which that key changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from rota.core.inventory import Inventory
+from rota.core.live import JobView
+
+
+class Turn(NamedTuple):
+    """A job's place in the order: smallest key first.
+
+    Keys are tuples of numbers that end in the job's `seq`, so that the order is total. With a `slope`, the
+    first number grows by that much a second (srtf: -1 while the job runs), so that nobody has to be asked
+    again only because time passed. `until_s` is when to ask again; `memo` comes back as `job.memo` then.
+    """
+
+    key: tuple[float, ...]
+    slope: float = 0.0
+    until_s: float = math.inf
+    memo: Any = None
+
+
+class Backfill(Enum):
+    """What may pass a job that does not fit."""
+
+    NONE = "none"
+    ANY = "any"
+    EASY = "easy"
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Fairness between groups of jobs: whose group comes first matters more than the job's own key."""
+
+    of: Callable[[JobView], Hashable]
+    share: Callable[[JobView, Inventory], tuple[float, ...]]
+    """What a job of its group holds, as a vector that is added up per group."""
+    rank: Callable[[tuple[float, ...], Inventory], float]
+    """A group's place in the order, from the sum of what its jobs hold."""
+
+
+class OrderingRule(Protocol):
+    """An ordering policy with its parameters bound."""
+
+    @property
+    def backfill(self) -> Backfill: ...
+    @property
+    def preempts(self) -> bool: ...
+    @property
+    def groups(self) -> Groups | None: ...
+
+    def turn(self, job: JobView, now_s: float) -> Turn:
+        """The job's place in the order now."""
+
+    def ended(self, job: JobView, now_s: float) -> bool:
+        """A job ended; whether all keys have to be asked for anew because of what was learned."""
+
+    @property
+    def memory(self) -> Any:
+        """What the rule has learned, as a serialisable value."""
+
+
+class Learner(Protocol):
+    """A rule that learns from jobs that end."""
+
+    @property
+    def memory(self) -> Any:
+        """What it has learned, as a serialisable value."""
+
+    def ended(self, job: JobView, now_s: float) -> bool:
+        """A job ended; whether every key has to be asked for anew."""
+
+
+@dataclass(slots=True)
+class SimpleRule:
+    """A rule made of one function, and of what learns for it where something does."""
+
+    of: Callable[[JobView, float], Turn]
+    backfill: Backfill = Backfill.ANY
+    preempts: bool = False
+    groups: Groups | None = None
+    learner: Learner | None = None
+
+    def turn(self, job: JobView, now_s: float) -> Turn:
+        """The job's place in the order now."""
+        return self.of(job, now_s)
+
+    def ended(self, job: JobView, now_s: float) -> bool:
+        """A job ended; whether all keys have to be asked for anew because of what was learned."""
+        return self.learner is not None and self.learner.ended(job, now_s)
+
+    @property
+    def memory(self) -> Any:
+        """What was learned."""
+        return None if self.learner is None else self.learner.memory

@@ -1,0 +1,110 @@
+"""Sorted jobs: those that wait, in lanes of alike ones, and those that hold devices, by who yields first."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+
+from rota.core.live import LiveJob
+
+Key = tuple[float, ...]
+Entry = tuple[Key, LiveJob]
+"""A key (which ends in the job's seq, so entries never tie) and its job."""
+
+
+def moved(key: Key, slope: float, seconds: float) -> Key:
+    """A key with its first number moved along its slope."""
+    return (key[0] + slope * seconds, *key[1:])
+
+
+class Lane:
+    """Waiting jobs that are alike: if the first can't start, none can. Keys are stored as at time 0."""
+
+    __slots__ = ("entries", "expected_s", "group", "slope")
+
+    def __init__(self, slope: float, group: Hashable) -> None:
+        self.slope = slope
+        self.group = group
+        self.entries: list[Entry] = []
+        self.expected_s: list[float] = []
+        """Expected run times, sorted; kept only where there are reservations."""
+
+    def key_now(self, now_s: float) -> Key:
+        """The first job's key now."""
+        key = self.entries[0][0]
+        return moved(key, self.slope, now_s) if self.slope else key
+
+    def add(self, entry: Entry) -> bool:
+        """A job joins in its place; whether it is the first."""
+        entries = self.entries
+        if entries and entry > entries[-1]:
+            entries.append(entry)
+            return False
+        insort(entries, entry)
+        return entries[0] is entry
+
+    def remove(self, entry: Entry) -> bool:
+        """A job leaves; whether it was the first."""
+        entries = self.entries
+        if entries[0] is entry:
+            del entries[0]
+            return True
+        del entries[bisect_left(entries, entry)]
+        return False
+
+    def expect(self, seconds: float) -> None:
+        """A job that is expected to run so long joined."""
+        insort(self.expected_s, seconds)
+
+    def no_longer_expect(self, seconds: float) -> None:
+        """A job that was expected to run so long left."""
+        del self.expected_s[bisect_left(self.expected_s, seconds)]
+
+
+class Holders:
+    """Jobs that hold devices, last in order first: the order in which they would have to yield."""
+
+    __slots__ = ("_by_slope",)
+
+    def __init__(self) -> None:
+        self._by_slope: dict[float, list[Entry]] = {}
+
+    def add(self, entry: Entry, slope: float) -> None:
+        """A job came to hold devices."""
+        insort(self._by_slope.setdefault(slope, []), entry)
+
+    def remove(self, entry: Entry, slope: float) -> None:
+        """A job holds nothing any more."""
+        entries = self._by_slope[slope]
+        del entries[bisect_left(entries, entry)]
+        if not entries:
+            del self._by_slope[slope]
+
+    def behind(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
+        """Jobs whose key is beyond the given one, the furthest first. The index must not change meanwhile."""
+        if len(self._by_slope) == 1:
+            yield from self._behind_one(key, now_s)
+            return
+        tails = []
+        for slope, entries in self._by_slope.items():
+            at = len(entries) - 1
+            tails.append((moved(entries[at][0], slope, now_s), slope, at))
+        while tails:
+            last = max(range(len(tails)), key=lambda i: tails[i][0])
+            now_key, slope, at = tails[last]
+            if now_key <= key:
+                return
+            entries = self._by_slope[slope]
+            yield now_key, entries[at][1]
+            if at:
+                tails[last] = (moved(entries[at - 1][0], slope, now_s), slope, at - 1)
+            else:
+                del tails[last]
+
+    def _behind_one(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
+        ((slope, entries),) = self._by_slope.items()
+        for stored, live in reversed(entries):
+            now_key = moved(stored, slope, now_s) if slope else stored
+            if now_key <= key:
+                return
+            yield now_key, live

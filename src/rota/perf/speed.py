@@ -1,0 +1,116 @@
+"""The speed model: what a placement and its neighbours make of a job's speed.
+
+Speed is work a second. Work is counted in steps where a profile of the job's model is at hand, otherwise in
+seconds on the reference device. Every effect is a factor, 1 where it is not modelled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rota.core.cluster import Node
+from rota.core.errors import RotaError
+from rota.core.model import WHOLE, DeviceType, Job, Level
+from rota.core.placement import Placement, held_milli, tasks_of
+from rota.perf.profiles import Profiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What faults and pre-emption cost."""
+
+    restart_s: float = 0.0
+    """Time after every start but the first in which no work is done."""
+    checkpoint_interval_s: float = 0.0
+    """How much running time a fault can undo, for jobs that do not say; 0 means none."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.restart_s < math.inf:
+            raise RotaError(f"restart cost is {self.restart_s:g}; it must be a number of seconds, 0 or more")
+        if not self.checkpoint_interval_s >= 0:
+            raise RotaError(f"checkpoint interval is {self.checkpoint_interval_s:g}; it must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedModel:
+    """Factors on a job's speed.
+
+    `spread` is by the widest level that the job's devices span; `scaling` is the exponent of an elastic job's
+    size against the size it asked for; neighbours count once each, on any shared device or shared node.
+    """
+
+    profiles: Profiles | None = None
+    type_speed: Mapping[DeviceType, float] = field(default_factory=dict)
+    spread: Mapping[Level, float] = field(default_factory=dict)
+    scaling: float = 1.0
+    device_neighbour: float = 1.0
+    node_neighbour: float = 1.0
+
+    def __post_init__(self) -> None:
+        factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
+        factors.append(("of a neighbour on the device", self.device_neighbour))
+        factors.append(("of a neighbour on the node", self.node_neighbour))
+        for name, factor in factors:
+            if not 0 < factor <= 1:
+                raise RotaError(f"the speed factor {name} is {factor:g}; it must be above 0 and at most 1")
+
+    @property
+    def sees_neighbours(self) -> bool:
+        """Whether a job's speed depends on who else is there."""
+        return self.device_neighbour != 1.0 or self.node_neighbour != 1.0
+
+    def nominal_rate(self, job: Job) -> float:
+        """The speed that a job can count on before it is known where it runs: its best."""
+        if self.profiles is not None and job.model is not None:
+            return self.profiles.fastest(job.model, max(job.gpu_milli // WHOLE, 1))
+        types = job.roles[0].device_types
+        return max((self.type_speed.get(t, 1.0) for t in types), default=1.0)
+
+    def rate(
+        self,
+        job: Job,
+        placement: Placement,
+        nodes: list[Node],
+        device_neighbours: int = 0,
+        node_neighbours: int = 0,
+    ) -> float:
+        """Work a second of a job on a placement, beside so many neighbours."""
+        device_type = nodes[placement[0].node].device_type
+        rate = self._base(job, placement, device_type)
+        if self.spread and len(placement) > 1:
+            rate *= self.spread.get(span(placement, nodes), 1.0)
+        if device_neighbours:
+            rate *= self.device_neighbour**device_neighbours
+        if node_neighbours:
+            rate *= self.node_neighbour**node_neighbours
+        return rate
+
+    def _base(self, job: Job, placement: Placement, device_type: DeviceType) -> float:
+        if self.profiles is not None and job.model is not None:
+            devices = max(held_milli(placement) // WHOLE, 1)
+            measured = self.profiles.rate(device_type, job.model, devices)
+            if measured is None:
+                raise RotaError(
+                    f"profiles {self.profiles.source}: no speed of {job.model!r} on {devices} x {device_type!r}"
+                )
+            return measured
+        rate = self.type_speed.get(device_type, 1.0)
+        if job.elastic is not None:
+            rate *= (tasks_of(placement) / job.roles[0].count) ** self.scaling
+        return rate
+
+
+def span(placement: Placement, nodes: list[Node]) -> Level:
+    """The widest level of the topology that a placement reaches across."""
+    first = nodes[placement[0].node]
+    widest = Level.NODE
+    for slot in placement[1:]:
+        node = nodes[slot.node]
+        if node is first:
+            continue
+        if node.domain != first.domain:
+            return Level.CLUSTER
+        widest = max(widest, Level.RACK if node.rack == first.rack else Level.DOMAIN)
+    return widest

@@ -1,0 +1,124 @@
+"""How a gang is laid over nodes, given how many of its tasks each node could take.
+
+Rooms are counted as `by_room[n]`: the set of nodes (a bit set) with room for exactly n tasks. All
+patterns work on that, whether the room comes from free devices alone or from CPUs and memory too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+Piece = tuple[int, int]
+"""A node and how many tasks it takes."""
+
+
+class Pattern(Enum):
+    """The ways to lay a gang over nodes."""
+
+    FIRST = "first"
+    FEWEST_NODES = "fewest-nodes"
+    SPREAD = "spread"
+    FULLEST = "fullest"
+
+
+def total_room(by_room: Sequence[int]) -> int:
+    """Tasks for which there is room."""
+    return sum(room * nodes.bit_count() for room, nodes in enumerate(by_room))
+
+
+def fewest_nodes(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
+    """The tightest single node; if there is none, the roomiest nodes, and the tightest for what is left."""
+    pieces: list[Piece] = []
+    left = tasks
+    used = 0
+    for room in range(len(by_room) - 1, 0, -1):
+        nodes = by_room[room]
+        while nodes and left > room:
+            low = nodes & -nodes
+            nodes ^= low
+            used |= low
+            pieces.append((low.bit_length() - 1, room))
+            left -= room
+        if left <= room and by_room[room] & ~used:
+            node = _tightest(by_room, left, used)
+            if node is not None:
+                pieces.append((node, left))
+                return pieces
+    return None
+
+
+def _tightest(by_room: Sequence[int], tasks: int, used: int) -> int | None:
+    for room in range(tasks, len(by_room)):
+        nodes = by_room[room] & ~used
+        if nodes:
+            return (nodes & -nodes).bit_length() - 1
+    return None
+
+
+def first(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
+    """Nodes in their order, each filled before the next."""
+    anywhere = 0
+    for nodes in by_room[1:]:
+        anywhere |= nodes
+    pieces: list[Piece] = []
+    left = tasks
+    while anywhere:
+        low = anywhere & -anywhere
+        anywhere ^= low
+        room = next(n for n in range(1, len(by_room)) if by_room[n] & low)
+        taken = min(room, left)
+        pieces.append((low.bit_length() - 1, taken))
+        left -= taken
+        if not left:
+            return pieces
+    return None
+
+
+def fullest(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
+    """The tightest single node; if there is none, nodes with the least room first."""
+    node = _tightest(by_room, tasks, 0)
+    if node is not None:
+        return [(node, tasks)]
+    pieces: list[Piece] = []
+    left = tasks
+    for room in range(1, len(by_room)):
+        nodes = by_room[room]
+        while nodes:
+            low = nodes & -nodes
+            nodes ^= low
+            taken = min(room, left)
+            pieces.append((low.bit_length() - 1, taken))
+            left -= taken
+            if not left:
+                return pieces
+    return None
+
+
+def spread(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
+    """A task a node, roomiest first; another sweep over those with room while tasks are left."""
+    room_by_node: dict[int, int] = {}
+    for room in range(len(by_room) - 1, 0, -1):
+        nodes = by_room[room]
+        while nodes and len(room_by_node) < tasks:
+            low = nodes & -nodes
+            nodes ^= low
+            room_by_node[low.bit_length() - 1] = room
+    if sum(room_by_node.values()) < tasks:
+        return None
+    taken = dict.fromkeys(room_by_node, 0)
+    left = tasks
+    while left:
+        for node, room in room_by_node.items():
+            if left and taken[node] < room:
+                taken[node] += 1
+                left -= 1
+    return list(taken.items())
+
+
+LAY: dict[Pattern, Callable[[Sequence[int], int], list[Piece] | None]] = {
+    Pattern.FIRST: first,
+    Pattern.FEWEST_NODES: fewest_nodes,
+    Pattern.SPREAD: spread,
+    Pattern.FULLEST: fullest,
+}

@@ -1,0 +1,232 @@
+"""Find devices for a job in what is free: the pattern's choice, within the locality that the job insists on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rota.core.inventory import Inventory, NodeFree, Pool
+from rota.core.model import WHOLE, Job, Level, Locality, Role
+from rota.core.placement import Placement, Slot, lowest
+from rota.placement.patterns import LAY, Pattern, Piece, fewest_nodes, total_room
+
+
+def find(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None) -> Placement | None:
+    """Devices for all tasks of a job, or None. `insist` is the locality that must hold, if any."""
+    role = job.roles[0]
+    if len(job.roles) > 1:
+        return _find_roles(inventory, job, pattern, insist)
+    sizes: Sequence[int] = (role.count,)
+    if job.elastic is not None:
+        sizes = range(role.count, job.elastic.min_tasks - 1, -1)
+    for tasks in sizes:
+        placement = _find_role(inventory, role, 0, tasks, pattern, insist, job.exclusive)
+        if placement is not None:
+            return placement
+    return None
+
+
+def _find_roles(
+    inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None
+) -> Placement | None:
+    """Roles one after the other, each seeing what the ones before took; all or nothing."""
+    taken: list[Placement] = []
+    for index, role in enumerate(job.roles):
+        part = _find_role(inventory, role, index, role.count, pattern, insist, job.exclusive)
+        if part is None:
+            break
+        inventory.take(part, job.roles)
+        taken.append(part)
+    for part in reversed(taken):
+        inventory.give(part, job.roles)
+    if len(taken) < len(job.roles):
+        return None
+    return tuple(slot for part in taken for slot in part)
+
+
+def _find_role(
+    inventory: Inventory,
+    role: Role,
+    index: int,
+    tasks: int,
+    pattern: Pattern,
+    insist: Locality | None,
+    exclusive: bool,
+) -> Placement | None:
+    if role.is_fraction:
+        return _find_shares(inventory, role, index, tasks, exclusive)
+    per_task = role.device_milli // WHOLE
+    plain = not role.needs_host and not exclusive and not role.device_memory_bytes and per_task
+    for pool in inventory.eligible(role):
+        if pool.free < tasks * per_task:
+            continue
+        by_room = (
+            room_of_devices(pool, per_task) if plain else room_of_hosts(inventory, pool, role, exclusive)
+        )
+        pieces = _lay(inventory, by_room, tasks, pattern, insist, pool, per_task)
+        if pieces is not None:
+            return _slots(inventory, pieces, index, per_task)
+    return None
+
+
+def room_of_devices(pool: Pool, per_task: int) -> Sequence[int]:
+    """Room by free devices alone."""
+    if per_task == 1:
+        return pool.by_free
+    by_room = [0] * ((len(pool.by_free) - 1) // per_task + 1)
+    for free, nodes in enumerate(pool.by_free):
+        by_room[free // per_task] |= nodes
+    return by_room
+
+
+def room_of_hosts(inventory: Inventory, pool: Pool, role: Role, exclusive: bool) -> Sequence[int]:
+    """Room where CPUs, memory, network or neighbours matter too."""
+    per_task = role.device_milli // WHOLE
+    by_room = [0] * (role.count + 1)
+    for node, books in _usable_nodes(inventory, pool):
+        if exclusive and books.users:
+            continue
+        if role.device_memory_bytes > (books.node.device_memory_bytes or role.device_memory_bytes):
+            continue
+        room = role.count
+        if per_task:
+            room = min(room, books.free // per_task)
+        room = min(room, host_room(books, role))
+        by_room[room] |= 1 << node
+    return by_room
+
+
+def host_room(books: NodeFree, role: Role) -> int:
+    """Tasks for which a node has CPUs, memory and network."""
+    room = role.count
+    if role.cpu_milli:
+        room = min(room, books.cpu_milli // role.cpu_milli)
+    if role.memory_bytes:
+        room = min(room, books.memory_bytes // role.memory_bytes)
+    if role.network_bps:
+        room = min(room, books.network_bps // role.network_bps)
+    return room
+
+
+def _usable_nodes(inventory: Inventory, pool: Pool) -> Iterator[tuple[int, NodeFree]]:
+    nodes = pool.nodes
+    while nodes:
+        low = nodes & -nodes
+        nodes ^= low
+        books = inventory.nodes[low.bit_length() - 1]
+        if books.usable:
+            yield low.bit_length() - 1, books
+
+
+def _lay(
+    inventory: Inventory,
+    by_room: Sequence[int],
+    tasks: int,
+    pattern: Pattern,
+    insist: Locality | None,
+    pool: Pool,
+    per_task: int,
+) -> list[Piece] | None:
+    lay = LAY[pattern]
+    if insist is not None and insist.level >= Level.RACK:
+        for nodes in _cells(inventory, by_room, insist.level, tasks):
+            return lay([room & nodes for room in by_room], tasks)
+        return None
+    if insist is not None:
+        pieces = _near(inventory, by_room, tasks)
+        widest = max(len(pool.by_free) - 1, 1) // per_task if per_task else tasks
+        fewest = -(-tasks // max(widest, 1))
+        return pieces if pieces is not None and len(pieces) <= fewest else None
+    return _near(inventory, by_room, tasks) if pattern is Pattern.FEWEST_NODES else lay(by_room, tasks)
+
+
+def _near(inventory: Inventory, by_room: Sequence[int], tasks: int) -> list[Piece] | None:
+    """Fewest nodes, and among equals within one rack or domain if one has the room."""
+    pieces = fewest_nodes(by_room, tasks)
+    if pieces is None or len(pieces) == 1 or len(inventory.racks) == 1:
+        return pieces
+    for level in (Level.RACK, Level.DOMAIN):
+        for nodes in _cells(inventory, by_room, level, tasks):
+            nearer = fewest_nodes([room & nodes for room in by_room], tasks)
+            if nearer is not None and len(nearer) <= len(pieces):
+                return nearer
+    return pieces
+
+
+def _cells(inventory: Inventory, by_room: Sequence[int], level: Level, tasks: int) -> Iterator[int]:
+    """The cells of a level with room for all tasks, the tightest first."""
+    cells = inventory.racks if level is Level.RACK else inventory.domains
+    if level is Level.CLUSTER:
+        cells = {"": (1 << len(inventory.nodes)) - 1}
+    ranked = []
+    for order, nodes in enumerate(cells.values()):
+        room = total_room([r & nodes for r in by_room])
+        if room >= tasks:
+            ranked.append((room, order, nodes))
+    for _, _, nodes in sorted(ranked):
+        yield nodes
+
+
+def _slots(inventory: Inventory, pieces: list[Piece], role: int, per_task: int) -> Placement:
+    if not per_task:
+        return tuple(Slot(node, 0, tasks, role) for node, tasks in pieces)
+    slots = []
+    for node, tasks in pieces:
+        books = inventory.nodes[node]
+        count = tasks * per_task
+        if books.free == count:
+            mask = books.free_mask
+        elif books.node.sockets:
+            mask = inventory.pick_devices(node, count)
+        else:
+            mask = lowest(books.free_mask, count)
+        slots.append(Slot(node, mask, tasks, role))
+    return tuple(slots)
+
+
+def _find_shares(
+    inventory: Inventory, role: Role, index: int, tasks: int, exclusive: bool
+) -> Placement | None:
+    """Part of a device for each task: the fullest device that has it, or a whole free one of the fullest node."""
+    slots: list[Slot] = []
+    roles = (role,) * (index + 1)
+    for _ in range(tasks):
+        slot = _share(inventory, role, index, exclusive)
+        if slot is None:
+            break
+        inventory.take((slot,), roles)
+        slots.append(slot)
+    for slot in reversed(slots):
+        inventory.give((slot,), roles)
+    return tuple(slots) if len(slots) == tasks else None
+
+
+def _share(inventory: Inventory, role: Role, index: int, exclusive: bool) -> Slot | None:
+    for pool in inventory.eligible(role):
+        for milli, node, device in pool.partial:
+            books = inventory.nodes[node]
+            if (
+                milli >= role.device_milli
+                and books.shares[device][1] >= role.device_memory_bytes
+                and (not exclusive or not books.users)
+                and (not role.needs_host or host_room(books, role))
+            ):
+                return Slot(node, 1 << device, 1, index, role.device_milli)
+        for node in _nodes_by_room(pool.by_free):
+            books = inventory.nodes[node]
+            memory = books.node.device_memory_bytes
+            if (
+                (memory is None or memory >= role.device_memory_bytes)
+                and (not exclusive or not books.users)
+                and (not role.needs_host or host_room(books, role))
+            ):
+                return Slot(node, lowest(books.free_mask, 1), 1, index, role.device_milli)
+    return None
+
+
+def _nodes_by_room(by_room: Sequence[int]) -> Iterator[int]:
+    """Nodes with room, least room first."""
+    for nodes in by_room[1:]:
+        while nodes:
+            low = nodes & -nodes
+            nodes ^= low
+            yield low.bit_length() - 1

@@ -1,0 +1,99 @@
+"""The published policies. This module is the table of names, and what a policy of one's own imports.
+
+Adding a policy is one line in `BUILT_IN`; other packages add theirs through the entry point group
+`rota.policies`. Modules are imported when their policy is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from rota.core.errors import RotaError, did_you_mean
+from rota.core.live import JobView
+from rota.mechanisms.declare import DeclaredPolicy, Traits, ordering
+from rota.mechanisms.ordering import Backfill, Turn
+
+__all__ = [
+    "BUILT_IN",
+    "Backfill",
+    "DeclaredPolicy",
+    "JobView",
+    "Traits",
+    "Turn",
+    "find_policy",
+    "names",
+    "ordering",
+]
+
+BUILT_IN = {
+    "fifo": "rota.policies.fifo:first_in_first_out",
+    "easy": "rota.policies.easy:easy_backfill",
+    "fewest-gpus": "rota.policies.shortest:fewest_gpus",
+    "srtf": "rota.policies.shortest:shortest_remaining_time",
+    "srsf": "rota.policies.shortest:shortest_remaining_service",
+    "las": "rota.policies.las:least_attained_service",
+    "gittins": "rota.policies.gittins:gittins_index",
+    "tiresias": "rota.policies.tiresias:tiresias",
+    "e-las": "rota.policies.elas:epoch_aware_attained_service",
+    "priority": "rota.policies.priority:highest_priority",
+    "drf": "rota.policies.drf:dominant_resource_fairness",
+}
+
+_ENTRY_POINTS = "rota.policies"
+
+
+def names() -> list[str]:
+    """All policies that can be named: the built-in ones, then those of other packages."""
+    others = sorted(point.name for point in entry_points(group=_ENTRY_POINTS) if point.name not in BUILT_IN)
+    return [*BUILT_IN, *others]
+
+
+def find_policy(spec: str) -> tuple[DeclaredPolicy, str]:
+    """The policy that `NAME[:options]` or `FILE.py:FUNCTION[:options]` means, and its options."""
+    head, _, rest = spec.partition(":")
+    if head.endswith(".py"):
+        function, _, options = rest.partition(":")
+        return _from_file(Path(head), function), options
+    return _by_name(head), rest
+
+
+def _by_name(name: str) -> DeclaredPolicy:
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        declared = getattr(importlib.import_module(module), attribute)
+    else:
+        points = [point for point in entry_points(group=_ENTRY_POINTS) if point.name == name]
+        if not points:
+            raise RotaError(f"unknown policy {name!r}; {did_you_mean(name, names())}")
+        declared = points[0].load()
+    assert isinstance(declared, DeclaredPolicy)
+    return declared
+
+
+def _from_file(path: Path, function: str) -> DeclaredPolicy:
+    if not function:
+        raise RotaError(f"policy file {path}: say which function, as {path}:FUNCTION")
+    if not path.is_file():
+        raise RotaError(f"policy file {path}: there is no such file")
+    module_spec = importlib.util.spec_from_file_location(f"rota_policy_{path.stem}", path)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module
+    try:
+        module_spec.loader.exec_module(module)
+    except RotaError:
+        raise
+    except (ImportError, SyntaxError, NameError, TypeError, AttributeError, ValueError) as err:
+        raise RotaError(f"policy file {path}: it can't be loaded: {type(err).__name__}: {err}") from err
+    declared = getattr(module, function, None)
+    if declared is None:
+        known = [name for name, value in vars(module).items() if isinstance(value, DeclaredPolicy)]
+        raise RotaError(f"policy file {path}: it has no {function!r}; {did_you_mean(function, known)}")
+    if not isinstance(declared, DeclaredPolicy):
+        raise RotaError(f"policy file {path}: {function!r} is not a policy; put @ordering(...) above it")
+    return declared

@@ -1,0 +1,41 @@
+"""Highest priority first; among equals, submission order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.core.errors import RotaError
+from rota.core.live import JobView
+from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.ordering import Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityParams:
+    """`aging` is what an hour of waiting adds to a job's priority."""
+
+    aging: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.aging >= 0:
+            raise RotaError(f"aging is {self.aging:g}; it must be 0 or more")
+
+
+@ordering(
+    "priority",
+    cites="static priorities with ageing, as in Slurm's multifactor plugin and Kubernetes' PriorityClass",
+    preempts=True,
+    traits=Traits(
+        scheduling_input="priority, arrival order",
+        priority="given by the user",
+        preemption="yes",
+        starvation="possible; none with aging",
+        placement="consolidated",
+        intrusiveness="checkpoint",
+    ),
+)
+def highest_priority(job: JobView, now_s: float, params: PriorityParams) -> Turn:
+    """The highest priority first; waiting can raise it."""
+    per_s = params.aging / 3600.0
+    raised = job.job.priority + per_s * job.waited_s(now_s)
+    return Turn((-raised, not job.holds, job.seq), slope=0.0 if job.holds else -per_s)

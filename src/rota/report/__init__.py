@@ -1,0 +1,1 @@
+"""Journals and states made readable: metrics, tables, plots."""

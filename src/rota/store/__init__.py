@@ -1,0 +1,1 @@
+"""Journals and records on disk."""

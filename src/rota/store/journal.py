@@ -1,0 +1,167 @@
+"""Journals as files: a header line that says how the engine was set up, then a JSON line per step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from rota.core.cluster import Cluster
+from rota.core.codec import (
+    decode_cluster,
+    decode_decision,
+    decode_event,
+    decode_reason,
+    encode_cluster,
+    encode_decision,
+    encode_event,
+    encode_reason,
+)
+from rota.core.decisions import Decision
+from rota.core.errors import RotaError
+from rota.core.events import Event, NodeAdded
+from rota.core.model import JobId
+from rota.core.reasons import Reason
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalHeader:
+    """What has to be known to run a journal again."""
+
+    cluster: Cluster
+    policy: str
+    placement: str
+    tenancy: str
+    profiles: str | None = None
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step: what came in, what went out, who waits why from then on."""
+
+    number: int
+    now_s: float
+    events: tuple[Event, ...]
+    decisions: tuple[Decision, ...]
+    waits: tuple[tuple[JobId, Reason], ...]
+
+
+class JournalWriter:
+    """Appends steps to a file. Use as a context manager."""
+
+    def __init__(self, path: Path, header: JournalHeader) -> None:
+        self._file: IO[str] = path.open("w", encoding="utf-8", newline="\n")
+        self._names = [str(node.id) for node in header.cluster.nodes]
+        self._number = 0
+        first: dict[str, Any] = {
+            "rota_journal": VERSION,
+            "policy": header.policy,
+            "placement": header.placement,
+            "tenancy": header.tenancy,
+            "profiles": header.profiles,
+            "about": header.about,
+            "cluster": encode_cluster(header.cluster),
+        }
+        self._file.write(_dump(first))
+
+    def append(
+        self,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        """Write one step."""
+        for event in events:
+            if isinstance(event, NodeAdded):
+                self._names.append(str(event.node.id))
+        line: dict[str, Any] = {
+            "n": self._number,
+            "t": now_s,
+            "in": [encode_event(event) for event in events],
+        }
+        if decisions:
+            line["out"] = [encode_decision(decision, self._names) for decision in decisions]
+        if waits:
+            line["waits"] = [[job_id, encode_reason(reason)] for job_id, reason in waits]
+        self._number += 1
+        self._file.write(_dump(line))
+
+    def __enter__(self) -> JournalWriter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._file.close()
+
+
+def _dump(value: dict[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+class JournalReader:
+    """Reads a journal back, step by step, and refuses one with a gap."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            with path.open(encoding="utf-8") as file:
+                first = file.readline()
+        except (OSError, UnicodeDecodeError) as err:
+            raise RotaError(f"{path}: can't be read: {err}") from err
+        self.header = self._read_header(first)
+
+    def _read_header(self, line: str) -> JournalHeader:
+        try:
+            value = json.loads(line)
+            version = value["rota_journal"]
+        except (ValueError, KeyError, TypeError):
+            raise RotaError(f"{self._path}:1: this is not a journal of Rota's") from None
+        if version != VERSION:
+            raise RotaError(f"{self._path}:1: the journal's version is {version}; this Rota reads {VERSION}")
+        return JournalHeader(
+            cluster=decode_cluster(value["cluster"]),
+            policy=value["policy"],
+            placement=value["placement"],
+            tenancy=value["tenancy"],
+            profiles=value["profiles"],
+            about=value["about"],
+        )
+
+    def steps(self) -> Iterator[Step]:
+        """The steps in order."""
+        index_by_node = {str(node.id): index for index, node in enumerate(self.header.cluster.nodes)}
+        expected = 0
+        with self._path.open(encoding="utf-8") as file:
+            next(file)
+            for number, line in enumerate(file, start=2):
+                try:
+                    step = _read_step(json.loads(line), index_by_node)
+                except (ValueError, KeyError, TypeError) as err:
+                    raise RotaError(
+                        f"{self._path}:{number}: a broken step: {type(err).__name__}: {err}"
+                    ) from err
+                if step.number != expected:
+                    raise RotaError(
+                        f"{self._path}:{number}: step {step.number} follows {expected - 1}; there is a gap"
+                    )
+                expected += 1
+                yield step
+
+
+def _read_step(value: dict[str, Any], index_by_node: dict[str, int]) -> Step:
+    events = tuple(decode_event(event) for event in value["in"])
+    for event in events:
+        if isinstance(event, NodeAdded):
+            index_by_node[str(event.node.id)] = len(index_by_node)
+    return Step(
+        number=value["n"],
+        now_s=value["t"],
+        events=events,
+        decisions=tuple(decode_decision(decision, index_by_node) for decision in value.get("out", ())),
+        waits=tuple((JobId(job_id), decode_reason(reason)) for job_id, reason in value.get("waits", ())),
+    )

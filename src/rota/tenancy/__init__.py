@@ -1,0 +1,18 @@
+"""Who may use what: the allocator that a policy asks for devices. This module is the table of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rota.core.errors import RotaError, did_you_mean
+from rota.core.policy import Allocator, Placer
+from rota.tenancy.open import OpenAllocator
+
+TENANCIES: dict[str, Callable[[Placer], Allocator]] = {"none": OpenAllocator}
+
+
+def allocator(name: str, placer: Placer) -> Allocator:
+    """The allocator of a tenancy, with a placement inside it."""
+    if name not in TENANCIES:
+        raise RotaError(f"unknown tenancy {name!r}; {did_you_mean(name, TENANCIES)}")
+    return TENANCIES[name](placer)

@@ -1,0 +1,99 @@
+"""Tenancy `none`: every job may use everything; only placement decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+
+from rota.core.inventory import Inventory
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, Job, Locality
+from rota.core.placement import Placement
+from rota.core.reasons import Reason, ReasonCode
+from rota.core.policy import Placer
+
+_INSISTS, _RELAXED = 0, 1
+
+
+class OpenAllocator:
+    """The whole cluster for everyone."""
+
+    def __init__(self, placer: Placer) -> None:
+        self._placer = placer
+
+    def shape(self, live: LiveJob) -> Hashable:
+        """Jobs that are placed in the same way are alike."""
+        return self._placer.alike(live.job)
+
+    def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
+        """Whether the job still insists on its locality, and until when."""
+        locality = self._placer.locality(live.job)
+        if not locality.hard:
+            return _RELAXED, math.inf
+        relaxes_s = live.since_s + locality.relax_after_s
+        return (_INSISTS, relaxes_s) if now_s < relaxes_s else (_RELAXED, math.inf)
+
+    def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
+        """Free devices for the job, or why there are none."""
+        job = live.job
+        if self.missing_milli(live, inventory):
+            return self._count_reason(job, inventory)
+        locality = self._placer.locality(job)
+        insist = locality if locality.hard and now_s < live.since_s + locality.relax_after_s else None
+        placement = self._placer.find(inventory, job, insist)
+        if placement is not None:
+            return placement
+        code = ReasonCode.FRAGMENTED if insist is not None or _scatters(job) else ReasonCode.HOST_BUSY
+        until_s = None if insist is None else self.stage(live, now_s)[1]
+        return Reason(
+            code=code,
+            need_milli=job.gpu_milli,
+            free_milli=_free_milli(job, inventory),
+            until_s=until_s if until_s != math.inf else None,
+        )
+
+    def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
+        """Devices short of by mere count, for the role that is shortest."""
+        job = live.job
+        missing = 0
+        for role in job.roles:
+            tasks = role.count if job.elastic is None else job.elastic.min_tasks
+            need = tasks * role.device_milli
+            if not need:
+                continue
+            best = 0
+            for pool in inventory.eligible(role):
+                free = pool.free * WHOLE
+                if role.is_fraction:
+                    free += sum(entry[0] for entry in pool.partial)
+                if free > best:
+                    best = free
+            if need - best > missing:
+                missing = need - best
+        return missing
+
+    def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
+        """What the victim holds on types that the job can use."""
+        wanted = live.job.roles[0].device_types
+        if not wanted or len(inventory.pools) == 1:
+            return victim.gpu_milli
+        return sum(
+            slot.devices.bit_count() * slot.milli
+            for slot in victim.placement or ()
+            if inventory.nodes[slot.node].node.device_type in wanted
+        )
+
+    def _count_reason(self, job: Job, inventory: Inventory) -> Reason:
+        free_milli = _free_milli(job, inventory)
+        usable = sum(pool.usable for pool in inventory.eligible(job.roles[0])) * WHOLE
+        code = ReasonCode.DEVICES_BUSY if usable >= job.gpu_milli else ReasonCode.NODES_DOWN
+        return Reason(code=code, need_milli=job.gpu_milli, free_milli=free_milli)
+
+
+def _free_milli(job: Job, inventory: Inventory) -> int:
+    role = max(job.roles, key=lambda r: r.device_milli * r.count)
+    return max((pool.free * WHOLE for pool in inventory.eligible(role)), default=0)
+
+
+def _scatters(job: Job) -> bool:
+    return any(role.device_milli > WHOLE or role.is_fraction for role in job.roles) or job.exclusive
