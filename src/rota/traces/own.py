@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator
-from typing import cast
+from typing import Any, cast
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import (
@@ -20,7 +20,7 @@ from rota.core.model import (
     Role,
     TenantId,
 )
-from rota.traces.assemble import gang
+from rota.traces.assemble import gang, plain_job, shape_of
 from rota.traces.fields import BadLine, bad, whole
 from rota.traces.intake import Entry, Intake
 from rota.traces.own_schema import COLUMNS, NEEDED, PARSERS, SECONDS, STEPS, Record, parse_roles
@@ -83,7 +83,7 @@ def read(source: Source) -> Workload:
 
 def _take(rows: Iterable[tuple[int, Record | str]], intake: Intake) -> set[str]:
     """Turn records into entries; a record that could not be read is its own reason."""
-    roles_of: dict[object, tuple[Role, ...]] = {}
+    roles_of: dict[str, tuple[Role, ...]] = {}
     units: set[str] = set()
     for line, record in rows:
         try:
@@ -100,15 +100,15 @@ def _take(rows: Iterable[tuple[int, Record | str]], intake: Intake) -> set[str]:
     return units
 
 
-def _values(record: Record, roles_of: dict[object, tuple[Role, ...]]) -> dict[str, object]:
+def _values(record: Record, roles_of: dict[str, tuple[Role, ...]]) -> dict[str, object]:
     """The fields that have a value, parsed; roles of one text are parsed once."""
     values: dict[str, object] = {}
     for name, cell in record.items():
         if cell is None or cell == "":
             continue
-        if name == "roles" and isinstance(cell, str):
-            roles = roles_of.get(cell)
-            values[name] = roles or roles_of.setdefault(cell, parse_roles(cell))
+        if name == "roles":
+            text = cell if isinstance(cell, str) else repr(cell)
+            values[name] = roles_of.get(text) or roles_of.setdefault(text, parse_roles(cell))
         else:
             values[name] = PARSERS[name](name, cell)
     for name in NEEDED:
@@ -120,18 +120,44 @@ def _values(record: Record, roles_of: dict[object, tuple[Role, ...]]) -> dict[st
     return values
 
 
+_PLAIN = frozenset(
+    {"id", "submit_s", "tenant", "user", "name", "gpus", "work", "work_unit", "outcome", "ends_at", "labels"}
+    | {"model", "roles"}
+)
+"""Columns of jobs that can be put together the short way."""
+
+
 def _entry(values: dict[str, object]) -> Entry:
-    job = Job(
+    roles = _roles(values)
+    is_plain = "work" in values and len(roles) == 1 and _PLAIN.issuperset(values)
+    job = _plain(values, roles) if is_plain else _any(values, roles)
+    outcome = cast(Outcome, values.get("outcome", Outcome.SUCCEEDED))
+    return cast(float, values["submit_s"]), job, outcome, cast(float, values.get("ends_at", 1.0))
+
+
+def _plain(values: dict[str, Any], roles: tuple[Role, ...]) -> Job:
+    return plain_job(
+        values["id"],
+        shape_of(*roles),
+        values["work"],
+        tenant=values.get("tenant", DEFAULT_TENANT),
+        user=values.get("user", ""),
+        name=values.get("name", ""),
+        model=values.get("model"),
+        labels=values.get("labels", ()),
+    )
+
+
+def _any(values: dict[str, object], roles: tuple[Role, ...]) -> Job:
+    return Job(
         id=JobId(cast(str, values["id"])),
-        roles=_roles(values),
+        roles=roles,
         tenant=TenantId(cast(str, values.get("tenant", DEFAULT_TENANT))),
         locality=_locality(values),
         elastic=_elastic(values),
         checkpoint=_checkpoint(values),
         **{name: values[name] for name in _JOB_FIELDS if name in values},  # type: ignore[arg-type]  # by PARSERS
     )
-    outcome = cast(Outcome, values.get("outcome", Outcome.SUCCEEDED))
-    return cast(float, values["submit_s"]), job, outcome, cast(float, values.get("ends_at", 1.0))
 
 
 def _roles(values: dict[str, object]) -> tuple[Role, ...]:

@@ -194,16 +194,19 @@ def _positive_whole(field: str, value: Cell) -> int:
     return whole(field, value, at_least=1)
 
 
-def _any_number(field: str, value: Cell) -> float:
-    """A number that may be `inf`: no bound."""
-    return float("inf") if value in ("inf", float("inf")) else number(field, value)
+def _bound(field: str, value: Cell) -> float:
+    """A number of 0 or more, or `inf`: no bound."""
+    return float("inf") if value in ("inf", float("inf")) else amount(field, value)
+
+
+_OUTCOMES: Mapping[object, Outcome] = {outcome.value: outcome for outcome in Outcome}
 
 
 def _outcome(field: str, value: Cell) -> Outcome:
-    for outcome in Outcome:
-        if value == outcome.value:
-            return outcome
-    raise bad(field, value, f"one of {', '.join(outcome.value for outcome in Outcome)}")
+    outcome = _OUTCOMES.get(value)
+    if outcome is None:
+        raise bad(field, value, f"one of {', '.join(outcome.value for outcome in Outcome)}")
+    return outcome
 
 
 def _level(field: str, value: Cell) -> Level:
@@ -231,9 +234,9 @@ PARSERS: Mapping[str, Callable[[str, Cell], object]] = {
     "work_unit": _unit,
     "outcome": _outcome,
     "ends_at": _fraction,
-    "estimate_s": _any_number,
-    "deadline_s": _any_number,
-    "time_limit_s": _any_number,
+    "estimate_s": _bound,
+    "deadline_s": _bound,
+    "time_limit_s": _bound,
     "max_restarts": whole,
     "model": _text,
     "exclusive": _flag,
@@ -241,9 +244,9 @@ PARSERS: Mapping[str, Callable[[str, Cell], object]] = {
     "elastic_max": _positive_whole,
     "locality": _level,
     "locality_hard": _flag,
-    "relax_after_s": _any_number,
-    "checkpoint_interval_s": _any_number,
-    "checkpoint_grace_s": _any_number,
+    "relax_after_s": _bound,
+    "checkpoint_interval_s": _bound,
+    "checkpoint_grace_s": _bound,
     "depends_on": lambda _, value: parse_depends_on(value),
     "labels": lambda _, value: parse_labels(value),
     "roles": lambda _, value: parse_roles(value),
