@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rota.core.errors import RotaError
 from rota.traces import read_alibaba_nodes, read_trace, write_trace
@@ -18,6 +21,7 @@ from traces.trace_samples import (
     SAMPLES,
     SLURM,
     TIRESIAS,
+    Sample,
     write,
 )
 
@@ -421,3 +425,40 @@ def test_unknown_extension_and_missing_folder_on_writing(tmp_path: Path) -> None
         with pytest.raises(RotaError) as caught:
             write_trace(workload, tmp_path / name)
         assert str(caught.value) == f"{tmp_path / name}: {reason}"
+
+
+def compressed(text: str) -> bytes:
+    return gzip.compress(text.encode())
+
+
+damage = st.lists(st.tuples(st.integers(0, 3000), st.binary(max_size=4)), min_size=1, max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    sample=st.sampled_from(list(SAMPLES.values())),
+    encode=st.sampled_from([str.encode, compressed]),
+    damage=damage,
+    skip=st.booleans(),
+)
+def test_damaged_file_is_read_or_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory,
+    sample: Sample,
+    encode: Callable[[str], bytes],
+    damage: list[tuple[int, bytes]],
+    skip: bool,
+) -> None:
+    content = encode(sample.text)
+    for place, wrong in damage:
+        content = content[: place % len(content)] + wrong + content[place % len(content) + 1 :]
+        content = content or b"x"
+    path = tmp_path_factory.mktemp("damaged") / "jobs"
+    path.write_bytes(content)
+
+    told = str(path)
+    try:
+        read_trace(path, skip_bad_lines=skip)
+    except RotaError as error:
+        told = str(error)
+    assert str(path) in told
+    assert "\n" not in told

@@ -105,8 +105,8 @@ PHILLY_JSON = Sample(
                 "app_2",
                 "Killed",
                 "2020-01-01 00:00:30",
-                attempt("2020-01-01 00:01:00", "2020-01-01 00:02:00", 2),
-                attempt("2020-01-01 00:03:00", "2020-01-01 00:03:20", 8, 4),
+                attempt("2020-01-01 00:01:00", "2020-01-01 00:02:00", 8, 4),
+                attempt("2020-01-01 00:03:00", "2020-01-01 00:03:20", 2),
                 attempt("2020-01-01 00:04:00", None, 1),
             ),
             philly_job(
@@ -122,7 +122,7 @@ PHILLY_JSON = Sample(
     ),
     expected=(
         sub("app_1", 0.0, 10.0, tenant="red", user="ann"),
-        sub("app_2", 30.0, 80.0, gpus=12, tenant="red", user="ann", outcome=Outcome.CANCELLED),
+        sub("app_2", 30.0, 80.0, gpus=2, tenant="red", user="ann", outcome=Outcome.CANCELLED),
     ),
     left_out=2,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,36 +43,38 @@ class Source:
     @contextmanager
     def text(self) -> Iterator[TextIO]:
         """The file's text; what is wrong with its bytes becomes one line for the user."""
-        try:
-            with _binary(self.path, self.is_gzip) as raw, _decoded(raw) as lines:
-                yield lines
-        except UnicodeDecodeError as err:
-            byte = err.object[err.start]
-            raise RotaError(f"{self.path}: it is not UTF-8 text (byte 0x{byte:02x})") from err
-        except EOFError as err:
-            raise RotaError(f"{self.path}: the compressed file ends too early; copy it again") from err
-        except OSError as err:
-            raise RotaError(f"{self.path}: it cannot be read: {err.strerror or err}") from err
+        with _faults_named(self.path), _binary(self.path, self.is_gzip) as raw, _decoded(raw) as lines:
+            yield lines
 
 
 def open_source(path: Path, *, skip_bad_lines: bool = False) -> Source:
     """Look at a file: that it exists, is a file and is not empty."""
     if path.is_dir():
         raise RotaError(f"{path}: it is a directory; a trace is a file")
-    try:
+    with _faults_named(path):
         with path.open("rb") as raw:
             is_gzip = raw.read(2) == GZIP_MAGIC
         with _binary(path, is_gzip) as raw:
             head = raw.read(HEAD_BYTES)
-    except FileNotFoundError:
-        raise RotaError(f"{path}: there is no such file") from None
-    except EOFError as err:
-        raise RotaError(f"{path}: the compressed file ends too early; copy it again") from err
-    except OSError as err:
-        raise RotaError(f"{path}: it cannot be read: {err.strerror or err}") from err
     if not head.strip():
         raise RotaError(f"{path}: the file is empty")
     return Source(path=path, head=head, is_gzip=is_gzip, skip_bad_lines=skip_bad_lines)
+
+
+@contextmanager
+def _faults_named(path: Path) -> Iterator[None]:
+    """Errors of the file system, of compression and of text, as the user's."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise RotaError(f"{path}: there is no such file") from None
+    except UnicodeDecodeError as err:
+        raise RotaError(f"{path}: it is not UTF-8 text (byte 0x{err.object[err.start]:02x})") from err
+    except EOFError as err:
+        raise RotaError(f"{path}: the compressed file ends too early; copy it again") from err
+    except (OSError, zlib.error) as err:
+        reason = (isinstance(err, OSError) and err.strerror) or err
+        raise RotaError(f"{path}: it cannot be read: {reason}") from err
 
 
 def _binary(path: Path, is_gzip: bool) -> BinaryIO:
