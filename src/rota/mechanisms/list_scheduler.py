@@ -82,7 +82,7 @@ class ListScheduler:
         lanes: Iterable[Lane] = index.fresh
         if index.look_at_all or index.drifts or self._rule.backfill is Backfill.EASY:
             lanes = index.lanes.values()
-        heap = [(index.rank(lane, draft.inventory, draft.now_s), lane) for lane in lanes if lane.entries]
+        heap = [(index.rank(lane, draft.inventory, draft.now_s), lane) for lane in lanes if len(lane)]
         index.fresh = {}
         index.look_at_all = False
         self._reservation = None
@@ -95,7 +95,7 @@ class ListScheduler:
         place = self._index.places.get(waiting)
         if place is None or place.lane is None:
             return Reason(code=ReasonCode.NOT_CONSIDERED)
-        head = place.lane.entries[0][1]
+        head = place.lane.head[1]
         if self._rule.backfill is Backfill.NONE and head is not waiting:
             return Reason(code=ReasonCode.BEHIND, job=head.job.id)
         answer = draft.offer(waiting)
@@ -130,45 +130,60 @@ class _Walk:
             if rule.groups is not None and (rank := index.rank(lane, draft.inventory, draft.now_s)) != key:
                 heapq.heappush(heap, (rank, lane))
                 continue
-            live = lane.entries[0][1]
-            answer = draft.offer(live)
-            if isinstance(answer, Reason) and rule.preempts:
-                answer = self._make_room(live, key, answer)
-            if not isinstance(answer, Reason):
+            live = lane.head[1]
+            answer = self._seek(live, key)
+            if answer is not None and not isinstance(answer, Reason):
                 draft.assign_offered(live, answer)
                 index.start(live, draft.inventory)
-                if lane.entries:
+                if len(lane):
                     heapq.heappush(heap, (index.rank(lane, draft.inventory, draft.now_s), lane))
                 continue
-            draft.because(live, answer)
+            if answer is not None:
+                draft.because(live, answer)
             if rule.backfill is Backfill.NONE:
                 return None
             if rule.backfill is Backfill.EASY:
                 return self._fill_around(live)
         return None
 
-    def _make_room(self, live: LiveJob, key: Key, reason: Reason) -> Placement | Reason:
+    def _seek(self, live: LiveJob, key: Key) -> Placement | Reason | None:
+        """Devices for a job, free or taken from jobs further down; or why not, None if that was said before."""
+        draft = self._draft
+        missing = draft.allocator.missing_milli(live, draft.inventory)
+        answer: Placement | Reason | None = None
+        if not missing:
+            answer = draft.offer(live)
+            if not isinstance(answer, Reason):
+                return answer
+        if self._rule.preempts and self._index.holders.any_behind(key, draft.now_s):
+            placement = self._make_room(live, key, missing)
+            if placement is not None:
+                return placement
+        if answer is None and live.wait_code != ReasonCode.DEVICES_BUSY.value:
+            answer = draft.offer(live)
+        return answer
+
+    def _make_room(self, live: LiveJob, key: Key, missing: int) -> Placement | None:
         """Take devices from jobs further down the order, the last first, until this one fits."""
         index, draft = self._index, self._draft
         allocator, inventory = draft.allocator, draft.inventory
-        missing = allocator.missing_milli(live, inventory)
         behind = index.holders.behind(key, draft.now_s)
         victims: list[tuple[Key, LiveJob]] = []
         while missing > 0:
             victim = next(behind, None)
             if victim is None:
-                return reason
+                return None
             victims.append(victim)
             missing -= allocator.yields_milli(live, victim[1], inventory)
         mark = draft.mark()
         for _, yielding in victims:
             draft.release(yielding)
-        answer: Placement | Reason = draft.offer(live) if victims else reason
+        answer = draft.offer(live)
         while isinstance(answer, Reason):
             victim = next(behind, None)
             if victim is None:
                 draft.undo(mark)
-                return reason
+                return None
             victims.append(victim)
             draft.release(victim[1])
             answer = draft.offer(live)
@@ -187,7 +202,7 @@ class _Walk:
         queued = {id(candidate) for _, candidate in self._heap}
         mine = self._index.places[live].lane
         for lane in self._index.lanes.values():
-            if lane.entries and lane is not mine and id(lane) not in queued:
+            if len(lane) and lane is not mine and id(lane) not in queued:
                 key = self._index.rank(lane, self._draft.inventory, self._draft.now_s)
                 heapq.heappush(self._heap, (key, lane))
 
@@ -216,7 +231,7 @@ class _Walk:
             self._push_next(candidates, lane, 0, reservation)
         while candidates:
             _, lane, at = heapq.heappop(candidates)
-            live = lane.entries[at][1]
+            live = lane.at(at)[1]
             expected_s = index.places[live].expected_s
             if not reservation.admits(live.gpu_milli, expected_s):
                 self._push_next(candidates, lane, at, reservation)
@@ -235,10 +250,10 @@ class _Walk:
         self, candidates: list[tuple[Key, Lane, int]], lane: Lane, start: int, reservation: Reservation
     ) -> None:
         """Find the first job of a lane, from a position on, that the reservation admits."""
-        if not lane.expected_s or not reservation.admits(lane.entries[0][1].gpu_milli, lane.expected_s[0]):
+        if not lane.expected_s or not reservation.admits(lane.head[1].gpu_milli, lane.expected_s[0]):
             return
-        for at in range(start, len(lane.entries)):
-            key, live = lane.entries[at]
+        for at in range(start, len(lane)):
+            key, live = lane.at(at)
             if reservation.admits(live.gpu_milli, self._index.places[live].expected_s):
                 heapq.heappush(candidates, (key, lane, at))
                 return

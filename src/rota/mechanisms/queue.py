@@ -12,45 +12,68 @@ Entry = tuple[Key, LiveJob]
 """A key (which ends in the job's seq, so entries never tie) and its job."""
 
 
+COMPACT_AT = 256
+"""How many jobs may have left a lane's front before the list is shortened."""
+
+
 def moved(key: Key, slope: float, seconds: float) -> Key:
     """A key with its first number moved along its slope."""
     return (key[0] + slope * seconds, *key[1:])
 
 
 class Lane:
-    """Waiting jobs that are alike: if the first can't start, none can. Keys are stored as at time 0."""
+    """Waiting jobs that are alike: if the first can't start, none can. Keys are stored as at time 0.
 
-    __slots__ = ("entries", "expected_s", "group", "slope")
+    Jobs leave mostly from the front, so the front is an offset; a long list is not moved for each of them.
+    """
+
+    __slots__ = ("_entries", "_first", "expected_s", "group", "slope")
 
     def __init__(self, slope: float, group: Hashable) -> None:
         self.slope = slope
         self.group = group
-        self.entries: list[Entry] = []
+        self._entries: list[Entry] = []
+        self._first = 0
         self.expected_s: list[float] = []
         """Expected run times, sorted; kept only where there are reservations."""
 
+    def __len__(self) -> int:
+        return len(self._entries) - self._first
+
+    @property
+    def head(self) -> Entry:
+        """The first job, with its key."""
+        return self._entries[self._first]
+
+    def at(self, position: int) -> Entry:
+        """The job at a position, the first being 0."""
+        return self._entries[self._first + position]
+
     def key_now(self, now_s: float) -> Key:
         """The first job's key now."""
-        key = self.entries[0][0]
+        key = self._entries[self._first][0]
         return moved(key, self.slope, now_s) if self.slope else key
 
     def add(self, entry: Entry) -> bool:
         """A job joins in its place; whether it is the first."""
-        entries = self.entries
-        if entries and entry > entries[-1]:
+        entries = self._entries
+        if len(entries) > self._first and entry > entries[-1]:
             entries.append(entry)
             return False
-        insort(entries, entry)
-        return entries[0] is entry
+        insort(entries, entry, lo=self._first)
+        return entries[self._first] is entry
 
     def remove(self, entry: Entry) -> bool:
         """A job leaves; whether it was the first."""
-        entries = self.entries
-        if entries[0] is entry:
-            del entries[0]
-            return True
-        del entries[bisect_left(entries, entry)]
-        return False
+        entries, first = self._entries, self._first
+        if entries[first] is not entry:
+            del entries[bisect_left(entries, entry, lo=first)]
+            return False
+        self._first = first = first + 1
+        if first == len(entries) or (first >= COMPACT_AT and 2 * first > len(entries)):
+            del entries[:first]
+            self._first = 0
+        return True
 
     def expect(self, seconds: float) -> None:
         """A job that is expected to run so long joined."""
@@ -79,6 +102,14 @@ class Holders:
         del entries[bisect_left(entries, entry)]
         if not entries:
             del self._by_slope[slope]
+
+    def any_behind(self, key: Key, now_s: float) -> bool:
+        """Whether any job's key is beyond the given one."""
+        for slope, entries in self._by_slope.items():
+            last = entries[-1][0]
+            if (moved(last, slope, now_s) if slope else last) > key:
+                return True
+        return False
 
     def behind(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
         """Jobs whose key is beyond the given one, the furthest first. The index must not change meanwhile."""

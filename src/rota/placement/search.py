@@ -15,6 +15,10 @@ def find(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | No
     role = job.roles[0]
     if len(job.roles) > 1:
         return _find_roles(inventory, job, pattern, insist)
+    if insist is None and pattern is not Pattern.SPREAD and _is_plain(role, job):
+        placement = _one_node(inventory, role, pattern)
+        if placement is not None:
+            return placement
     sizes: Sequence[int] = (role.count,)
     if job.elastic is not None:
         sizes = range(role.count, job.elastic.min_tasks - 1, -1)
@@ -22,6 +26,35 @@ def find(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | No
         placement = _find_role(inventory, role, 0, tasks, pattern, insist, job.exclusive)
         if placement is not None:
             return placement
+    return None
+
+
+def _is_plain(role: Role, job: Job) -> bool:
+    """Whether only the number of free devices matters."""
+    return (
+        role.device_milli >= WHOLE
+        and not role.needs_host
+        and not role.device_memory_bytes
+        and not job.exclusive
+    )
+
+
+def _one_node(inventory: Inventory, role: Role, pattern: Pattern) -> Placement | None:
+    """The common case, quickly: all tasks on the tightest node, or for one task of `any` on the first."""
+    count = role.count * role.device_milli // WHOLE
+    if pattern is Pattern.FIRST and role.count > 1:
+        return None
+    for pool in inventory.eligible(role):
+        nodes = 0
+        for free in range(count, len(pool.by_free)):
+            nodes |= pool.by_free[free]
+            if nodes and pattern is not Pattern.FIRST:
+                break
+        if nodes:
+            node = (nodes & -nodes).bit_length() - 1
+            return _slots(inventory, [(node, role.count)], 0, role.device_milli // WHOLE)
+        if pool.free >= count:
+            return None
     return None
 
 

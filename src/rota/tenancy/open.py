@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
-from rota.core.model import WHOLE, Job, Locality
+from rota.core.model import WHOLE, Job, Role
 from rota.core.placement import Placement
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.policy import Placer
@@ -55,22 +55,12 @@ class OpenAllocator:
     def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
         """Devices short of by mere count, for the role that is shortest."""
         job = live.job
-        missing = 0
-        for role in job.roles:
-            tasks = role.count if job.elastic is None else job.elastic.min_tasks
-            need = tasks * role.device_milli
-            if not need:
-                continue
-            best = 0
-            for pool in inventory.eligible(role):
-                free = pool.free * WHOLE
-                if role.is_fraction:
-                    free += sum(entry[0] for entry in pool.partial)
-                if free > best:
-                    best = free
-            if need - best > missing:
-                missing = need - best
-        return missing
+        if len(job.roles) == 1 and job.elastic is None:
+            return _short_of(job.roles[0], job.gpu_milli, inventory)
+        tasks = None if job.elastic is None else job.elastic.min_tasks
+        return max(
+            _short_of(role, (tasks or role.count) * role.device_milli, inventory) for role in job.roles
+        )
 
     def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
         """What the victim holds on types that the job can use."""
@@ -88,6 +78,18 @@ class OpenAllocator:
         usable = sum(pool.usable for pool in inventory.eligible(job.roles[0])) * WHOLE
         code = ReasonCode.DEVICES_BUSY if usable >= job.gpu_milli else ReasonCode.NODES_DOWN
         return Reason(code=code, need_milli=job.gpu_milli, free_milli=free_milli)
+
+
+def _short_of(role: Role, need_milli: int, inventory: Inventory) -> int:
+    """What the best pool lacks of a need; a job's tasks of one role are all on one device type."""
+    best = 0
+    for pool in inventory.eligible(role):
+        free = pool.free * WHOLE
+        if role.is_fraction:
+            free += sum(entry[0] for entry in pool.partial)
+        if free > best:
+            best = free
+    return need_milli - best if need_milli > best else 0
 
 
 def _free_milli(job: Job, inventory: Inventory) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
+import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rota.core.engine import Engine
@@ -40,6 +41,29 @@ def run(
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Until every job has ended. At one moment, ends come first, then faults, then arrivals; then one plan."""
+    with _no_garbage_collection():
+        return _run(engine, world, submissions, faults, progress)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A run makes millions of objects and no cycles: looking for cycles among them is wasted time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _run(
+    engine: Engine,
+    world: World,
+    submissions: Sequence[Submission],
+    faults: Faults,
+    progress: Callable[[int], None] | None,
+) -> Outcome:
     wall, cpu = time.perf_counter(), time.process_time()
     clock = _Clock(engine, world, submissions, faults)
     events = 0
@@ -71,6 +95,7 @@ class _Clock:
         self._faults = faults
         self._fault: tuple[float, Event] | None = next(faults, None)
         self.arrived = 0
+        self._adjusts = world.sees_neighbours
         self._stalled = 0
         self._last_s = -math.inf
 
@@ -93,16 +118,16 @@ class _Clock:
             happened.extend(self._suffer(self._fault[1], now_s))
             self._fault = next(self._faults, None)
         if arrival_s <= now_s:
-            for submission in itertools.islice(submissions, at, None):
-                if submission.submit_s > now_s:
-                    break
-                self._world.expect(submission)
-                happened.append(JobArrived(submission.job))
-                self.arrived += 1
-        happened.extend(self._world.adjust(now_s))
+            while at < len(submissions) and submissions[at].submit_s <= now_s:
+                self._world.expect(submissions[at])
+                happened.append(JobArrived(submissions[at].job))
+                at += 1
+            self.arrived = at
+        if self._adjusts:
+            happened.extend(self._world.adjust(now_s))
         if not happened:
+            self._watch(now_s)
             happened.append(TimerFired())
-        self._watch(now_s, happened)
         return now_s, happened
 
     def _suffer(self, fault: Event, now_s: float) -> list[Event]:
@@ -113,11 +138,10 @@ class _Clock:
     def _somebody_waits(self) -> bool:
         return any(not live.state.is_final for live in self._engine.state.jobs.values())
 
-    def _watch(self, now_s: float, happened: list[Event]) -> None:
-        if now_s > self._last_s or not isinstance(happened[0], TimerFired):
-            self._stalled = 0
+    def _watch(self, now_s: float) -> None:
+        """Nothing but a timer: time must pass between two of those sooner or later."""
+        self._stalled = self._stalled + 1 if now_s == self._last_s else 0
         self._last_s = now_s
-        self._stalled += 1
         if self._stalled > ENDLESS:
             raise RotaError(f"the policy asks to be woken again and again at {now_s:g} s; time can't pass")
 

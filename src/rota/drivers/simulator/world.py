@@ -69,6 +69,11 @@ class World:
         self._runs[submission.job.id] = Run(submission)
 
     @property
+    def sees_neighbours(self) -> bool:
+        """Whether a job's coming or going changes the speed of others."""
+        return self._neighbours is not None
+
+    @property
     def due_s(self) -> float:
         """When the next job ends."""
         ends = self._ends
