@@ -1,0 +1,87 @@
+"""Run a journal again: the same events into a fresh engine must give the same decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.core.codec import encode_decision
+from rota.core.decisions import Decision
+from rota.core.engine import Engine, Journal
+from rota.core.history import History, history_of
+from rota.core.state import State
+from rota.drivers.simulator.study import Setting, scheduler
+from rota.perf.profiles import read_profiles
+from rota.perf.speed import SpeedModel
+from rota.store.journal import JournalReader, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """The first step at which the engine decided otherwise than the journal says."""
+
+    step: int
+    now_s: float
+    recorded: tuple[str, ...]
+    decided: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """How a replay went."""
+
+    policy: str
+    placement: str
+    steps: int
+    decisions: int
+    mismatch: Mismatch | None
+    history: History
+
+
+def replay(
+    path: Path, *, journal: Journal | None = None, progress: Callable[[int], None] | None = None
+) -> Replay:
+    """Feed a journal's events to the policy that it names, and stop at the first decision that differs."""
+    reader = JournalReader(path)
+    header = reader.header
+    profiles = None if header.profiles is None else read_profiles(Path(header.profiles))
+    setting = Setting(
+        cluster=header.cluster,
+        placement=header.placement,
+        tenancy=header.tenancy,
+        speed=SpeedModel(profiles=profiles),
+    )
+    policy, alloc, placement = scheduler(header.policy, setting)
+    engine = Engine(
+        State(header.cluster), policy, alloc, journal=journal, nominal_rate=setting.speed.nominal_rate
+    )
+    steps = decisions = 0
+    mismatch = None
+    for step in reader.steps():
+        decided = engine.step(step.now_s, step.events)
+        steps += 1
+        decisions += len(decided)
+        if tuple(decided) != step.decisions:
+            mismatch = _mismatch(step, decided, engine)
+            break
+        if progress is not None and steps % 4096 == 0:
+            progress(steps)
+    return Replay(
+        policy=header.policy,
+        placement=placement,
+        steps=steps,
+        decisions=decisions,
+        mismatch=mismatch,
+        history=history_of(engine.state),
+    )
+
+
+def _mismatch(step: Step, decided: list[Decision], engine: Engine) -> Mismatch:
+    names = [str(books.node.id) for books in engine.state.inventory.nodes]
+    return Mismatch(
+        step=step.number,
+        now_s=step.now_s,
+        recorded=tuple(str(encode_decision(decision, names)) for decision in step.decisions),
+        decided=tuple(str(encode_decision(decision, names)) for decision in decided),
+    )

@@ -1,0 +1,125 @@
+"""A study: one workload on one cluster under one policy, from names to results. The same in every process."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rota.core.cluster import Cluster
+from rota.core.engine import Engine, Journal
+from rota.core.errors import RotaError, did_you_mean
+from rota.core.history import History, history_of
+from rota.core.inventory import Inventory
+from rota.core.live import LiveJob
+from rota.core.model import Job, NodeId
+from rota.core.policy import Allocator, Policy
+from rota.core.reasons import Reason
+from rota.core.state import State
+from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
+from rota.drivers.simulator.run import Faults, run
+from rota.drivers.simulator.world import World
+from rota.perf.speed import Costs, SpeedModel
+from rota.placement import style
+from rota.policies import find_policy
+from rota.tenancy import allocator
+from rota.traces.workload import Submission, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Everything about a run but the workload and the policy."""
+
+    cluster: Cluster
+    placement: str | None = None
+    """None means the policy's own."""
+    tenancy: str = "none"
+    speed: SpeedModel = field(default_factory=SpeedModel)
+    costs: Costs = field(default_factory=Costs)
+    seed: int = 0
+    fault_rates: FaultRates | None = None
+    fault_list: tuple[tuple[float, NodeId, bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run gave."""
+
+    policy: str
+    placement: str
+    history: History
+    events: int
+    wall_s: float
+    cpu_s: float
+
+
+def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
+    """A policy by name, its allocator, and the placement that it came to."""
+    declared, options = find_policy(policy)
+    placement = setting.placement or declared.placement
+    alloc = allocator(setting.tenancy, style(placement))
+    return declared.build(options, alloc), alloc, placement
+
+
+def simulate(
+    workload: Workload,
+    policy: str,
+    setting: Setting,
+    *,
+    journal: Journal | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Result:
+    """Run a workload to its end under a policy."""
+    built, alloc, placement = scheduler(policy, setting)
+    engine = Engine(
+        State(setting.cluster), built, alloc, journal=journal, nominal_rate=setting.speed.nominal_rate
+    )
+    world = World(setting.cluster, setting.speed, setting.costs)
+    cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
+    return Result(
+        policy=policy,
+        placement=placement,
+        history=history_of(engine.state),
+        events=cost.events,
+        wall_s=cost.wall_s,
+        cpu_s=cost.cpu_s,
+    )
+
+
+def _faults(setting: Setting) -> Faults:
+    if setting.fault_list:
+        return faults_from(setting.fault_list, setting.cluster)
+    if setting.fault_rates is not None:
+        return faults_at_random(setting.cluster, setting.fault_rates, random.Random(setting.seed))
+    return iter(())
+
+
+def refuse_unknown_types(submissions: Sequence[Submission], cluster: Cluster) -> None:
+    """A job that asks only for device types which the cluster lacks is a mistake in the input."""
+    known = cluster.devices_by_type
+    for submission in submissions:
+        for role in submission.job.roles:
+            if role.device_types and not any(t in known for t in role.device_types):
+                wanted = role.device_types[0]
+                raise RotaError(
+                    f"job {submission.job.id} asks for device type {wanted!r}, which the cluster lacks; "
+                    f"{did_you_mean(wanted, known)}"
+                )
+
+
+def oversized(submissions: Sequence[Submission], setting: Setting) -> list[tuple[Job, Reason]]:
+    """Jobs that would not fit into the empty cluster, with the reason."""
+    alloc = allocator(setting.tenancy, style(setting.placement or "any"))
+    inventory = Inventory(setting.cluster)
+    verdicts: dict[object, Reason | None] = {}
+    misfits = []
+    for submission in submissions:
+        live = LiveJob(submission.job, 0, 0.0, 1.0)
+        shape = alloc.shape(live)
+        if shape not in verdicts:
+            answer = alloc.offer(live, inventory, 0.0)
+            verdicts[shape] = answer if isinstance(answer, Reason) else None
+        reason = verdicts[shape]
+        if reason is not None:
+            misfits.append((submission.job, reason))
+    return misfits

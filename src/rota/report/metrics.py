@@ -1,0 +1,159 @@
+"""The figures by which runs are compared. Every definition is here, once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.core.history import History, JobRow
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """One run, or one tenant's part of it, in numbers. None where there is nothing to take a mean of."""
+
+    jobs: int
+    finished: int
+    """Jobs that ran and came to an end, whichever."""
+    avg_jct_s: float | None
+    """Completion time is end - submit."""
+    median_jct_s: float | None
+    p99_jct_s: float | None
+    makespan_s: float
+    """Last end - first submit."""
+    avg_wait_s: float | None
+    """All time between submit and end in which the job did not run."""
+    gpu_utilization: float
+    """Device-seconds held by running jobs, over devices x makespan."""
+    preemptions: int
+    """Stops of a running job that were not its end."""
+    worst_finish_time_fairness: float | None
+    """Completion time over the completion time with a 1/n share of the cluster, at its worst."""
+    jain_fairness: float | None
+    """Jain's index over those ratios: 1 when all jobs fare alike."""
+    fragmentation: float
+    """Of the device-seconds that lay free, the part on nodes which held other jobs."""
+    preemption_overhead: float
+    """Of the time that jobs held devices, the part spent on restarts and on work that was lost."""
+    restarts: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    deadlines: int
+    deadlines_met: int
+
+
+def measure(history: History) -> Metrics:
+    """The figures of a whole run."""
+    ratios = finish_time_fairness(history)
+    return _measure(history.jobs, ratios, history)
+
+
+def measure_tenants(history: History) -> dict[str, Metrics]:
+    """The same figures for each tenant's jobs; the cluster's own (utilisation base, fragmentation) are shared."""
+    ratios = finish_time_fairness(history)
+    rows: dict[str, list[int]] = {}
+    for index, row in enumerate(history.jobs):
+        rows.setdefault(row.tenant, []).append(index)
+    return {
+        tenant: _measure([history.jobs[i] for i in indexes], ratios[indexes], history)
+        for tenant, indexes in sorted(rows.items())
+    }
+
+
+def _measure(rows: Sequence[JobRow], ratios: Floats, history: History) -> Metrics:
+    done = [row for row in rows if row.end_s is not None and row.start_s is not None]
+    jct = sorted((row.end_s or 0.0) - row.submit_s for row in done)
+    last_end = max((row.end_s or 0.0 for row in done), default=0.0)
+    first_submit = min((row.submit_s for row in rows), default=0.0)
+    makespan = max(last_end - first_submit, 0.0)
+    busy_s = math.fsum(row.gpu_s for row in rows)
+    run_s = math.fsum(row.run_s for row in rows)
+    lost_s = math.fsum(row.overhead_s + row.lost_s for row in rows)
+    known = ratios[~np.isnan(ratios)]
+    with_deadline = [row for row in rows if row.deadline_s is not None]
+    states = [row.state for row in rows]
+    return Metrics(
+        jobs=len(rows),
+        finished=len(done),
+        avg_jct_s=_mean(jct),
+        median_jct_s=quantile(jct, 0.5),
+        p99_jct_s=quantile(jct, 0.99),
+        makespan_s=makespan,
+        avg_wait_s=_mean([row.wait_s for row in done]),
+        gpu_utilization=_ratio(busy_s, history.devices * makespan),
+        preemptions=sum(row.preemptions for row in rows),
+        worst_finish_time_fairness=float(known.max()) if known.size else None,
+        jain_fairness=jain(known),
+        fragmentation=_ratio(history.fragmented_device_s, history.free_device_s),
+        preemption_overhead=_ratio(lost_s, run_s),
+        restarts=sum(row.restarts for row in rows),
+        succeeded=states.count("succeeded"),
+        failed=states.count("failed"),
+        cancelled=states.count("cancelled"),
+        deadlines=len(with_deadline),
+        deadlines_met=sum(
+            row.state == "succeeded" and (row.end_s or math.inf) <= (row.deadline_s or 0.0) for row in with_deadline
+        ),
+    )
+
+
+def quantile(ordered: Sequence[float], q: float) -> float | None:
+    """The value at position int(q * n) of sorted values."""
+    return ordered[int(q * len(ordered))] if ordered else None
+
+
+def jain(values: Floats) -> float | None:
+    """Jain's fairness index: (sum x)^2 / (n sum x^2)."""
+    squares = float((values * values).sum())
+    return float(values.sum()) ** 2 / (values.size * squares) if squares else None
+
+
+def finish_time_fairness(history: History) -> Floats:
+    """Each job's completion time over the one that a 1/n share of the cluster would have given it.
+
+    n is the mean number of jobs in the system while this one lived. With a 1/n share, a job that asks for
+    more devices than the share holds takes proportionally longer. NaN for jobs that did no work.
+    """
+    jobs = history.jobs
+    ended = [row.end_s is not None and row.start_s is not None and row.ideal_s > 0 for row in jobs]
+    submit = np.array([row.submit_s for row in jobs], dtype=np.float64)
+    end = np.array([row.submit_s if row.end_s is None else row.end_s for row in jobs], dtype=np.float64)
+    ideal = np.array([row.ideal_s for row in jobs], dtype=np.float64)
+    gpus = np.array([row.gpus for row in jobs], dtype=np.float64)
+    ratios = np.full(len(jobs), np.nan)
+    here = np.array(ended, dtype=np.bool_) & (end > submit)
+    if not here.any():
+        return ratios
+    present = _mean_present(submit, end)[here]
+    share = max(history.devices, 1) / np.maximum(present, 1.0)
+    alone = ideal[here] * np.maximum(1.0, gpus[here] / share)
+    ratios[here] = (end[here] - submit[here]) / alone
+    return ratios
+
+
+def _mean_present(submit: Floats, end: Floats) -> Floats:
+    """The mean number of jobs in the system over each job's own life."""
+    times = np.concatenate([submit, end])
+    steps = np.concatenate([np.ones_like(submit), -np.ones_like(end)])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    count = np.cumsum(steps[order])
+    area = np.concatenate([[0.0], np.cumsum(count[:-1] * np.diff(times))])
+    life = np.maximum(end - submit, np.finfo(np.float64).tiny)
+    mean: Floats = (np.interp(end, times, area) - np.interp(submit, times, area)) / life
+    return mean
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
