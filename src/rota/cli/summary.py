@@ -1,0 +1,62 @@
+"""One row per policy: the table that `rota sim` and `rota report` print, and the fields of their `-o json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from rota.cli import human
+from rota.cli.render import Column
+from rota.report.metrics import Metrics
+
+_LEADING = (
+    "jobs",
+    "finished",
+    "avg_jct_s",
+    "median_jct_s",
+    "p99_jct_s",
+    "makespan_s",
+    "avg_wait_s",
+    "gpu_utilization",
+    "preemptions",
+    "worst_finish_time_fairness",
+    "jain_fairness",
+)
+
+SUMMARY_COLUMNS: tuple[Column, ...] = (
+    Column(key="policy", title="policy"),
+    Column(key="jobs", title="jobs", show=human.count, right=True),
+    Column(key="finished", title="finished", show=human.count, right=True),
+    Column(key="avg_jct_s", title="avg JCT", show=human.duration, right=True),
+    Column(key="median_jct_s", title="median JCT", show=human.duration, right=True),
+    Column(key="p99_jct_s", title="p99 JCT", show=human.duration, right=True),
+    Column(key="makespan_s", title="makespan", show=human.duration, right=True),
+    Column(key="avg_wait_s", title="avg wait", show=human.duration, right=True),
+    Column(key="gpu_utilization", title="GPU use", show=human.percent, right=True),
+    Column(key="preemptions", title="pre-emptions", show=human.count, right=True),
+    Column(key="worst_finish_time_fairness", title="worst FTF", show=human.ratio, right=True),
+    Column(key="jain_fairness", title="Jain", show=human.ratio, right=True),
+    Column(key="events", title="events", show=human.count, right=True),
+    Column(key="wall_s", title="took", show=human.duration, right=True),
+)
+"""What a person sees; programs get every field of `summary_row`."""
+
+
+def summary_row(
+    name: str,
+    metrics: Metrics,
+    tenants: Mapping[str, Metrics],
+    *,
+    events: int | None,
+    wall_s: float | None,
+) -> dict[str, object]:
+    """A run's figures under their names; `events` and `wall_s` are None where nobody counted."""
+    fields = asdict(metrics)
+    row: dict[str, object] = {"policy": name}
+    for key in _LEADING:
+        row[key] = fields.pop(key)
+    row["events"] = events
+    row["wall_s"] = wall_s
+    row.update(fields)
+    row["tenants"] = {tenant: asdict(figures) for tenant, figures in tenants.items()}
+    return row
