@@ -152,8 +152,8 @@ job_id,num_gpu,submit_time,iterations,model_name,duration,interval
 5,1,20,10,alexnet,15,3
 """,
     expected=(
-        labelled(sub("5", 20.0, 15.0), "model", "alexnet"),
-        labelled(sub("7", 40.0, 99.0, gpus=4), "model", "lenet"),
+        sub("5", 20.0, 15.0, model="alexnet"),
+        sub("7", 40.0, 99.0, gpus=4, model="lenet"),
     ),
 )
 

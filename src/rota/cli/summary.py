@@ -1,4 +1,4 @@
-"""One row per policy: the table that `rota sim` and `rota report` print, and the fields of their `-o json`."""
+"""One row per policy: the table that `rota sim` and `rota report` print, and the fields of `-o json`."""
 
 from __future__ import annotations
 

@@ -183,8 +183,8 @@ class Engine:
         if draft.touched:
             self._order(draft.touched)
         for live, reason in draft.waits:
-            if live.wait_code != reason.code.value:
-                live.wait_code = reason.code.value
+            if live.wait_code is not reason.code:
+                live.wait_code = reason.code
                 self._waits.append((live.job.id, reason))
 
     def _order(self, touched: dict[LiveJob, Placement | None]) -> None:
@@ -213,7 +213,7 @@ class Engine:
 
     def _order_start(self, live: LiveJob) -> None:
         self._state.begin(live)
-        live.wait_code = ""
+        live.wait_code = None
         self._decisions.append(Start(live.job.id, live.placement or ()))
 
     def _order_stop(self, live: LiveJob, held: Placement, cause: Cause) -> None:

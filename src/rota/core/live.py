@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from rota.core.decisions import Cause
 from rota.core.model import WHOLE, Job, JobState
 from rota.core.placement import Placement, held_milli
+from rota.core.reasons import ReasonCode
 
 
 class JobView(Protocol):
@@ -96,7 +97,8 @@ class LiveJob:
         self.lost_work = 0.0
         self.memo: Any = None
         """What the policy remembers of this job."""
-        self.wait_code: str = ""
+        self.wait_code: ReasonCode | None = None
+        """The obstacle that was last written down."""
 
     @property
     def holds(self) -> bool:

@@ -82,13 +82,33 @@ class ListScheduler:
         lanes: Iterable[Lane] = index.fresh
         if index.look_at_all or index.drifts or self._rule.backfill is Backfill.EASY:
             lanes = index.lanes.values()
-        heap = [(index.rank(lane, draft.inventory, draft.now_s), lane) for lane in lanes if len(lane)]
+        heap = self._worth_a_look(lanes, draft)
         index.fresh = {}
         index.look_at_all = False
         self._reservation = None
         if heap:
             heapq.heapify(heap)
             self._reservation = _Walk(self._rule, index, draft, heap).run()
+
+    def _worth_a_look(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
+        """Lanes whose first job may fit, free or by pre-emption, or has not been told yet why it can't."""
+        index, inventory, now_s = self._index, draft.inventory, draft.now_s
+        missing_milli = draft.allocator.missing_milli
+        last = index.holders.last_key(now_s) if self._rule.preempts else None
+        chosen = []
+        for lane in lanes:
+            if not len(lane):
+                continue
+            key = index.rank(lane, inventory, now_s)
+            head = lane.head[1]
+            if (
+                self._rule.backfill is Backfill.EASY
+                or head.wait_code is not ReasonCode.DEVICES_BUSY
+                or (last is not None and key < last)
+                or not missing_milli(head, inventory)
+            ):
+                chosen.append((key, lane))
+        return chosen
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
         """Why a waiting job was passed over."""
@@ -155,11 +175,11 @@ class _Walk:
             answer = draft.offer(live)
             if not isinstance(answer, Reason):
                 return answer
-        if self._rule.preempts and self._index.holders.any_behind(key, draft.now_s):
+        if self._rule.preempts:
             placement = self._make_room(live, key, missing)
             if placement is not None:
                 return placement
-        if answer is None and live.wait_code != ReasonCode.DEVICES_BUSY.value:
+        if answer is None and live.wait_code is not ReasonCode.DEVICES_BUSY:
             answer = draft.offer(live)
         return answer
 

@@ -103,13 +103,16 @@ class Holders:
         if not entries:
             del self._by_slope[slope]
 
-    def any_behind(self, key: Key, now_s: float) -> bool:
-        """Whether any job's key is beyond the given one."""
+    def last_key(self, now_s: float) -> Key | None:
+        """The key of the job that would have to yield first."""
+        last: Key | None = None
         for slope, entries in self._by_slope.items():
-            last = entries[-1][0]
-            if (moved(last, slope, now_s) if slope else last) > key:
-                return True
-        return False
+            key = entries[-1][0]
+            if slope:
+                key = moved(key, slope, now_s)
+            if last is None or key > last:
+                last = key
+        return last
 
     def behind(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
         """Jobs whose key is beyond the given one, the furthest first. The index must not change meanwhile."""

@@ -18,7 +18,7 @@ def detects(source: Source) -> bool:
 
 
 def read(source: Source) -> Workload:
-    """Read a job file; submit times stay as they are. The model's name is a label: work is in seconds."""
+    """Read a job file; submit times stay as they are, and work is in seconds whatever the model."""
     return read_table(source, _parser).workload("tiresias")
 
 
@@ -26,7 +26,6 @@ def _parser(columns: Columns, _: Intake) -> Parse:
     id_at, num_gpu, submit_time, duration = (columns[name] for name in COLUMNS)
     model = columns["model_name"]
     gangs = Gangs("num_gpu")
-    labels: dict[str, tuple[tuple[str, str], ...]] = {}
 
     def parse(row: list[str], _: int) -> Entry:
         name = row[model]
@@ -34,7 +33,7 @@ def _parser(columns: Columns, _: Intake) -> Parse:
             job_id("job_id", row[id_at]),
             gangs[row[num_gpu]],
             float(int(amount("duration", row[duration]))),
-            labels=labels.get(name) or labels.setdefault(name, (("model", name),)),
+            model=name,
         )
         return amount("submit_time", row[submit_time]), job, Outcome.SUCCEEDED, 1.0
 

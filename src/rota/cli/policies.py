@@ -1,0 +1,105 @@
+"""`rota policies`: what can be named, where it comes from, what it assumes."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Annotated
+
+import typer
+
+from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.core.errors import RotaError
+from rota.mechanisms.declare import DeclaredPolicy
+from rota.mechanisms.parameters import describe_type, show_value
+from rota.policies import find_policy, names
+
+LIST_COLUMNS = (
+    Column(key="policy"),
+    Column(key="summary"),
+    Column(
+        key="parameters", show=lambda params: ", ".join(f"{p['name']}={p['default']}" for p in params) or "-"
+    ),
+    Column(key="placement"),
+    Column(key="cites"),
+)
+
+
+def policies(
+    name: Annotated[
+        str | None, typer.Argument(help="Only this policy, with its parameters explained.")
+    ] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="What each assumes, side by side.")] = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List the policies, their parameters and where they come from.
+
+    Examples:
+
+      rota policies
+
+      rota policies tiresias
+
+      rota policies --compare
+    """
+    wanted = names() if name is None else [name]
+    found = [find_policy(each)[0] for each in wanted]
+    if compare:
+        _compare(found, output)
+    elif name is not None:
+        _one(found[0], output)
+    else:
+        emit([describe(declared) for declared in found], LIST_COLUMNS, output)
+
+
+def describe(declared: DeclaredPolicy) -> dict[str, object]:
+    """A policy as a row: everything it declares of itself."""
+    hints = typing.get_type_hints(declared.params)
+    return {
+        "policy": declared.name,
+        "summary": declared.summary,
+        "parameters": [
+            {
+                "name": field.name,
+                "default": show_value(field.default),
+                "type": describe_type(hints[field.name]),
+            }
+            for field in dataclasses.fields(declared.params)
+        ],
+        "placement": declared.placement,
+        "cites": declared.cites,
+        "traits": dataclasses.asdict(declared.traits),
+    }
+
+
+def _one(declared: DeclaredPolicy, output: OutputFormat) -> None:
+    row = describe(declared)
+    if output is not OutputFormat.TABLE:
+        emit([row], (), output)
+        return
+    typer.echo(f"{declared.name}: {declared.summary}\n")
+    typer.echo(f"from       {declared.cites or 'not published'}")
+    typer.echo(f"placement  {declared.placement}, unless --placement says otherwise\n")
+    parameters = typing.cast(list[dict[str, str]], row["parameters"])
+    if parameters:
+        columns = (Column(key="name", title="parameter"), Column(key="default"), Column(key="type"))
+        emit(parameters, columns, output)
+        typer.echo("\n" + (declared.params.__doc__ or "").strip() + "\n")
+    _compare([declared], output)
+
+
+def _compare(found: list[DeclaredPolicy], output: OutputFormat) -> None:
+    """One column per policy as a table; one row per policy for programs."""
+    if not found:
+        raise RotaError("there are no policies to compare")
+    if output is not OutputFormat.TABLE:
+        rows = [{"policy": each.name} | dataclasses.asdict(each.traits) for each in found]
+        emit(rows, (), output)
+        return
+    rows = []
+    for field in dataclasses.fields(found[0].traits):
+        row: dict[str, str] = {"trait": field.name.replace("_", " ")}
+        for each in found:
+            row[each.name] = getattr(each.traits, field.name)
+        rows.append(row)
+    emit(rows, [Column(key="trait", title=""), *(Column(key=each.name) for each in found)], output)

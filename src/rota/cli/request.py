@@ -1,0 +1,213 @@
+"""What `rota sim` was asked, as a value that can travel to another process, and how it is carried out there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.core.cluster import Cluster
+from rota.core.errors import RotaError, did_you_mean
+from rota.core.history import History
+from rota.core.model import DeviceType, Level
+from rota.drivers.simulator.faults import FaultRates
+from rota.drivers.simulator.study import Result, Setting, oversized, refuse_unknown_types, simulate
+from rota.files.cluster import read_cluster
+from rota.files.faults import read_faults
+from rota.perf.profiles import read_profiles
+from rota.perf.speed import Costs, SpeedModel
+from rota.report.metrics import Metrics, measure, measure_tenants
+from rota.store.journal import JournalHeader, JournalWriter
+from rota.traces.alibaba import read_alibaba_nodes
+from rota.traces.formats import read_trace
+from rota.traces.workload import Workload
+
+if TYPE_CHECKING:
+    from rota.report.timeline import Timeline
+
+_SPREAD_LEVELS = {"rack": Level.RACK, "domain": Level.DOMAIN, "cluster": Level.CLUSTER}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The options of a study, as given."""
+
+    trace: Path
+    format: str | None = None
+    cluster: str | None = None
+    placement: str | None = None
+    tenancy: str = "none"
+    profiles: Path | None = None
+    restart_cost_s: float = 0.0
+    checkpoint_interval_s: float = 0.0
+    seed: int = 0
+    jobs: int | None = None
+    skip_bad_lines: bool = False
+    skip_oversized: bool = False
+    faults: Path | None = None
+    mttf_s: float | None = None
+    mttr_s: float = 3600.0
+    spread: str = ""
+    neighbours: str = ""
+    type_speed: str = ""
+    scaling: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A request whose files have been read and found fit to run."""
+
+    workload: Workload
+    setting: Setting
+    left_out: int
+    """Jobs larger than the cluster, left out because that was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What one policy's run gave; history and timeline only where files are to be written from them."""
+
+    policy: str
+    placement: str
+    metrics: Metrics
+    tenants: dict[str, Metrics]
+    events: int
+    wall_s: float
+    cpu_s: float
+    history: History | None = None
+    timeline: Timeline | None = None
+
+
+def prepare(request: Request) -> Ready:
+    """Read and check everything that the request names."""
+    workload = read_trace(request.trace, format=request.format, skip_bad_lines=request.skip_bad_lines)
+    if request.jobs is not None:
+        workload = replace(workload, submissions=workload.submissions[: request.jobs])
+    if workload.counts_steps and request.profiles is None:
+        raise RotaError(
+            f"{request.trace}: its work is counted in steps; give their speed with --profiles FILE"
+        )
+    setting = _setting(request, workload)
+    refuse_unknown_types(workload.submissions, setting.cluster)
+    misfits = oversized(workload.submissions, setting)
+    if misfits and not request.skip_oversized:
+        job, _ = misfits[0]
+        raise RotaError(
+            f"job {job.id} needs {job.gpus:g} devices and can never fit into the cluster "
+            f"({setting.cluster.devices} devices); use a larger --cluster, or leave out "
+            f"{len(misfits)} such jobs with --skip-oversized"
+        )
+    if misfits:
+        dropped = {job.id for job, _ in misfits}
+        kept = tuple(s for s in workload.submissions if s.job.id not in dropped)
+        if not kept:
+            raise RotaError("no job of the trace fits into the cluster")
+        workload = replace(workload, submissions=kept)
+    return Ready(workload=workload, setting=setting, left_out=len(misfits))
+
+
+def run_policy(
+    ready: Ready,
+    policy: str,
+    *,
+    request: Request,
+    folder: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Finished:
+    """Simulate one policy; with a folder, write its journal there and keep what a report needs."""
+    if folder is None:
+        return _finished(simulate(ready.workload, policy, ready.setting, progress=progress), None)
+    from rota.report.timeline import Tee, Timeline
+
+    folder.mkdir(parents=True, exist_ok=True)
+    timeline = Timeline(ready.setting.cluster)
+    header = journal_header(request, ready, policy)
+    with JournalWriter(folder / "journal.jsonl", header) as writer:
+        result = simulate(
+            ready.workload, policy, ready.setting, journal=Tee(writer, timeline), progress=progress
+        )
+    return _finished(result, timeline)
+
+
+def journal_header(request: Request, ready: Ready, policy: str) -> JournalHeader:
+    """The first line of a policy's journal."""
+    from rota.policies import find_policy
+
+    declared, _ = find_policy(policy)
+    return JournalHeader(
+        cluster=ready.setting.cluster,
+        policy=policy,
+        placement=ready.setting.placement or declared.placement,
+        tenancy=ready.setting.tenancy,
+        profiles=None if request.profiles is None else str(request.profiles),
+        about=f"simulation of {ready.workload.source}",
+    )
+
+
+def _finished(result: Result, timeline: Timeline | None) -> Finished:
+    return Finished(
+        policy=result.policy,
+        placement=result.placement,
+        metrics=measure(result.history),
+        tenants=measure_tenants(result.history),
+        events=result.events,
+        wall_s=result.wall_s,
+        cpu_s=result.cpu_s,
+        history=None if timeline is None else result.history,
+        timeline=timeline,
+    )
+
+
+def _setting(request: Request, workload: Workload) -> Setting:
+    cluster = _cluster(request, workload)
+    rates = None
+    if request.mttf_s is not None:
+        rates = FaultRates(mean_time_to_failure_s=request.mttf_s, mean_time_to_repair_s=request.mttr_s)
+    listed = () if request.faults is None else read_faults(request.faults, cluster)
+    neighbours = _factors(request.neighbours, "--neighbours", ("device", "node"))
+    spread = _factors(request.spread, "--spread", tuple(_SPREAD_LEVELS))
+    speeds = _factors(request.type_speed, "--type-speed", tuple(map(str, cluster.devices_by_type)))
+    return Setting(
+        cluster=cluster,
+        placement=request.placement,
+        tenancy=request.tenancy,
+        speed=SpeedModel(
+            profiles=read_profiles(request.profiles) if request.profiles and workload.counts_steps else None,
+            type_speed={DeviceType(name): factor for name, factor in speeds.items()},
+            spread={_SPREAD_LEVELS[name]: factor for name, factor in spread.items()},
+            scaling=request.scaling,
+            device_neighbour=neighbours.get("device", 1.0),
+            node_neighbour=neighbours.get("node", 1.0),
+        ),
+        costs=Costs(restart_s=request.restart_cost_s, checkpoint_interval_s=request.checkpoint_interval_s),
+        seed=request.seed,
+        fault_rates=rates,
+        fault_list=tuple((fault.at_s, fault.node, fault.up) for fault in listed),
+    )
+
+
+def _cluster(request: Request, workload: Workload) -> Cluster:
+    if request.cluster is None:
+        if workload.cluster is None:
+            raise RotaError("say which cluster to simulate with --cluster, e.g. --cluster gpu=16/4")
+        return workload.cluster
+    if request.cluster.endswith(".csv"):
+        return read_alibaba_nodes(Path(request.cluster))
+    return read_cluster(request.cluster)
+
+
+def _factors(text: str, option: str, known: tuple[str, ...]) -> dict[str, float]:
+    """Factors from `name=0.9,name=0.8`."""
+    factors: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = (word.strip() for word in part.partition("="))
+        if name not in known:
+            raise RotaError(f"{option}: unknown name {name!r}; {did_you_mean(name, known)}")
+        try:
+            factors[name] = float(value)
+        except ValueError:
+            raise RotaError(f"{option}: {name} is {value!r}; it must be a number") from None
+        if not factors[name] > 0:
+            raise RotaError(f"{option}: {name} is {value}; it must be above 0")
+    return factors

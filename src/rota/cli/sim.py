@@ -1,0 +1,186 @@
+"""`rota sim`: a trace, a cluster, some policies; what became of the jobs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.cli.render import OutputFormat, OutputOption, emit, progress
+from rota.core.errors import RotaError
+
+if TYPE_CHECKING:
+    from rota.cli.request import Request
+
+
+def sim(
+    trace: Annotated[Path | None, typer.Option("--trace", help="The workload.", metavar="FILE")] = None,
+    trace_format: Annotated[
+        str | None, typer.Option("--format", help="The trace's format; found out by itself if not given.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="A cluster file, or TYPE=GPUS/PER_NODE,... such as v100=8/4,k80=24/4.", metavar="SPEC"
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME[:key=value,...] or FILE.py:FUNCTION[:key=value,...]; may be given several times.",
+            metavar="P",
+        ),
+    ] = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(help="any, consolidate[:relax_after=S], spread, best-fit, skew; default: the policy's."),
+    ] = None,
+    tenancy: Annotated[str, typer.Option(help="Who may use what.")] = "none",
+    profiles: Annotated[
+        Path | None, typer.Option(help="Speeds by model and device type (Gavel's JSON).", metavar="FILE")
+    ] = None,
+    restart_cost: Annotated[float, typer.Option(help="Seconds lost at every start but the first.")] = 0.0,
+    checkpoint_interval: Annotated[
+        float,
+        typer.Option(help="Seconds of running that a node failure can undo; 0: none, inf: the whole run."),
+    ] = 0.0,
+    spread: Annotated[
+        str,
+        typer.Option(help="Speed factors of jobs over several nodes, e.g. rack=0.9,domain=0.8,cluster=0.7."),
+    ] = "",
+    neighbours: Annotated[
+        str, typer.Option(help="Speed factors per neighbour, e.g. device=0.8,node=0.97.")
+    ] = "",
+    type_speed: Annotated[str, typer.Option(help="Speed of device types, e.g. v100=1,k80=0.3.")] = "",
+    scaling: Annotated[float, typer.Option(help="Exponent of an elastic job's speed over its size.")] = 1.0,
+    faults: Annotated[
+        Path | None, typer.Option(help="Node failures and repairs: CSV time_s,node,event.", metavar="FILE")
+    ] = None,
+    mttf: Annotated[float | None, typer.Option(help="A node's mean time to failure, seconds.")] = None,
+    mttr: Annotated[float, typer.Option(help="A node's mean time to repair, seconds.")] = 3600.0,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is left to chance.")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Take only the first so many jobs.", min=1)] = None,
+    skip_bad_lines: Annotated[bool, typer.Option(help="Leave out lines that can't be read.")] = False,
+    skip_oversized: Annotated[bool, typer.Option(help="Leave out jobs that can never fit.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write journal, tables and report.html here.", metavar="DIR")
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(help="Run a journal again and compare every decision.", metavar="JOURNAL"),
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> int:
+    """Run a trace through one or more policies and compare them.
+
+    Examples:
+
+      rota sim --trace philly.csv --cluster gpu=440/8 --policy fifo --policy srtf --policy las
+
+      rota sim --trace jobs.csv --cluster v100=8/4,k80=24/4 --policy tiresias:promote=4 --out results
+
+      rota sim --trace jobs.csv --cluster lab.yaml --policy ./mine.py:my_policy --restart-cost 30 -o json
+
+      rota sim --replay results/journal.jsonl
+    """
+    if replay is not None:
+        if trace is not None or policy:
+            raise RotaError(
+                "--replay takes the trace and the policy from the journal; give neither beside it"
+            )
+        from rota.cli.replay import replay_journal
+
+        return replay_journal(replay, output)
+    if trace is None:
+        raise RotaError("say which workload to simulate with --trace FILE (or --replay JOURNAL)")
+    from rota.cli.request import Request
+
+    request = Request(
+        trace=trace,
+        format=trace_format,
+        cluster=cluster,
+        placement=placement,
+        tenancy=tenancy,
+        profiles=profiles,
+        restart_cost_s=restart_cost,
+        checkpoint_interval_s=checkpoint_interval,
+        seed=seed,
+        jobs=jobs,
+        skip_bad_lines=skip_bad_lines,
+        skip_oversized=skip_oversized,
+        faults=faults,
+        mttf_s=mttf,
+        mttr_s=mttr,
+        spread=spread,
+        neighbours=neighbours,
+        type_speed=type_speed,
+        scaling=scaling,
+    )
+    if not policy:
+        raise RotaError("say which policies to compare with --policy NAME; `rota policies` lists them")
+    _study(request, policy, out, output)
+    return 0
+
+
+def _study(request: Request, policies: list[str], out: Path | None, output: OutputFormat) -> None:
+    from rota.cli.parallel import run_all
+    from rota.cli.request import prepare
+    from rota.cli.summary import SUMMARY_COLUMNS, summary_row
+    from rota.drivers.simulator.study import scheduler
+
+    _refuse_twins(policies)
+    ready = prepare(request)
+    for spec in policies:
+        scheduler(spec, ready.setting)
+    _say_what_was_left_out(ready.workload.skipped, ready.left_out)
+    folders = _folders(out, policies)
+    total = len(ready.workload.submissions) * len(policies)
+    with progress("simulating", total) as bar:
+        finished = list(run_all(ready, request, policies, folders, lambda done: bar.update(done)))
+    rows = [
+        summary_row(run.policy, run.metrics, run.tenants, events=run.events, wall_s=run.wall_s)
+        | {"placement": run.placement, "restart_cost_s": request.restart_cost_s, "seed": request.seed}
+        for run in finished
+    ]
+    emit(rows, SUMMARY_COLUMNS, output)
+    if not request.restart_cost_s:
+        typer.echo("restart cost: 0 s (pre-emption is free; set it with --restart-cost)", err=True)
+    if out is not None:
+        from rota.cli.results import write_results
+
+        write_results(out, finished, folders, shlex.join(["rota", *sys.argv[1:]]), request)
+        typer.echo(f"report: {out / 'report.html'}", err=True)
+
+
+def _say_what_was_left_out(bad_lines: int, oversized: int) -> None:
+    if bad_lines:
+        typer.echo(f"{bad_lines} bad lines were skipped", err=True)
+    if oversized:
+        typer.echo(f"{oversized} jobs larger than the cluster were left out", err=True)
+
+
+def _refuse_twins(policies: list[str]) -> None:
+    for index, spec in enumerate(policies):
+        if spec in policies[:index]:
+            raise RotaError(f"policy {spec!r} is given twice")
+
+
+def _folders(out: Path | None, policies: list[str]) -> list[Path | None]:
+    """Where each policy's files go: into the folder itself if there is only one."""
+    if out is None:
+        return [None] * len(policies)
+    if out.exists() and not out.is_dir():
+        raise RotaError(f"--out {out}: it exists and is not a folder")
+    out.mkdir(parents=True, exist_ok=True)
+    if len(policies) == 1:
+        return [out]
+    return [out / slug(spec) for spec in policies]
+
+
+def slug(spec: str) -> str:
+    """A policy's spec as a folder name."""
+    return re.sub(r"[^A-Za-z0-9.=_-]+", "-", spec).strip("-.") or "policy"
