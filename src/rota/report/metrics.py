@@ -30,7 +30,7 @@ class Metrics:
     avg_wait_s: float | None
     """All time between submit and end in which the job did not run."""
     gpu_utilization: float
-    """Device-seconds held by running jobs, over devices x makespan."""
+    """Device-seconds held by running jobs, over devices x the run's makespan."""
     preemptions: int
     """Stops of a running job that were not its end."""
     worst_finish_time_fairness: float | None
@@ -51,28 +51,28 @@ class Metrics:
 
 def measure(history: History) -> Metrics:
     """The figures of a whole run."""
-    ratios = finish_time_fairness(history)
-    return _measure(history.jobs, ratios, history)
+    return _measure(history.jobs, finish_time_fairness(history), history, _makespan_s(history.jobs))
 
 
 def measure_tenants(history: History) -> dict[str, Metrics]:
-    """The same figures for each tenant's jobs; the cluster's own (utilisation base, fragmentation) are shared."""
+    """The same figures for each tenant's jobs; what is the cluster's own is that of the whole run.
+
+    That is fragmentation, and the device-seconds that utilisation is a part of.
+    """
     ratios = finish_time_fairness(history)
+    span_s = _makespan_s(history.jobs)
     rows: dict[str, list[int]] = {}
     for index, row in enumerate(history.jobs):
         rows.setdefault(row.tenant, []).append(index)
     return {
-        tenant: _measure([history.jobs[i] for i in indexes], ratios[indexes], history)
+        tenant: _measure([history.jobs[i] for i in indexes], ratios[indexes], history, span_s)
         for tenant, indexes in sorted(rows.items())
     }
 
 
-def _measure(rows: Sequence[JobRow], ratios: Floats, history: History) -> Metrics:
+def _measure(rows: Sequence[JobRow], ratios: Floats, history: History, span_s: float) -> Metrics:
     done = [row for row in rows if row.end_s is not None and row.start_s is not None]
     jct = sorted((row.end_s or 0.0) - row.submit_s for row in done)
-    last_end = max((row.end_s or 0.0 for row in done), default=0.0)
-    first_submit = min((row.submit_s for row in rows), default=0.0)
-    makespan = max(last_end - first_submit, 0.0)
     busy_s = math.fsum(row.gpu_s for row in rows)
     run_s = math.fsum(row.run_s for row in rows)
     lost_s = math.fsum(row.overhead_s + row.lost_s for row in rows)
@@ -85,9 +85,9 @@ def _measure(rows: Sequence[JobRow], ratios: Floats, history: History) -> Metric
         avg_jct_s=_mean(jct),
         median_jct_s=quantile(jct, 0.5),
         p99_jct_s=quantile(jct, 0.99),
-        makespan_s=makespan,
+        makespan_s=_makespan_s(rows),
         avg_wait_s=_mean([row.wait_s for row in done]),
-        gpu_utilization=_ratio(busy_s, history.devices * makespan),
+        gpu_utilization=_ratio(busy_s, history.devices * span_s),
         preemptions=sum(row.preemptions for row in rows),
         worst_finish_time_fairness=float(known.max()) if known.size else None,
         jain_fairness=jain(known),
@@ -98,10 +98,19 @@ def _measure(rows: Sequence[JobRow], ratios: Floats, history: History) -> Metric
         failed=states.count("failed"),
         cancelled=states.count("cancelled"),
         deadlines=len(with_deadline),
-        deadlines_met=sum(
-            row.state == "succeeded" and (row.end_s or math.inf) <= (row.deadline_s or 0.0) for row in with_deadline
-        ),
+        deadlines_met=sum(_met_deadline(row) for row in with_deadline),
     )
+
+
+def _makespan_s(rows: Sequence[JobRow]) -> float:
+    ends = [row.end_s for row in rows if row.end_s is not None and row.start_s is not None]
+    return max(ends) - min(row.submit_s for row in rows) if ends else 0.0
+
+
+def _met_deadline(row: JobRow) -> bool:
+    if row.deadline_s is None or row.end_s is None:
+        return False
+    return row.state == "succeeded" and row.end_s <= row.deadline_s
 
 
 def quantile(ordered: Sequence[float], q: float) -> float | None:
@@ -119,12 +128,14 @@ def finish_time_fairness(history: History) -> Floats:
     """Each job's completion time over the one that a 1/n share of the cluster would have given it.
 
     n is the mean number of jobs in the system while this one lived. With a 1/n share, a job that asks for
-    more devices than the share holds takes proportionally longer. NaN for jobs that did no work.
+    more devices than the share holds takes proportionally longer. NaN for jobs that did no work or have not
+    ended; those count as present until the last moment that any job tells of.
     """
     jobs = history.jobs
     ended = [row.end_s is not None and row.start_s is not None and row.ideal_s > 0 for row in jobs]
     submit = np.array([row.submit_s for row in jobs], dtype=np.float64)
-    end = np.array([row.submit_s if row.end_s is None else row.end_s for row in jobs], dtype=np.float64)
+    last_s = max((max(row.submit_s, row.start_s or 0.0, row.end_s or 0.0) for row in jobs), default=0.0)
+    end = np.array([last_s if row.end_s is None else row.end_s for row in jobs], dtype=np.float64)
     ideal = np.array([row.ideal_s for row in jobs], dtype=np.float64)
     gpus = np.array([row.gpus for row in jobs], dtype=np.float64)
     ratios = np.full(len(jobs), np.nan)

@@ -1,0 +1,66 @@
+"""Numbers over time, and how to draw few points of many without changing what they show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A value that changes at moments and holds in between: `values[i]` from `times_s[i]` on."""
+
+    times_s: Floats
+    values: Floats
+
+    def at(self, time_s: float) -> float:
+        """The value at a moment; 0 before the first."""
+        index = int(np.searchsorted(self.times_s, time_s, side="right")) - 1
+        return float(self.values[index]) if index >= 0 else 0.0
+
+    def mean(self) -> float:
+        """The mean over time from the first moment to the last."""
+        span_s = float(self.times_s[-1] - self.times_s[0]) if self.times_s.size else 0.0
+        if span_s <= 0:
+            return 0.0
+        return float((self.values[:-1] * np.diff(self.times_s)).sum()) / span_s
+
+
+def from_changes(times_s: Floats, changes: Floats) -> Series:
+    """The running sum of changes, with one point per moment: what holds once all changes then are made."""
+    if not times_s.size:
+        return Series(times_s=times_s, values=changes)
+    order = np.argsort(times_s, kind="stable")
+    times_s = times_s[order]
+    values = np.cumsum(changes[order])
+    last = np.append(times_s[1:] != times_s[:-1], True)
+    return Series(times_s=times_s[last], values=values[last])
+
+
+def from_intervals(start_s: Floats, end_s: Floats, weights: Floats | None = None) -> Series:
+    """How many intervals are open, or the sum of their weights, over time."""
+    if weights is None:
+        weights = np.ones_like(start_s)
+    return from_changes(np.concatenate([start_s, end_s]), np.concatenate([weights, -weights]))
+
+
+def thin(series: Series, limit: int) -> Series:
+    """At most `limit` points: the series itself, or its means over as many equal stretches of time."""
+    if series.times_s.size <= limit:
+        return series
+    times_s, values = series.times_s, series.values
+    edges = np.linspace(times_s[0], times_s[-1], limit)
+    area = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times_s))])
+    means = np.diff(np.interp(edges, times_s, area)) / np.diff(edges)
+    return Series(times_s=edges, values=np.append(means, values[-1]))
+
+
+def cdf(values: Floats, limit: int) -> tuple[Floats, Floats]:
+    """Sorted values and the part of all that is no greater; at most `limit` points, both ends among them."""
+    ordered = np.sort(values)
+    picks = np.unique(np.linspace(0, ordered.size - 1, min(limit, ordered.size)).round().astype(np.intp))
+    return ordered[picks], (picks + 1) / max(ordered.size, 1)

@@ -1,0 +1,243 @@
+"""What the cluster did over time, gathered step by step while an engine runs or a journal is replayed.
+
+It stands where a journal stands. Per step it only notes who began and who left; curves and bars are worked
+out when somebody asks. When a job ended is in the history, so the rules for that are not told here again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.core.cluster import Cluster
+from rota.core.decisions import Decision, Stop
+from rota.core.engine import Journal
+from rota.core.events import (
+    Event,
+    Interrupted,
+    JobArrived,
+    JobCancelled,
+    JobEnded,
+    JobHeld,
+    JobReleased,
+    NodeAdded,
+    NodeBack,
+    NodeLost,
+    Resized,
+    Started,
+    StartFailed,
+    Stopped,
+)
+from rota.core.history import History
+from rota.core.model import WHOLE, JobId, NodeId
+from rota.core.placement import Placement
+from rota.core.reasons import Reason
+from rota.report.series import Floats, Series, from_changes, from_intervals
+
+_LEFT = (JobEnded, Stopped, Interrupted)
+
+
+class Tee:
+    """A journal that passes each step on to several."""
+
+    def __init__(self, *journals: Journal) -> None:
+        self._journals = journals
+
+    def append(
+        self,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        """One step, to each."""
+        for journal in self._journals:
+            journal.append(now_s, events, decisions, waits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segments:
+    """Stretches of time in which a job held devices of one node, in parallel columns."""
+
+    job_ids: list[JobId]
+    nodes: NDArray[np.int32]
+    """Index of the node in the cluster."""
+    masks: list[int]
+    """The devices held there, as a bit mask."""
+    milli: NDArray[np.int32]
+    """Thousandths held of each of those devices."""
+    start_s: Floats
+    end_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.masks)
+
+
+class Timeline:
+    """A journal that keeps what plots over time need. Small, and fit to be sent between processes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.node_ids: list[NodeId] = [node.id for node in cluster.nodes]
+        self.node_devices: list[int] = [node.devices for node in cluster.nodes]
+        self.events = 0
+        """Events taken in so far."""
+        self.first_s: float | None = None
+        self.last_s = 0.0
+        self._ordered: dict[JobId, Placement] = {}
+        self._running: dict[JobId, tuple[float, Placement]] = {}
+        self._job_ids: list[JobId] = []
+        self._start_s = array("d")
+        self._end_s = array("d")
+        self._slots = array("i")
+        self._nodes = array("i")
+        self._masks: list[int] = []
+        self._milli = array("h")
+        self._held: dict[JobId, float] = {}
+        self._holds = array("d")
+        self._down: set[int] = set()
+        self._capacity: list[tuple[float, int]] = [(0.0, cluster.devices)]
+
+    def append(
+        self,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        """Take note of one step."""
+        if self.first_s is None:
+            self.first_s = now_s
+        self.last_s = now_s
+        self.events += len(events)
+        for event in events:
+            if isinstance(event, Started):
+                self._running[event.job_id] = (now_s, self._ordered.pop(event.job_id, ()))
+            elif isinstance(event, _LEFT):
+                self._leave(event.job_id, now_s)
+            elif not isinstance(event, JobArrived) or event.held:
+                self._note_rare(event, now_s)
+        for decision in decisions:
+            if not isinstance(decision, Stop):
+                self._ordered[decision.job_id] = decision.placement
+
+    def _leave(self, job_id: JobId, now_s: float) -> None:
+        self._ordered.pop(job_id, None)
+        run = self._running.pop(job_id, None)
+        if run is None:
+            return
+        start_s, placement = run
+        self._job_ids.append(job_id)
+        self._start_s.append(start_s)
+        self._end_s.append(now_s)
+        self._slots.append(len(placement))
+        for node, devices, _, _, milli in placement:
+            self._nodes.append(node)
+            self._masks.append(devices)
+            self._milli.append(milli)
+
+    def _note_rare(self, event: Event, now_s: float) -> None:
+        match event:
+            case Resized():
+                if event.job_id in self._running:
+                    placement = self._ordered.pop(event.job_id, self._running[event.job_id][1])
+                    self._leave(event.job_id, now_s)
+                    self._running[event.job_id] = (now_s, placement)
+            case StartFailed():
+                self._ordered.pop(event.job_id, None)
+            case JobArrived():
+                self._held[event.job.id] = now_s
+            case JobHeld():
+                if event.job_id not in self._running and event.job_id not in self._ordered:
+                    self._held.setdefault(event.job_id, now_s)
+            case JobReleased() | JobCancelled():
+                held_s = self._held.pop(event.job_id, None)
+                if held_s is not None:
+                    self._holds.extend((held_s, now_s))
+            case NodeAdded():
+                self.node_ids.append(event.node.id)
+                self.node_devices.append(event.node.devices)
+                self._capacity.append((now_s, event.node.devices))
+            case NodeLost() | NodeBack():
+                self._turn(self.node_ids.index(event.node_id), isinstance(event, NodeBack), now_s)
+            case _:
+                pass
+
+    def _turn(self, node: int, up: bool, now_s: float) -> None:
+        if up != (node in self._down):
+            return
+        if up:
+            self._down.discard(node)
+        else:
+            self._down.add(node)
+        devices = self.node_devices[node]
+        self._capacity.append((now_s, devices if up else -devices))
+
+    # -- what was gathered -----------------------------------------------------------------------
+
+    def capacity(self) -> Series:
+        """Devices of nodes that were up, over time."""
+        times_s = np.array([at_s for at_s, _ in self._capacity], dtype=np.float64)
+        times_s[0] = min(self.first_s or 0.0, *times_s)
+        changes = np.array([change for _, change in self._capacity], dtype=np.float64)
+        return from_changes(times_s, changes)
+
+    def running(self) -> Series:
+        """Jobs that ran, over time."""
+        start_s, end_s = self._runs()
+        return from_intervals(start_s, end_s)
+
+    def devices_in_use(self) -> Series:
+        """Devices held by running jobs, over time; a part of a device counts as that part."""
+        held = self.segments()
+        counts = np.fromiter((mask.bit_count() for mask in held.masks), dtype=np.float64, count=len(held))
+        return from_intervals(held.start_s, held.end_s, counts * held.milli / WHOLE)
+
+    def waiting(self, history: History) -> Series:
+        """Jobs that waited, over time: those submitted and not ended, less those that ran or were held."""
+        jobs = history.jobs
+        submit_s = np.array([row.submit_s for row in jobs], dtype=np.float64)
+        end_s = np.array([self.last_s if row.end_s is None else row.end_s for row in jobs], dtype=np.float64)
+        away_s, back_s = self._runs()
+        held_s, freed_s = self._held_spans(history)
+        times_s = np.concatenate([submit_s, end_s, away_s, back_s, held_s, freed_s])
+        signs = (1.0, -1.0, -1.0, 1.0, -1.0, 1.0)
+        spans = (submit_s, end_s, away_s, back_s, held_s, freed_s)
+        changes = np.concatenate([np.full(s.size, sign) for s, sign in zip(spans, signs, strict=True)])
+        return from_changes(times_s, changes)
+
+    def segments(self) -> Segments:
+        """Who held what from when to when, oldest end first; what runs still ends at the last step."""
+        slots = np.array(self._slots, dtype=np.intp)
+        open_runs = [(job, start_s, slot) for job, (start_s, held) in self._running.items() for slot in held]
+        return Segments(
+            job_ids=[
+                *(job for job, count in zip(self._job_ids, self._slots, strict=True) for _ in range(count)),
+                *(job for job, _, _ in open_runs),
+            ],
+            nodes=np.array([*self._nodes, *(slot.node for _, _, slot in open_runs)], dtype=np.int32),
+            masks=self._masks + [slot.devices for _, _, slot in open_runs],
+            milli=np.array([*self._milli, *(slot.milli for _, _, slot in open_runs)], dtype=np.int32),
+            start_s=np.append(np.repeat(np.array(self._start_s), slots), [at_s for _, at_s, _ in open_runs]),
+            end_s=np.append(np.repeat(np.array(self._end_s), slots), np.full(len(open_runs), self.last_s)),
+        )
+
+    def _runs(self) -> tuple[Floats, Floats]:
+        open_s = [start_s for start_s, _ in self._running.values()]
+        start_s = np.append(np.array(self._start_s, dtype=np.float64), open_s)
+        end_s = np.append(np.array(self._end_s, dtype=np.float64), np.full(len(open_s), self.last_s))
+        return start_s, end_s
+
+    def _held_spans(self, history: History) -> tuple[Floats, Floats]:
+        spans = np.array(self._holds, dtype=np.float64).reshape(-1, 2)
+        if self._held:
+            ends = {row.id: row.end_s for row in history.jobs if row.id in self._held}
+            still = [
+                (at_s, self.last_s if (end_s := ends.get(job)) is None else end_s)
+                for job, at_s in self._held.items()
+            ]
+            spans = np.concatenate([spans, np.array(still, dtype=np.float64)])
+        return spans[:, 0], spans[:, 1]
