@@ -1,0 +1,37 @@
+"""Options and fixtures of all tests: what a test leaves behind must hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import builders
+from rota.core.check import check
+
+settings.register_profile(
+    "rota", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=25
+)
+settings.load_profile("rota")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regenerate", action="store_true", help="write the golden journals anew")
+
+
+@pytest.fixture
+def regenerate(request: pytest.FixtureRequest) -> bool:
+    """Whether the golden journals are to be written instead of compared."""
+    return bool(request.config.getoption("--regenerate"))
+
+
+@pytest.fixture(autouse=True)
+def _worlds_hold_together() -> Iterator[None]:
+    """Every state that a test built through `World` is checked when the test is over."""
+    builders.made.clear()
+    yield
+    worlds = list(builders.made)
+    builders.made.clear()
+    for world in worlds:
+        check(world.state)
