@@ -135,7 +135,7 @@ class Engine:
         if changes.arrived or changes.left or changes.started or changes.freed or changes.shrunk:
             self._changes = Changes()
             policy.note(changes, now_s)
-            if changes.freed or changes.arrived or policy.wakeup_s <= now_s:
+            if changes.freed or changes.arrived or changes.left or policy.wakeup_s <= now_s:
                 self._replan()
         elif policy.wakeup_s <= now_s:
             self._replan()

@@ -34,11 +34,6 @@ class Changes:
     shrunk: bool = False
     """Devices went away that were available before."""
 
-    @property
-    def calls_for_plan(self) -> bool:
-        """Whether anything happened that can let a job start."""
-        return self.freed or bool(self.arrived)
-
 
 class Policy(Protocol):
     """What should hold devices. Told of every change, asked for a plan when one may be due."""
