@@ -202,14 +202,19 @@ class Engine:
                 state.vacating[live.job.id] = (live, before)
             else:
                 self._order_stop(live, before, Cause.PREEMPTED if after is None else Cause.MOVED)
+        dropped: list[LiveJob] = []
         for live in comers:
             if live.placement is None:
                 live.reserved = False
                 del state.reserved[live.job.id]
+                if live.stopping is None:
+                    dropped.append(live)
             elif state.is_clear(live):
                 self._order_start(live)
             elif not live.reserved:
                 state.reserve(live)
+        if dropped:
+            self._policy.note(Changes(arrived=dropped), state.now_s)
 
     def _order_start(self, live: LiveJob) -> None:
         self._state.begin(live)

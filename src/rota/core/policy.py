@@ -128,8 +128,8 @@ class Draft:
         self._change(live, placement)
 
     def release(self, live: LiveJob) -> None:
-        """Let a job hold nothing."""
-        if live.placement is None or live.stopping is not None:
+        """Let a job hold nothing. One that is being moved loses what it was to move to."""
+        if live.placement is None:
             raise PlanRefused(f"job {live.job.id}: it holds nothing that could be taken from it")
         self._change(live, None)
 
