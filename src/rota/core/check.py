@@ -69,6 +69,8 @@ def _check_standing(live: LiveJob, state: State) -> None:
     if live.state in _ON_DEVICES:
         if stopping is None:
             _must(holds and not live.reserved, live, "it holds nothing")
+            as_claimed = live.run_milli == live.gpu_milli or live.job.id in state.vacating
+            _must(as_claimed, live, f"it runs on {live.run_milli} thousandths, not on what it claims")
         else:
             _must(holds == live.reserved, live, "it is being stopped and still claims devices")
             _must(not holds or stopping is Cause.MOVED, live, "it claims devices that it will not return to")

@@ -191,17 +191,19 @@ class Engine:
         """Turn what a plan changed into orders: those who leave first, then those who come."""
         state = self._state
         comers: list[LiveJob] = []
+        resized: list[tuple[LiveJob, Placement]] = []
         for live, before in touched.items():
             after = live.placement
             if after is before or after == before:
                 continue
             if before is None or live.reserved:
                 comers.append(live)
-            elif after is not None and live.job.elastic is not None and live.state is JobState.RUNNING:
-                self._decisions.append(Resize(live.job.id, after))
-                state.vacating[live.job.id] = (live, before)
+            elif after is not None and self._is_resizable(live):
+                resized.append((live, before))
             else:
                 self._order_stop(live, before, Cause.PREEMPTED if after is None else Cause.MOVED)
+        if resized:
+            self._order_resizes(resized)
         dropped: list[LiveJob] = []
         for live in comers:
             if live.placement is None:
@@ -215,6 +217,25 @@ class Engine:
                 state.reserve(live)
         if dropped:
             self._policy.note(Changes(arrived=dropped), state.now_s)
+
+    def _is_resizable(self, live: LiveJob) -> bool:
+        return (
+            live.job.elastic is not None
+            and live.state is JobState.RUNNING
+            and live.job.id not in self._state.vacating
+        )
+
+    def _order_resizes(self, resized: list[tuple[LiveJob, Placement]]) -> None:
+        """Change the size of running jobs; one whose new devices are not vacated yet has to stop first."""
+        state = self._state
+        for live, before in resized:
+            state.vacating[live.job.id] = (live, before)
+        for live, before in resized:
+            if state.is_clear(live):
+                self._decisions.append(Resize(live.job.id, live.placement or ()))
+            else:
+                del state.vacating[live.job.id]
+                self._order_stop(live, before, Cause.MOVED)
 
     def _order_start(self, live: LiveJob) -> None:
         self._state.begin(live)
@@ -348,6 +369,7 @@ class Engine:
         self._vacated = True
         live.settle(self._state.now_s)
         live.work = event.work
+        live.run_milli = live.gpu_milli
         self._state.running(live, event.rate, event.work_from_s)
         self._changes.started.append(live)
 

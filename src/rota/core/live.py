@@ -51,11 +51,12 @@ class LiveJob:
         "overhead_s",
         "placement",
         "preemptions",
+        "ran_s",
         "rate",
         "reserved",
         "restarts",
+        "run_milli",
         "run_since_s",
-        "ran_s",
         "seq",
         "since_s",
         "state",
@@ -87,6 +88,8 @@ class LiveJob:
         self.work = 0.0
         self.work_from_s = now_s
         self.run_since_s: float | None = None
+        self.run_milli = 0
+        """Thousandths of devices that it runs on; its claim differs while it is resized, moved or stopped."""
         self.ran_s = 0.0
         self.attained_milli_s = 0.0
         self.first_start_s: float | None = None
@@ -119,7 +122,7 @@ class LiveJob:
         """Device-seconds had so far."""
         attained = self.attained_milli_s
         if self.run_since_s is not None:
-            attained += (now_s - self.run_since_s) * self.gpu_milli
+            attained += (now_s - self.run_since_s) * self.run_milli
         return attained / WHOLE
 
     def run_s(self, now_s: float) -> float:
@@ -153,7 +156,7 @@ class LiveJob:
         """Bring the books up to now, keeping the run going."""
         if self.run_since_s is None:
             return
-        self.attained_milli_s += (now_s - self.run_since_s) * self.gpu_milli
+        self.attained_milli_s += (now_s - self.run_since_s) * self.run_milli
         self.ran_s += now_s - self.run_since_s
         self.run_since_s = now_s
         if now_s > self.work_from_s:

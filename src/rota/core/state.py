@@ -107,6 +107,7 @@ class State:
             del self.reserved[live.job.id]
         live.state = JobState.STARTING
         live.since_s = self.now_s
+        live.run_milli = live.gpu_milli
 
     def running(self, live: LiveJob, rate: float, work_from_s: float) -> None:
         """All tasks run."""
@@ -144,6 +145,7 @@ class State:
         """Whether nobody is still on the devices that a job claims.
 
         Where host resources, shares or whole nodes are at stake, anyone still leaving the node counts.
+        A job that is being resized is not in its own way.
         """
         if not self.vacating:
             return True
@@ -151,7 +153,9 @@ class State:
         placement = live.placement or ()
         for leaver, held in self.vacating.values():
             if leaver is live:
-                return False
+                if live.stopping is not None:
+                    return False
+                continue
             for old in held:
                 for new in placement:
                     if old.node != new.node:
