@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from builders import Script, World, job, on, start, stop
@@ -12,7 +14,7 @@ from rota.core.placement import Placement
 from rota.core.policy import Draft
 
 
-def elastic(name: str, low: int, full: int) -> dict[str, object]:
+def elastic(name: str, low: int, full: int) -> dict[str, Any]:
     return {"job": job(name, gpus=1, workers=full, elastic=Elastic(min_tasks=low, max_tasks=full), work=1e6)}
 
 

@@ -152,13 +152,18 @@ class Inventory:
         for slot in placement:
             self._give_slot(slot, roles[slot.role])
 
-    def is_free(self, placement: Placement, roles: tuple[Role, ...], exclusive: bool = False) -> bool:
-        """Whether a placement could be taken now."""
+    def is_free(
+        self, placement: Placement, roles: tuple[Role, ...], exclusive: bool = False, *, back: bool = False
+    ) -> bool:
+        """Whether a placement could be taken now; `back` for one who never left it, be it drained meanwhile."""
+        if exclusive and any(self.nodes[slot.node].users for slot in placement):
+            return False
         taken: list[Slot] = []
         fits = True
         for slot in placement:
             books = self.nodes[slot.node]
-            if not books.usable or (exclusive and books.users) or not self._slot_fits(slot, roles[slot.role]):
+            closed = books.locked if back else not books.usable
+            if closed or not self._slot_fits(slot, roles[slot.role]):
                 fits = False
                 break
             self._take_slot(slot, roles[slot.role])

@@ -75,7 +75,7 @@ class Allocator(Protocol):
         """How many thousandths of devices a job is short of by mere count; 0 when the count suffices."""
 
     def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
-        """How many thousandths the victim holds that the job could use."""
+        """How many thousandths the victim's going could free at most that the job could use."""
 
 
 class Placer(Protocol):

@@ -29,7 +29,7 @@ class Reservation:
         missing = max(draft.allocator.missing_milli(head, draft.inventory), 1)
         ends = sorted((now_s + live.remaining_s(now_s), live.seq, live) for live in holders)
         for end_s, _, live in ends:
-            missing -= draft.allocator.yields_milli(head, live, draft.inventory)
+            missing -= min(draft.allocator.yields_milli(head, live, draft.inventory), live.gpu_milli)
             if missing <= 0:
                 return cls(head, now_s, end_s, -missing)
         return cls(head, now_s, math.inf, 0)

@@ -71,7 +71,11 @@ class Index:
         live.memo = turn.memo
         stage, relaxes_s = self._allocator.stage(live, now_s)
         slope = turn.slope
-        shape = None if self._one_lane else self._allocator.shape(live)
+        shape = None
+        if self._one_lane:
+            stage = 0
+        else:
+            shape = self._allocator.shape(live)
         group = None if self._groups is None else self._groups.of(live)
         name = (shape, stage, slope, group)
         lane = self.lanes.get(name)

@@ -231,7 +231,7 @@ class _Walk:
         index, draft = self._index, self._draft
         before = draft.touched[live]
         job = live.job
-        if before is not None and draft.inventory.is_free(before, job.roles, job.exclusive):
+        if before is not None and draft.inventory.is_free(before, job.roles, job.exclusive, back=True):
             draft.assign_offered(live, before)
             place = index.places[live]
             index.holders.add(place.entry, place.slope)

@@ -7,10 +7,10 @@ from collections.abc import Hashable
 
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
-from rota.core.model import WHOLE, Job, Role
+from rota.core.model import WHOLE, DeviceType, Job, Role
 from rota.core.placement import Placement
-from rota.core.reasons import Reason, ReasonCode
 from rota.core.policy import Placer
+from rota.core.reasons import Reason, ReasonCode
 
 _INSISTS, _RELAXED = 0, 1
 
@@ -63,15 +63,14 @@ class OpenAllocator:
         )
 
     def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
-        """What the victim holds on types that the job can use."""
-        wanted = live.job.roles[0].device_types
-        if not wanted or len(inventory.pools) == 1:
-            return victim.gpu_milli
-        return sum(
-            slot.devices.bit_count() * slot.milli
-            for slot in victim.placement or ()
-            if inventory.nodes[slot.node].node.device_type in wanted
-        )
+        """Devices of types that the job can use: whole ones where the victim has a part, all of a node of its own."""
+        wanted = None if len(inventory.pools) == 1 else _types_wanted(live.job)
+        devices = 0
+        for slot in victim.placement or ():
+            node = inventory.nodes[slot.node].node
+            if wanted is None or node.device_type in wanted:
+                devices += node.devices if victim.job.exclusive else slot.devices.bit_count()
+        return devices * WHOLE
 
     def _count_reason(self, job: Job, inventory: Inventory) -> Reason:
         free_milli = _free_milli(job, inventory)
@@ -90,6 +89,14 @@ def _short_of(role: Role, need_milli: int, inventory: Inventory) -> int:
         if free > best:
             best = free
     return need_milli - best if need_milli > best else 0
+
+
+def _types_wanted(job: Job) -> set[DeviceType] | None:
+    """The device types that a job's roles name; None if one of them takes any."""
+    roles = [role for role in job.roles if role.device_milli]
+    if not all(role.device_types for role in roles):
+        return None
+    return {kind for role in roles for kind in role.device_types}
 
 
 def _free_milli(job: Job, inventory: Inventory) -> int:
