@@ -65,6 +65,7 @@ class Inventory:
         "by_name",
         "cpu_total",
         "domains",
+        "free",
         "idle_free",
         "memory_total",
         "nodes",
@@ -80,6 +81,8 @@ class Inventory:
         self.by_name: dict[NodeId, int] = {}
         self.racks: dict[str, int] = {}
         self.domains: dict[str, int] = {}
+        self.free = 0
+        """Wholly free devices on usable nodes."""
         self.idle_free = 0
         """Free devices on nodes that hold nothing; the rest of the free ones lie in fragments."""
         self.cpu_total = 0
@@ -124,11 +127,6 @@ class Inventory:
     def devices(self) -> int:
         """Devices of all nodes, whatever their state."""
         return sum(pool.devices for pool in self.pools)
-
-    @property
-    def free(self) -> int:
-        """Wholly free devices on usable nodes."""
-        return sum(pool.free for pool in self.pools)
 
     def eligible(self, role: Role) -> list[Pool]:
         """The pools a role may use, best first. A role without devices may use any node."""
@@ -208,7 +206,7 @@ class Inventory:
 
     def fork(self) -> Inventory:
         """An independent copy."""
-        copy = object.__new__(Inventory)
+        copy = Inventory.__new__(Inventory)
         copy.nodes = [
             NodeFree(
                 node=b.node,
@@ -235,6 +233,7 @@ class Inventory:
         copy.by_name = dict(self.by_name)
         copy.racks = dict(self.racks)
         copy.domains = dict(self.domains)
+        copy.free = self.free
         copy.idle_free = self.idle_free
         copy.cpu_total = self.cpu_total
         copy.memory_total = self.memory_total
@@ -297,6 +296,7 @@ class Inventory:
             by_free[after] ^= bit
             books.free = after
             pool.free += after - before
+            self.free += after - before
 
     def _slot_fits(self, slot: Slot, role: Role) -> bool:
         books = self.nodes[slot.node]
@@ -378,6 +378,7 @@ class Inventory:
         pool = self.pools[books.pool]
         pool.by_free[books.free] ^= 1 << index
         pool.free -= books.free
+        self.free -= books.free
         pool.usable -= books.node.devices
         if not books.users:
             self.idle_free -= books.free
@@ -390,6 +391,7 @@ class Inventory:
         pool = self.pools[books.pool]
         pool.by_free[books.free] ^= 1 << index
         pool.free += books.free
+        self.free += books.free
         pool.usable += books.node.devices
         if not books.users:
             self.idle_free += books.free
