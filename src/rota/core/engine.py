@@ -119,7 +119,8 @@ class Engine:
 
     def step(self, now_s: float, events: Sequence[Event]) -> list[Decision]:
         """Take events that happen at one moment, together; return what to do about them."""
-        self._state.advance(now_s)
+        if now_s != self._state.now_s:
+            self._state.advance(now_s)
         decisions: list[Decision] = []
         self._decisions = decisions
         waits: list[tuple[JobId, Reason]] = []

@@ -170,7 +170,26 @@ class LiveJob:
 
     def fork(self) -> LiveJob:
         """An independent copy."""
-        copy = object.__new__(LiveJob)
-        for name in LiveJob.__slots__:
-            setattr(copy, name, getattr(self, name))
+        copy = LiveJob(self.job, self.seq, self.submitted_s, self.nominal_rate)
+        copy.state = self.state
+        copy.since_s = self.since_s
+        copy.placement = self.placement
+        copy.reserved = self.reserved
+        copy.stopping = self.stopping
+        copy.unmet = self.unmet
+        copy.gpu_milli = self.gpu_milli
+        copy.rate = self.rate
+        copy.work = self.work
+        copy.work_from_s = self.work_from_s
+        copy.run_since_s = self.run_since_s
+        copy.ran_s = self.ran_s
+        copy.attained_milli_s = self.attained_milli_s
+        copy.first_start_s = self.first_start_s
+        copy.ended_s = self.ended_s
+        copy.preemptions = self.preemptions
+        copy.restarts = self.restarts
+        copy.overhead_s = self.overhead_s
+        copy.lost_work = self.lost_work
+        copy.memo = self.memo
+        copy.wait_code = self.wait_code
         return copy

@@ -168,7 +168,7 @@ class State:
 
     def fork(self) -> State:
         """An independent copy of everything that still matters: jobs that ended stay shared."""
-        copy = object.__new__(State)
+        copy = State.__new__(State)
         twin = {name: live if live.state.is_final else live.fork() for name, live in self.jobs.items()}
         copy.jobs = twin
         copy.inventory = self.inventory.fork()

@@ -61,12 +61,12 @@ class Lane:
             entries.append(entry)
             return False
         insort(entries, entry, lo=self._first)
-        return entries[self._first] is entry
+        return entries[self._first][1] is entry[1]
 
     def remove(self, entry: Entry) -> bool:
         """A job leaves; whether it was the first."""
         entries, first = self._entries, self._first
-        if entries[first] is not entry:
+        if entries[first][1] is not entry[1]:
             del entries[bisect_left(entries, entry, lo=first)]
             return False
         self._first = first = first + 1
