@@ -1,4 +1,4 @@
-"""The list scheduler: strict queues, backfill, the head's reservation, pre-emption that moves only who must."""
+"""The list scheduler: strict queues, backfill, reservations, pre-emption that moves only who must."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_exclusive_job_of_two_roles_goes_back_to_its_own_devices() -> None:
     """`pair` is the last in order and of no use to `high`: it is put back as it was."""
     roles = (Role(name="a", count=1), Role(name="b", count=1))
     two = cluster(node("n1", 2, device_type=A), node("n2", 2, device_type=B))
-    world = World(of=two, policy="priority").running("low", gpus=2, at=on("n1", 2))
+    world = World(of=two, policy="priority").running("low", gpus=2, device_types=(A,))
     world.running(
         "pair", job=job("pair", roles=roles, exclusive=True), at=on("n2", 1) + on("n2", [1], role=1)
     )

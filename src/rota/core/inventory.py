@@ -153,7 +153,7 @@ class Inventory:
     def is_free(
         self, placement: Placement, roles: tuple[Role, ...], exclusive: bool = False, *, back: bool = False
     ) -> bool:
-        """Whether a placement could be taken now; `back` for one who never left it, be it drained meanwhile."""
+        """Whether a placement could be taken now; `back`: by one who never left it, drained or not."""
         if exclusive and any(self.nodes[slot.node].users for slot in placement):
             return False
         taken: list[Slot] = []

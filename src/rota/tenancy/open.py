@@ -63,7 +63,7 @@ class OpenAllocator:
         )
 
     def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
-        """Devices of types that the job can use: whole ones where the victim has a part, all of a node of its own."""
+        """Devices that the job can use: whole ones for parts, all of a node that the victim has to itself."""
         wanted = None if len(inventory.pools) == 1 else _types_wanted(live.job)
         devices = 0
         for slot in victim.placement or ():
