@@ -294,6 +294,7 @@ def _check_totals(inventory: Inventory) -> None:
     for kept, counted, what in (
         (inventory.racks, racks, "racks"),
         (inventory.domains, domains, "domains"),
+        (inventory.free, sum(pool.free for pool in inventory.pools), "free devices"),
         (inventory.idle_free, idle, "free devices of idle nodes"),
         (inventory.by_name, {books.node.id: index for index, books in enumerate(nodes)}, "nodes by name"),
         (inventory.cpu_total, sum(books.node.cpu_milli or 0 for books in nodes), "all CPUs"),

@@ -43,6 +43,10 @@ _FINAL_BY_END = {
 }
 
 
+CLOCK_SLACK_S = 1e-6
+"""How far a time limit may be off by the rounding of a clock that counts from 1970."""
+
+
 class Journal(Protocol):
     """Where steps are written, in order: what came in, what went out, and who waits why from now on."""
 
@@ -113,8 +117,12 @@ class Engine:
     def wakeup_s(self) -> float:
         """When the engine wants a `TimerFired` even if nothing else happens."""
         wake = self._policy.wakeup_s
-        if self._limits and self._limits[0][0] < wake:
-            return self._limits[0][0]
+        limits = self._limits
+        while limits:
+            at_s, _, live = limits[0]
+            if live.run_since_s is not None and live.stopping is None:
+                return at_s if at_s < wake else wake
+            heapq.heappop(limits)
         return wake
 
     def step(self, now_s: float, events: Sequence[Event]) -> list[Decision]:
@@ -262,7 +270,7 @@ class Engine:
             limit_s = live.job.time_limit_s
             if limit_s is None or live.run_since_s is None or live.stopping is not None:
                 continue
-            if live.run_s(now_s) >= limit_s - 1e-9:
+            if live.run_s(now_s) >= limit_s - CLOCK_SLACK_S:
                 self._evict(live, Cause.TIME_LIMIT)
 
     def _evict(self, live: LiveJob, cause: Cause) -> None:
@@ -279,12 +287,13 @@ class Engine:
 
     def _job_arrived(self, event: JobArrived) -> None:
         live = self._state.admit(event.job, self._nominal_rate(event.job))
-        if event.held:
+        if live.unmet and any(
+            self._state.jobs[d].state.is_final for d in live.job.depends_on if self._unmet(d)
+        ):
+            self._finish(live, JobState.CANCELLED)
+        elif event.held:
             live.state = JobState.HELD
-        elif live.unmet:
-            if any(self._state.jobs[d].state.is_final for d in live.job.depends_on if self._unmet(d)):
-                self._finish(live, JobState.CANCELLED)
-        else:
+        elif not live.unmet:
             self._changes.arrived.append(live)
 
     def _unmet(self, job_id: JobId) -> bool:
@@ -420,15 +429,18 @@ class Engine:
 
     def _finish(self, live: LiveJob, final: JobState) -> None:
         """The job has ended; those that wait for it may go on, or never will."""
-        self._state.finish(live, final)
-        for waiting in self._state.dependents.pop(live.job.id, ()):
-            if waiting.state.is_final:
-                continue
-            waiting.unmet -= 1
-            if final is not JobState.SUCCEEDED:
-                self._finish(waiting, JobState.CANCELLED)
-            elif not waiting.unmet and waiting.state is JobState.WAITING:
-                self._changes.arrived.append(waiting)
+        ended = [(live, final)]
+        while ended:
+            live, final = ended.pop()
+            self._state.finish(live, final)
+            for waiting in self._state.dependents.pop(live.job.id, ()):
+                if waiting.state.is_final:
+                    continue
+                waiting.unmet -= 1
+                if final is not JobState.SUCCEEDED:
+                    ended.append((waiting, JobState.CANCELLED))
+                elif not waiting.unmet and waiting.state is JobState.WAITING:
+                    self._changes.arrived.append(waiting)
 
     # -- what happens to nodes -------------------------------------------------------------------
 
