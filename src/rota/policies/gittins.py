@@ -15,7 +15,7 @@ from typing import Any
 from rota.core.live import JobView
 from rota.mechanisms.declare import Traits, ordering
 from rota.mechanisms.ordering import Turn
-from rota.policies.las import QueueMemo, check_thresholds, queue_of
+from rota.policies.las import QueueMemo, check_thresholds, later, queue_of
 
 FIRST_LESSON = 16
 """Ended jobs after which the index is first computed; again at each doubling."""
@@ -99,10 +99,8 @@ def gittins_turn(job: JobView, now_s: float, memo: QueueMemo, until_s: float, ta
     """The job's place: by queue, then by index, then running before waiting, then by entry."""
     attained = job.attained_gpu_s(now_s) - memo.attained_from_gpu_s
     index, next_gpu_s = table.read(memo.queue, attained)
-    if job.progress_rate and next_gpu_s < math.inf:
-        until_s = min(
-            until_s, max(now_s + (next_gpu_s - attained) / job.gpus, math.nextafter(now_s, math.inf))
-        )
+    if job.progress_rate and job.gpus and next_gpu_s < math.inf:
+        until_s = min(until_s, later(now_s, (next_gpu_s - attained) / job.gpus))
     return Turn((memo.queue, -index, not job.holds, memo.entered_s, job.seq), until_s=until_s, memo=memo)
 
 

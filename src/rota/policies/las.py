@@ -36,6 +36,11 @@ def check_thresholds(thresholds: tuple[float, ...]) -> None:
         raise RotaError(f"thresholds are {text}; they must rise, from above 0")
 
 
+def later(now_s: float, seconds: float) -> float:
+    """So many seconds from now, but never now itself, however coarse the clock."""
+    return max(now_s + seconds, math.nextafter(now_s, math.inf))
+
+
 class QueueMemo(NamedTuple):
     """Which queue a job is in, since when, and from where its service counts."""
 
@@ -56,8 +61,8 @@ def queue_of(job: JobView, now_s: float, thresholds: tuple[float, ...]) -> tuple
     elif queue != memo.queue:
         memo = memo._replace(queue=queue, entered_s=now_s)
     until_s = math.inf
-    if job.progress_rate and queue < len(thresholds):
-        until_s = now_s + (thresholds[queue] - attained) / job.gpus
+    if job.progress_rate and job.gpus and queue < len(thresholds):
+        until_s = later(now_s, (thresholds[queue] - attained) / job.gpus)
     return memo, until_s
 
 

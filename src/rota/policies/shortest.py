@@ -55,6 +55,6 @@ def shortest_remaining_service(job: JobView, now_s: float) -> Turn:
     """The smallest rest of time x devices first; ties go to fewer devices, then to the earlier job."""
     gpus = job.gpus
     return Turn(
-        (job.remaining_s(now_s) * gpus, gpus, job.seq),
+        (job.remaining_s(now_s) * gpus if gpus else 0.0, gpus, job.seq),
         slope=-gpus if job.progress_rate else 0.0,
     )
