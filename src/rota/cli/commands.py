@@ -43,6 +43,12 @@ COMMANDS: tuple[Entry, ...] = (
         group=Group.STUDY,
     ),
     Entry(
+        name="report",
+        target="rota.cli.report:report",
+        summary="Draw the figures of one or more journals on one page.",
+        group=Group.STUDY,
+    ),
+    Entry(
         name="trace",
         target="rota.cli.trace:app",
         summary="Describe, convert and generate traces.",

@@ -52,11 +52,16 @@ def thin(series: Series, limit: int) -> Series:
     """At most `limit` points: the series itself, or its means over as many equal stretches of time."""
     if series.times_s.size <= limit:
         return series
-    times_s, values = series.times_s, series.values
-    edges = np.linspace(times_s[0], times_s[-1], limit)
-    area = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times_s))])
-    means = np.diff(np.interp(edges, times_s, area)) / np.diff(edges)
-    return Series(times_s=edges, values=np.append(means, values[-1]))
+    edges = np.linspace(series.times_s[0], series.times_s[-1], limit)
+    return Series(times_s=edges, values=np.append(means(series, edges), series.values[-1]))
+
+
+def means(series: Series, edges_s: Floats) -> Floats:
+    """The means over the stretches between moments; 0 before the series begins and after its last change."""
+    times_s = series.times_s
+    area = np.concatenate([[0.0], np.cumsum(series.values[:-1] * np.diff(times_s))])
+    mean: Floats = np.diff(np.interp(edges_s, times_s, area)) / np.diff(edges_s)
+    return mean
 
 
 def cdf(values: Floats, limit: int) -> tuple[Floats, Floats]:

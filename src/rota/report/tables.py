@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +32,10 @@ def jobs_table(history: History) -> polars.DataFrame:
 
     jobs = history.jobs
     columns = {}
-    for field in fields(JobRow):
-        values = [getattr(row, field.name) for row in jobs]
-        kind = pl.String if field.name in _TEXT else pl.Int64 if field.name in _WHOLE else pl.Float64
-        columns[field.name] = pl.Series(field.name, values, dtype=kind)
+    for name in JobRow._fields:
+        values = [getattr(row, name) for row in jobs]
+        kind = pl.String if name in _TEXT else pl.Int64 if name in _WHOLE else pl.Float64
+        columns[name] = pl.Series(name, values, dtype=kind)
     jct_s = [None if row.end_s is None else row.end_s - row.submit_s for row in jobs]
     columns["jct_s"] = pl.Series("jct_s", jct_s, dtype=pl.Float64)
     ratios = [None if np.isnan(ratio) else float(ratio) for ratio in finish_time_fairness(history)]

@@ -76,6 +76,11 @@ class Segments:
     def __len__(self) -> int:
         return len(self.masks)
 
+    def devices(self) -> Floats:
+        """How many devices each holds; a part of a device counts as that part."""
+        counts = np.fromiter((mask.bit_count() for mask in self.masks), dtype=np.float64, count=len(self))
+        return counts * self.milli / WHOLE
+
 
 class Timeline:
     """A journal that keeps what plots over time need. Small, and fit to be sent between processes."""
@@ -193,8 +198,7 @@ class Timeline:
     def devices_in_use(self) -> Series:
         """Devices held by running jobs, over time; a part of a device counts as that part."""
         held = self.segments()
-        counts = np.fromiter((mask.bit_count() for mask in held.masks), dtype=np.float64, count=len(held))
-        return from_intervals(held.start_s, held.end_s, counts * held.milli / WHOLE)
+        return from_intervals(held.start_s, held.end_s, held.devices())
 
     def waiting(self, history: History) -> Series:
         """Jobs that waited, over time: those submitted and not ended, less those that ran or were held."""
