@@ -3,18 +3,24 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+COMPILED := build/.compiled
+HOT := $(wildcard src/rota/core/*.py src/rota/mechanisms/*.py src/rota/placement/*.py src/rota/tenancy/*.py src/rota/drivers/simulator/*.py)
 DEMO := out/demo
 DEMO_TRACE := $(DEMO)/philly-like.parquet
 POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check format bench golden clean
+.PHONY: help setup compile pure demo test test-fast check format bench golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(INSTALLED) ## make .venv with rota and all that its development needs
+ifdef PURE
+setup: $(INSTALLED) pure
+else
+setup: $(INSTALLED) $(COMPILED) ## make .venv with rota and all that its development needs; PURE=1 compiles nothing
+endif
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); install Python 3.11 or later, or name one: make PYTHON=python3.12" >&2; exit 1; }
@@ -24,6 +30,18 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
+
+compile: $(COMPILED) ## compile the hot modules again
+
+$(COMPILED): $(INSTALLED) tools/compile.py $(HOT)
+	@echo "compiling the hot modules (a minute, once)"
+	@mkdir -p build
+	@$(BIN)/python tools/compile.py >build/compile.log 2>&1 || { $(BIN)/python tools/compile.py --clean; echo "warning: compiling failed, see build/compile.log; Rota runs as plain Python, two to three times slower" >&2; }
+	@touch $@
+
+pure: $(INSTALLED) ## remove the compiled modules: edits to the sources take effect at once
+	@$(BIN)/python tools/compile.py --clean
+	@rm -f $(COMPILED)
 
 demo: setup ## compare six policies on 2,000 jobs like those of Microsoft's Philly cluster
 	@mkdir -p $(DEMO)
@@ -40,7 +58,7 @@ test-fast: setup ## run the tests that take no time
 check: setup ## format, lint, types, imports, tests with warnings as errors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy src tests $(wildcard bench/*.py)
+	$(BIN)/mypy src tests tools $(wildcard bench/*.py)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -W error
 
@@ -55,5 +73,6 @@ golden: setup ## write the golden journals anew; explain each difference in the 
 	$(BIN)/python -m pytest tests/golden --regenerate
 
 clean: ## remove what was made, but for .venv
+	find src -name '*.so' -delete
 	rm -rf out build dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -54,7 +54,9 @@ def against_tiresias(data: Path, repeats: int) -> bool:
     """The 10,000-job trace against the peer's figures, and the marginal cost up to the full trace."""
     ok = True
     short, full = data / "tiresias" / "philly10000_tiresias.csv", data / "philly" / "philly.csv"
-    print("| policy | jobs | jobs/CPU-s | x Tiresias | full trace, CPU s | marginal us/job | x Tiresias, marginal | MB |")
+    print(
+        "| policy | jobs | jobs/CPU-s | x Tiresias | full trace, CPU s | marginal us/job | x Tiresias, marginal | MB |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for policy in ("fifo", "las", "srtf", "gittins"):
         runs = [simulate(short, "gpu=400/8", policy) for _ in range(repeats)]
@@ -81,7 +83,17 @@ def growth(folder: Path) -> bool:
     traces = {}
     for jobs in (10_000, 100_000):
         traces[jobs] = folder / f"{jobs}.csv"
-        generate = [*ROTA, "trace", "generate", "philly-like", str(traces[jobs]), "--jobs", str(jobs), "--seed", "1"]
+        generate = [
+            *ROTA,
+            "trace",
+            "generate",
+            "philly-like",
+            str(traces[jobs]),
+            "--jobs",
+            str(jobs),
+            "--seed",
+            "1",
+        ]
         subprocess.run(generate, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for policy in ("fifo", "srtf", "las", "gittins"):
         small = min((simulate(traces[10_000], "gpu=440/8", policy) for _ in range(2)), key=lambda r: r.cpu_s)

@@ -32,9 +32,7 @@ def run_all(
     workers = min(len(policies), os.cpu_count() or 1)
     if workers == 1 or jobs < WORTH_A_PROCESS:
         for index, (policy, folder) in enumerate(zip(policies, folders, strict=True)):
-            yield run_policy(
-                ready, policy, request=request, folder=folder, progress=_after(index * jobs, report)
-            )
+            yield run_policy(ready, policy, request=request, folder=folder, progress=_after(index * jobs, report))
         return
     yield from _in_processes(request, policies, folders, workers, report)
 
@@ -52,9 +50,7 @@ def _in_processes(
 ) -> Iterator[Finished]:
     context = multiprocessing.get_context("spawn")
     counters: Any = context.Array(c_longlong, len(policies), lock=False)
-    with ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_keep_progress, initargs=(counters,)
-    ) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep_progress, initargs=(counters,)) as pool:
         futures = [
             pool.submit(_work, request, policy, folder, index)
             for index, (policy, folder) in enumerate(zip(policies, folders, strict=True))

@@ -17,18 +17,14 @@ from rota.policies import find_policy, names
 LIST_COLUMNS = (
     Column(key="policy"),
     Column(key="summary"),
-    Column(
-        key="parameters", show=lambda params: ", ".join(f"{p['name']}={p['default']}" for p in params) or "-"
-    ),
+    Column(key="parameters", show=lambda params: ", ".join(f"{p['name']}={p['default']}" for p in params) or "-"),
     Column(key="placement"),
     Column(key="cites"),
 )
 
 
 def policies(
-    name: Annotated[
-        str | None, typer.Argument(help="Only this policy, with its parameters explained.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Only this policy, with its parameters explained.")] = None,
     compare: Annotated[bool, typer.Option("--compare", help="What each assumes, side by side.")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

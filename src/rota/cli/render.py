@@ -115,9 +115,7 @@ def _write_table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column]
         table = _table(rows, columns, lines=True)
         Console(file=out, markup=False, emoji=False, highlight=False).print(table)
         return
-    console = Console(
-        file=out, force_terminal=False, color_system=None, markup=False, emoji=False, highlight=False
-    )
+    console = Console(file=out, force_terminal=False, color_system=None, markup=False, emoji=False, highlight=False)
     table = _table(rows, columns, lines=False)
     console.width = max(1, console.measure(table, options=console.options.update(width=1 << 30)).maximum)
     for line in console.render_lines(table, pad=False):
@@ -128,9 +126,7 @@ def _table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], *, l
     from rich import box
     from rich.table import Table
 
-    table = Table(
-        box=box.SIMPLE_HEAD if lines else None, pad_edge=False, header_style="bold" if lines else ""
-    )
+    table = Table(box=box.SIMPLE_HEAD if lines else None, pad_edge=False, header_style="bold" if lines else "")
     for column in columns:
         table.add_column(
             column.title or column.key,

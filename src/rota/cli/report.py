@@ -40,8 +40,7 @@ def report(
     headers = [JournalReader(path).header for path in journals]
     names = _names([header.policy for header in headers], journals)
     runs = [
-        replace(_replayed(path, header), name=name)
-        for path, header, name in zip(journals, headers, names, strict=True)
+        replace(_replayed(path, header), name=name) for path, header, name in zip(journals, headers, names, strict=True)
     ]
     command = shlex.join(["rota", "report", *map(str, journals), "--out", str(out)])
     about = dict.fromkeys(header.about for header in headers if header.about)

@@ -85,9 +85,7 @@ def prepare(request: Request) -> Ready:
     if request.jobs is not None:
         workload = replace(workload, submissions=workload.submissions[: request.jobs])
     if workload.counts_steps and request.profiles is None:
-        raise RotaError(
-            f"{request.trace}: its work is counted in steps; give their speed with --profiles FILE"
-        )
+        raise RotaError(f"{request.trace}: its work is counted in steps; give their speed with --profiles FILE")
     setting = _setting(request, workload)
     refuse_unknown_types(workload.submissions, setting.cluster)
     misfits = oversized(workload.submissions, setting)
@@ -124,9 +122,7 @@ def run_policy(
     timeline = Timeline(ready.setting.cluster)
     header = journal_header(request, ready, policy)
     with JournalWriter(folder / "journal.jsonl", header) as writer:
-        result = simulate(
-            ready.workload, policy, ready.setting, journal=Tee(writer, timeline), progress=progress
-        )
+        result = simulate(ready.workload, policy, ready.setting, journal=Tee(writer, timeline), progress=progress)
     return _finished(result, timeline)
 
 

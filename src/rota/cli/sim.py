@@ -24,9 +24,7 @@ def sim(
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(
-            help="A cluster file, or TYPE=GPUS/PER_NODE,... such as v100=8/4,k80=24/4.", metavar="SPEC"
-        ),
+        typer.Option(help="A cluster file, or TYPE=GPUS/PER_NODE,... such as v100=8/4,k80=24/4.", metavar="SPEC"),
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -52,9 +50,7 @@ def sim(
         str,
         typer.Option(help="Speed factors of jobs over several nodes, e.g. rack=0.9,domain=0.8,cluster=0.7."),
     ] = "",
-    neighbours: Annotated[
-        str, typer.Option(help="Speed factors per neighbour, e.g. device=0.8,node=0.97.")
-    ] = "",
+    neighbours: Annotated[str, typer.Option(help="Speed factors per neighbour, e.g. device=0.8,node=0.97.")] = "",
     type_speed: Annotated[str, typer.Option(help="Speed of device types, e.g. v100=1,k80=0.3.")] = "",
     scaling: Annotated[float, typer.Option(help="Exponent of an elastic job's speed over its size.")] = 1.0,
     faults: Annotated[
@@ -66,9 +62,7 @@ def sim(
     jobs: Annotated[int | None, typer.Option(help="Take only the first so many jobs.", min=1)] = None,
     skip_bad_lines: Annotated[bool, typer.Option(help="Leave out lines that can't be read.")] = False,
     skip_oversized: Annotated[bool, typer.Option(help="Leave out jobs that can never fit.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Write journal, tables and report.html here.", metavar="DIR")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write journal, tables and report.html here.", metavar="DIR")] = None,
     replay: Annotated[
         Path | None,
         typer.Option(help="Run a journal again and compare every decision.", metavar="JOURNAL"),
@@ -89,9 +83,7 @@ def sim(
     """
     if replay is not None:
         if trace is not None or policy:
-            raise RotaError(
-                "--replay takes the trace and the policy from the journal; give neither beside it"
-            )
+            raise RotaError("--replay takes the trace and the policy from the journal; give neither beside it")
         from rota.cli.replay import replay_journal
 
         return replay_journal(replay, output)

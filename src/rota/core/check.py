@@ -132,9 +132,7 @@ def _check_dependencies(state: State) -> None:
             continue
         _must(live.unmet == len(unmet), live, f"it counts {live.unmet} unmet dependencies, not {len(unmet)}")
         for needed in unmet:
-            _must(
-                not state.jobs[needed].state.is_final, live, f"job {needed}, which it needs, never succeeds"
-            )
+            _must(not state.jobs[needed].state.is_final, live, f"job {needed}, which it needs, never succeeds")
             _must(
                 any(waiting is live for waiting in state.dependents.get(needed, ())),
                 live,
@@ -231,9 +229,7 @@ def _refuse_excess(usage: _Usage, books: NodeFree, how: str) -> None:
         if limit is not None and held > limit:
             raise InvariantBroken(f"node {node.id}: {held} {what} are {how}; it has {limit}")
     if usage.alone is not None and len(usage.jobs) > 1:
-        raise InvariantBroken(
-            f"node {node.id} is {how} by {', '.join(usage.jobs)}, though {usage.alone} is exclusive"
-        )
+        raise InvariantBroken(f"node {node.id} is {how} by {', '.join(usage.jobs)}, though {usage.alone} is exclusive")
 
 
 def _check_node(books: NodeFree, usage: _Usage) -> None:

@@ -33,9 +33,7 @@ class Node:
         if self.devices < 0:
             raise RotaError(f"node {self.id}: it has {self.devices} devices; the number must not be negative")
         if self.sockets and sum(self.sockets) != self.devices:
-            raise RotaError(
-                f"node {self.id}: sockets hold {sum(self.sockets)} devices, the node has {self.devices}"
-            )
+            raise RotaError(f"node {self.id}: sockets hold {sum(self.sockets)} devices, the node has {self.devices}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +51,7 @@ class Cluster:
         home: dict[str, str] = {}
         for node in self.nodes:
             if home.setdefault(node.rack, node.domain) != node.domain:
-                raise RotaError(
-                    f"rack {node.rack!r} is in two domains: {home[node.rack]!r} and {node.domain!r}"
-                )
+                raise RotaError(f"rack {node.rack!r} is in two domains: {home[node.rack]!r} and {node.domain!r}")
 
     @property
     def devices(self) -> int:

@@ -97,8 +97,7 @@ def decode_decision(value: Mapping[str, Any], index_by_node: Mapping[str, int]) 
 def encode_placement(placement: Placement, node_names: Sequence[str]) -> list[list[Any]]:
     """Slots as [node, devices, tasks, role, thousandths]."""
     return [
-        [node_names[slot.node], device_indexes(slot.devices), slot.tasks, slot.role, slot.milli]
-        for slot in placement
+        [node_names[slot.node], device_indexes(slot.devices), slot.tasks, slot.role, slot.milli] for slot in placement
     ]
 
 

@@ -160,9 +160,7 @@ class Engine:
         if live.state is not JobState.WAITING:
             return None
         if live.unmet:
-            unmet = next(
-                d for d in live.job.depends_on if self._state.jobs[d].state is not JobState.SUCCEEDED
-            )
+            unmet = next(d for d in live.job.depends_on if self._state.jobs[d].state is not JobState.SUCCEEDED)
             return Reason(code=ReasonCode.DEPENDENCY, job=unmet)
         if live.reserved:
             return Reason(code=ReasonCode.VACATING, need_milli=live.gpu_milli)
@@ -170,9 +168,7 @@ class Engine:
 
     def fork(self, policy: Policy, *, journal: Journal | None = None) -> Engine:
         """An engine of its own from here on, under a policy that adopts a copy of the state."""
-        twin = Engine(
-            self._state.fork(), policy, self._allocator, journal=journal, nominal_rate=self._nominal_rate
-        )
+        twin = Engine(self._state.fork(), policy, self._allocator, journal=journal, nominal_rate=self._nominal_rate)
         jobs = twin.state.jobs
         twin._limits = [(at_s, seq, jobs[live.job.id]) for at_s, seq, live in self._limits]
         return twin
@@ -229,9 +225,7 @@ class Engine:
 
     def _is_resizable(self, live: LiveJob) -> bool:
         return (
-            live.job.elastic is not None
-            and live.state is JobState.RUNNING
-            and live.job.id not in self._state.vacating
+            live.job.elastic is not None and live.state is JobState.RUNNING and live.job.id not in self._state.vacating
         )
 
     def _order_resizes(self, resized: list[tuple[LiveJob, Placement]]) -> None:
@@ -287,9 +281,7 @@ class Engine:
 
     def _job_arrived(self, event: JobArrived) -> None:
         live = self._state.admit(event.job, self._nominal_rate(event.job))
-        if live.unmet and any(
-            self._state.jobs[d].state.is_final for d in live.job.depends_on if self._unmet(d)
-        ):
+        if live.unmet and any(self._state.jobs[d].state.is_final for d in live.job.depends_on if self._unmet(d)):
             self._finish(live, JobState.CANCELLED)
         elif event.held:
             live.state = JobState.HELD

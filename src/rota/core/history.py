@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rota.core.live import LiveJob
 from rota.core.model import JobState
 from rota.core.state import State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
-    """One job's life in numbers. Times are seconds on the engine's clock; None where it did not happen."""
+class JobRow(NamedTuple):
+    """One job's life in numbers. Times are seconds on the engine's clock; None where it did not happen.
+
+    A plain tuple: a history has a hundred thousand of them.
+    """
 
     id: str
     name: str

@@ -330,9 +330,7 @@ class Inventory:
         device = slot.devices.bit_length() - 1
         milli, memory = self._share_left(books, device)
         if slot.devices != 1 << device or slot.milli > milli or role.device_memory_bytes > memory:
-            raise InvariantBroken(
-                f"node {books.node.id}: device {device} has no {slot.milli} thousandths free"
-            )
+            raise InvariantBroken(f"node {books.node.id}: device {device} has no {slot.milli} thousandths free")
         self._set_share(slot.node, books, device, milli - slot.milli, memory - role.device_memory_bytes, 1)
 
     def _give_share(self, slot: Slot, books: NodeFree, role: Role) -> None:
@@ -340,9 +338,7 @@ class Inventory:
         milli, memory = books.shares[device]
         self._set_share(slot.node, books, device, milli + slot.milli, memory + role.device_memory_bytes, -1)
 
-    def _set_share(
-        self, index: int, books: NodeFree, device: int, milli: int, memory: int, users: int
-    ) -> None:
+    def _set_share(self, index: int, books: NodeFree, device: int, milli: int, memory: int, users: int) -> None:
         pool = self.pools[books.pool]
         usable = books.usable
         if usable and device in books.shares:

@@ -14,26 +14,51 @@ class JobView(Protocol):
     """What a policy may read of a job."""
 
     @property
-    def job(self) -> Job: ...
+    def job(self) -> Job:
+        """What was asked for."""
+
     @property
-    def seq(self) -> int: ...
+    def seq(self) -> int:
+        """Order of submission: the last word in every comparison."""
+
     @property
-    def submitted_s(self) -> float: ...
+    def submitted_s(self) -> float:
+        """When it was submitted."""
+
     @property
-    def holds(self) -> bool: ...
+    def holds(self) -> bool:
+        """Whether devices are claimed for it, running or about to."""
+
     @property
-    def since_s(self) -> float: ...
+    def since_s(self) -> float:
+        """When it last began to wait, or to hold its devices."""
+
     @property
-    def memo(self) -> Any: ...
+    def memo(self) -> Any:
+        """What the policy said last that it wants to remember of this job."""
+
     @property
-    def gpus(self) -> float: ...
+    def gpus(self) -> float:
+        """Devices that it holds, or would at full size."""
+
     @property
-    def progress_rate(self) -> float: ...
-    def attained_gpu_s(self, now_s: float) -> float: ...
-    def run_s(self, now_s: float) -> float: ...
-    def waited_s(self, now_s: float) -> float: ...
-    def work_done(self, now_s: float) -> float: ...
-    def remaining_s(self, now_s: float) -> float: ...
+    def progress_rate(self) -> float:
+        """Work done per second at present: 0 unless it runs."""
+
+    def attained_gpu_s(self, now_s: float) -> float:
+        """Device-seconds had so far."""
+
+    def run_s(self, now_s: float) -> float:
+        """Seconds that it has run so far."""
+
+    def waited_s(self, now_s: float) -> float:
+        """Seconds since submission in which it did not run."""
+
+    def work_done(self, now_s: float) -> float:
+        """Work done so far, whether or not it is in a checkpoint."""
+
+    def remaining_s(self, now_s: float) -> float:
+        """Seconds of running still to go at its present or nominal speed."""
 
 
 class LiveJob:

@@ -80,9 +80,7 @@ class Role:
         if self.count < 1:
             raise RotaError(f"role {self.name!r}: count is {self.count}; it must be at least 1")
         if self.device_milli < 0:
-            raise RotaError(
-                f"role {self.name!r}: gpus is {self.device_milli / WHOLE:g}; it must not be negative"
-            )
+            raise RotaError(f"role {self.name!r}: gpus is {self.device_milli / WHOLE:g}; it must not be negative")
         if self.device_milli > WHOLE and self.device_milli % WHOLE:
             raise RotaError(
                 f"role {self.name!r}: gpus is {self.device_milli / WHOLE:g}; above one it must be a whole number"
@@ -129,9 +127,7 @@ class Elastic:
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_tasks <= self.max_tasks:
-            raise RotaError(
-                f"elastic is {{min: {self.min_tasks}, max: {self.max_tasks}}}; it needs 1 <= min <= max"
-            )
+            raise RotaError(f"elastic is {{min: {self.min_tasks}, max: {self.max_tasks}}}; it needs 1 <= min <= max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,9 +174,7 @@ class State:
         copy.inventory = self.inventory.fork()
         copy.reserved = {name: twin[name] for name in self.reserved}
         copy.vacating = {name: (twin[name], held) for name, (_, held) in self.vacating.items()}
-        copy.dependents = {
-            name: [twin[live.job.id] for live in waiting] for name, waiting in self.dependents.items()
-        }
+        copy.dependents = {name: [twin[live.job.id] for live in waiting] for name, waiting in self.dependents.items()}
         copy.seq = self.seq
         copy.now_s = self.now_s
         copy.free_device_s = self.free_device_s

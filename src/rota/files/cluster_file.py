@@ -77,9 +77,7 @@ def read_cluster_file(path: Path) -> Cluster:
 
 def _nodes(file: ClusterFile) -> Iterator[Node]:
     names = [_names(entry, field_path(("nodes", index))) for index, entry in enumerate(file.nodes)]
-    total = sum(
-        len(some) if some else entry.count or 1 for some, entry in zip(names, file.nodes, strict=True)
-    )
+    total = sum(len(some) if some else entry.count or 1 for some, entry in zip(names, file.nodes, strict=True))
     if total > MOST_NODES:
         raise RotaError(f"the cluster has {total} nodes; the most is {MOST_NODES}")
     taken = {name for some in names for name in some}
@@ -119,13 +117,9 @@ def _names(entry: NodeEntry, field: str) -> list[str]:
     pieces = _BRACKETS.split(entry.name)
     if any(char in piece for piece in pieces[::2] for char in "[]"):
         raise RotaError(f"{field}.name is {entry.name!r}; its brackets do not match")
-    choices = [
-        [piece] if index % 2 == 0 else _span(piece, entry.name, field) for index, piece in enumerate(pieces)
-    ]
+    choices = [[piece] if index % 2 == 0 else _span(piece, entry.name, field) for index, piece in enumerate(pieces)]
     if (nodes := math.prod(map(len, choices))) > MOST_NODES:
-        raise RotaError(
-            f"{field}.name is {entry.name!r}, which makes {nodes} nodes; the most is {MOST_NODES}"
-        )
+        raise RotaError(f"{field}.name is {entry.name!r}, which makes {nodes} nodes; the most is {MOST_NODES}")
     return ["".join(parts) for parts in itertools.product(*choices)]
 
 

@@ -12,9 +12,7 @@ _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
 _BYTES = re.compile(rf"{_NUMBER}\s*([kmgtpe]i?)?b?", re.IGNORECASE | re.ASCII)
 _CPUS = re.compile(rf"{_NUMBER}(m?)", re.ASCII)
 _BITS = re.compile(rf"{_NUMBER}\s*(?:([kKMGT]?)bps)?", re.ASCII)
-_DURATION = re.compile(
-    r"\s*".join(rf"(?:{_NUMBER}{unit})?" for unit in ("d", "h", "m(?!s)", "s", "ms")), re.ASCII
-)
+_DURATION = re.compile(r"\s*".join(rf"(?:{_NUMBER}{unit})?" for unit in ("d", "h", "m(?!s)", "s", "ms")), re.ASCII)
 _POWERS = {prefix: power for power, prefix in enumerate(("", "k", "m", "g", "t", "p", "e"))}
 _SECONDS = tuple(Decimal(size) for size in ("86400", "3600", "60", "1", "0.001"))
 
@@ -27,9 +25,7 @@ def parse_bytes(value: object) -> int:
     """Bytes from `40Gi`, `512GB`, `1.5TiB` or a whole number; part of a byte is dropped."""
     found = _BYTES.fullmatch(_text(value))
     if found is None:
-        raise NotAQuantity(
-            f"{value!r} is no amount of memory; write it like 40Gi, 512GB or a number of bytes"
-        )
+        raise NotAQuantity(f"{value!r} is no amount of memory; write it like 40Gi, 512GB or a number of bytes")
     prefix = (found[2] or "").lower()
     step = 1024 if prefix.endswith("i") else 1000
     return int(Decimal(found[1]) * step ** _POWERS[prefix.removesuffix("i")])
@@ -64,9 +60,7 @@ def parse_duration(value: object) -> float:
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         raise NotAQuantity(f"{value!r} is no length of time; write it like 90, 10m, 1h30m or inf")
-    return float(
-        sum(Decimal(part) * size for part, size in zip(found.groups(), _SECONDS, strict=True) if part)
-    )
+    return float(sum(Decimal(part) * size for part, size in zip(found.groups(), _SECONDS, strict=True) if part))
 
 
 def _text(value: object) -> str:

@@ -113,7 +113,5 @@ def _params_of(subject: Any) -> type:
             return kind
     wanted = 1 if inspect.isclass(subject) else 3
     if len(inspect.signature(function).parameters) > wanted - 1 and not inspect.isclass(subject):
-        raise RotaError(
-            f"policy function {subject.__name__!r}: its third argument must be annotated with a dataclass"
-        )
+        raise RotaError(f"policy function {subject.__name__!r}: its third argument must be annotated with a dataclass")
     return NoParams

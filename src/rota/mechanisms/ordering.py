@@ -49,11 +49,16 @@ class OrderingRule(Protocol):
     """An ordering policy with its parameters bound."""
 
     @property
-    def backfill(self) -> Backfill: ...
+    def backfill(self) -> Backfill:
+        """What may pass a job that does not fit."""
+
     @property
-    def preempts(self) -> bool: ...
+    def preempts(self) -> bool:
+        """Whether a job may take devices from one further down the order."""
+
     @property
-    def groups(self) -> Groups | None: ...
+    def groups(self) -> Groups | None:
+        """Between which groups of jobs to be fair, if between any."""
 
     def turn(self, job: JobView, now_s: float) -> Turn:
         """The job's place in the order now."""

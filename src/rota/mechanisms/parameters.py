@@ -36,9 +36,7 @@ def parse_parameters(params: type, options: str, owner: str) -> Any:
         try:
             values[key] = read_value(hints[key], text.strip())
         except ValueError:
-            raise RotaError(
-                f"{owner}: {key} is {text.strip()!r}; it must be {describe_type(hints[key])}"
-            ) from None
+            raise RotaError(f"{owner}: {key} is {text.strip()!r}; it must be {describe_type(hints[key])}") from None
     return params(**values)
 
 

@@ -28,9 +28,7 @@ class Profiles:
 
     def fastest(self, model: str, devices: int) -> float:
         """The best speed of a model on any type."""
-        speeds = [
-            rate for (_, name, count), rate in self.steps_per_s.items() if name == model and count == devices
-        ]
+        speeds = [rate for (_, name, count), rate in self.steps_per_s.items() if name == model and count == devices]
         if not speeds:
             known = {name for _, name, _ in self.steps_per_s}
             hint = f"it has none for {devices} devices" if model in known else did_you_mean(model, known)

@@ -14,6 +14,8 @@ from rota.placement.patterns import Pattern
 from rota.placement.search import find
 from rota.placement.skew import is_skewed
 
+_NO_WISH = Locality()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
@@ -24,7 +26,7 @@ class Style:
 
     name: str
     pattern: Pattern
-    locality_by_default: Locality = Locality()
+    locality_by_default: Locality = _NO_WISH
     by_skew: bool = False
 
     def locality(self, job: Job) -> Locality:
@@ -46,8 +48,6 @@ class Style:
     def _pattern(self, job: Job) -> Pattern:
         return Pattern.FIRST if self.by_skew and not is_skewed(job.model) else self.pattern
 
-
-_NO_WISH = Locality()
 
 SUMMARIES = {
     "any": "the first free devices in node order; how many nodes does not matter",
@@ -72,16 +72,12 @@ def style(spec: str) -> Style:
     if name not in _PATTERNS:
         raise RotaError(f"unknown placement {name!r}; {did_you_mean(name, _PATTERNS)}")
     if name == "skew" and not options:
-        return Style(
-            name=name, pattern=Pattern.FEWEST_NODES, locality_by_default=Locality(hard=True), by_skew=True
-        )
+        return Style(name=name, pattern=Pattern.FEWEST_NODES, locality_by_default=Locality(hard=True), by_skew=True)
     relax_after_s = 0.0
     if options:
         key, _, value = options.partition("=")
         if name != "consolidate" or key != "relax_after":
-            raise RotaError(
-                f"placement {name!r} has no parameter {key!r}; only consolidate has one, relax_after"
-            )
+            raise RotaError(f"placement {name!r} has no parameter {key!r}; only consolidate has one, relax_after")
         try:
             relax_after_s = float(value)
         except ValueError:

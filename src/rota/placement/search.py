@@ -31,12 +31,7 @@ def find(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | No
 
 def _is_plain(role: Role, job: Job) -> bool:
     """Whether only the number of free devices matters."""
-    return (
-        role.device_milli >= WHOLE
-        and not role.needs_host
-        and not role.device_memory_bytes
-        and not job.exclusive
-    )
+    return role.device_milli >= WHOLE and not role.needs_host and not role.device_memory_bytes and not job.exclusive
 
 
 def _one_node(inventory: Inventory, role: Role, pattern: Pattern) -> Placement | None:
@@ -58,9 +53,7 @@ def _one_node(inventory: Inventory, role: Role, pattern: Pattern) -> Placement |
     return None
 
 
-def _find_roles(
-    inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None
-) -> Placement | None:
+def _find_roles(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None) -> Placement | None:
     """Roles one after the other, each seeing what the ones before took; all or nothing."""
     taken: list[Placement] = []
     for index, role in enumerate(job.roles):
@@ -92,9 +85,7 @@ def _find_role(
     for pool in inventory.eligible(role):
         if pool.free < tasks * per_task:
             continue
-        by_room = (
-            room_of_devices(pool, per_task) if plain else room_of_hosts(inventory, pool, role, exclusive)
-        )
+        by_room = room_of_devices(pool, per_task) if plain else room_of_hosts(inventory, pool, role, exclusive)
         pieces = _lay(inventory, by_room, tasks, pattern, insist, pool, per_task)
         if pieces is not None:
             return _slots(inventory, pieces, index, per_task)
@@ -216,9 +207,7 @@ def _slots(inventory: Inventory, pieces: list[Piece], role: int, per_task: int) 
     return tuple(slots)
 
 
-def _find_shares(
-    inventory: Inventory, role: Role, index: int, tasks: int, exclusive: bool
-) -> Placement | None:
+def _find_shares(inventory: Inventory, role: Role, index: int, tasks: int, exclusive: bool) -> Placement | None:
     """Part of a device for each task: the fullest device that has it, or a whole free one of the fullest node."""
     slots: list[Slot] = []
     roles = (role,) * (index + 1)

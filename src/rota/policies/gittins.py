@@ -77,10 +77,7 @@ class SizeTable:
             self._sizes = self._sizes[:: len(self._sizes) // (SAMPLE // 2)]
         lows = (0.0, *self._thresholds)
         self._rows = [
-            [
-                index_of(self._sizes, low + step * (high - low) / self._steps, high)
-                for step in range(self._steps)
-            ]
+            [index_of(self._sizes, low + step * (high - low) / self._steps, high) for step in range(self._steps)]
             for low, high in zip(lows, self._thresholds, strict=False)
         ]
         return True

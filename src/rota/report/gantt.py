@@ -78,9 +78,7 @@ def gantt(run: RunReport, clock: Clock, *, limit: int) -> Chart:
     names, columns = _bars(run, segments, picked, rows, clock)
     for index, (name, bars) in enumerate(zip(names, columns, strict=True)):
         if bars.y:
-            _add_bars(
-                figure, name, bars, SIZE_COLOURS[index * (len(SIZE_COLOURS) - 1) // max(len(names) - 1, 1)]
-            )
+            _add_bars(figure, name, bars, SIZE_COLOURS[index * (len(SIZE_COLOURS) - 1) // max(len(names) - 1, 1)])
     _dress(figure, run.name, [safe(timeline.node_ids[node], 20) for node in rows], clock)
     return Chart(
         figure=figure,
@@ -99,9 +97,7 @@ def _bars(
     names, (classes,) = size_classes([np.array([row.gpus for row in jobs], dtype=np.float64)])
     columns = [_Bars([], [], [], [], []) for _ in names]
     wanted = {segments.job_ids[index] for index in picked}
-    job_by_id = {
-        row.id: (row, int(size)) for row, size in zip(jobs, classes, strict=True) if row.id in wanted
-    }
+    job_by_id = {row.id: (row, int(size)) for row, size in zip(jobs, classes, strict=True) if row.id in wanted}
     for index in picked:
         job, size = job_by_id[segments.job_ids[index]]
         bars = columns[size]
@@ -149,9 +145,7 @@ def _pick(segments: Segments, area: Floats, rows: dict[int, int], limit: int) ->
 
 def _tell(job: JobRow, start: float, end: float, unit: str) -> str:
     named = f"{safe(job.id, 40)}" + (f" ({safe(job.name, 40)})" if job.name and job.name != job.id else "")
-    return (
-        f"{named}<br>{job.gpus:g} devices, tenant {safe(job.tenant, 30)}<br>{start:.4g} to {end:.4g} {unit}"
-    )
+    return f"{named}<br>{job.gpus:g} devices, tenant {safe(job.tenant, 30)}<br>{start:.4g} to {end:.4g} {unit}"
 
 
 def _add_shade(

@@ -83,9 +83,7 @@ def safe(text: str, longest: int = 60) -> str:
 
 def size_classes(gpus: Sequence[Floats]) -> tuple[list[str], list[NDArray[np.intp]]]:
     """Job sizes in powers of two: the names of the classes that occur, and each job's class."""
-    places = [
-        np.where(size > 0, np.ceil(np.log2(np.maximum(size, 0.5))), -2).astype(np.intp) for size in gpus
-    ]
+    places = [np.where(size > 0, np.ceil(np.log2(np.maximum(size, 0.5))), -2).astype(np.intp) for size in gpus]
     present = np.unique(np.concatenate(places)) if places else np.array([], dtype=np.intp)
     return [_size_name(int(place)) for place in present], [np.searchsorted(present, p) for p in places]
 

@@ -240,8 +240,7 @@ class Timeline:
         if self._held:
             ends = {row.id: row.end_s for row in history.jobs if row.id in self._held}
             still = [
-                (at_s, self.last_s if (end_s := ends.get(job)) is None else end_s)
-                for job, at_s in self._held.items()
+                (at_s, self.last_s if (end_s := ends.get(job)) is None else end_s) for job, at_s in self._held.items()
             ]
             spans = np.concatenate([spans, np.array(still, dtype=np.float64)])
         return spans[:, 0], spans[:, 1]

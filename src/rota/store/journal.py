@@ -142,13 +142,9 @@ class JournalReader:
                 try:
                     step = _read_step(json.loads(line), index_by_node)
                 except (ValueError, KeyError, TypeError) as err:
-                    raise RotaError(
-                        f"{self._path}:{number}: a broken step: {type(err).__name__}: {err}"
-                    ) from err
+                    raise RotaError(f"{self._path}:{number}: a broken step: {type(err).__name__}: {err}") from err
                 if step.number != expected:
-                    raise RotaError(
-                        f"{self._path}:{number}: step {step.number} follows {expected - 1}; there is a gap"
-                    )
+                    raise RotaError(f"{self._path}:{number}: step {step.number} follows {expected - 1}; there is a gap")
                 expected += 1
                 yield step
 

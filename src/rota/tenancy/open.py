@@ -58,9 +58,7 @@ class OpenAllocator:
         if len(job.roles) == 1 and job.elastic is None:
             return _short_of(job.roles[0], job.gpu_milli, inventory)
         tasks = None if job.elastic is None else job.elastic.min_tasks
-        return max(
-            _short_of(role, (tasks or role.count) * role.device_milli, inventory) for role in job.roles
-        )
+        return max(_short_of(role, (tasks or role.count) * role.device_milli, inventory) for role in job.roles)
 
     def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
         """Devices that the job can use: whole ones for parts, all of a node that the victim has to itself."""

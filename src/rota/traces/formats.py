@@ -103,6 +103,5 @@ def detect(source: Source) -> TraceFormat:
         if entry.detects(source):
             return entry
     raise RotaError(
-        f"{source.path}: the trace format is not recognised; "
-        f"name it with --format, one of {', '.join(FORMATS)}"
+        f"{source.path}: the trace format is not recognised; name it with --format, one of {', '.join(FORMATS)}"
     )

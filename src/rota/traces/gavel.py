@@ -57,9 +57,7 @@ def _entry(fields: list[str], index: int, gangs: Gangs) -> Entry:
         model, _, _, _, steps, arrival, scale = fields
         labels = ()
     else:
-        raise BadLine(
-            f"it has {len(fields)} tab-separated fields; expected {NEW_WIDTH}, or {OLD_WIDTH} as of old"
-        )
+        raise BadLine(f"it has {len(fields)} tab-separated fields; expected {NEW_WIDTH}, or {OLD_WIDTH} as of old")
     if not model:
         raise bad("job_type", model, "the name of a model")
     job = plain_job(str(index), gangs[scale], amount("total_steps", steps), model=model, labels=labels)

@@ -84,9 +84,7 @@ class Intake:
 
     def _check_dependencies(self) -> None:
         dependants = [
-            (entry[1], line)
-            for entry, line in zip(self.entries, self.lines, strict=True)
-            if entry[1].depends_on
+            (entry[1], line) for entry, line in zip(self.entries, self.lines, strict=True) if entry[1].depends_on
         ]
         if not dependants:
             return
@@ -95,8 +93,7 @@ class Intake:
             for needed in job.depends_on:
                 if needed not in known:
                     raise RotaError(
-                        f"{self.source.path}:{line}: job {job.id!r} depends on {needed!r}, "
-                        "which is not in the trace"
+                        f"{self.source.path}:{line}: job {job.id!r} depends on {needed!r}, which is not in the trace"
                     )
         check_acyclic([job for job, _ in dependants], str(self.source.path))
 

@@ -29,9 +29,7 @@ class FaultRates:
                 raise RotaError(f"{what} is {amount:g}; it must be a number of seconds above 0")
 
 
-def faults_at_random(
-    cluster: Cluster, rates: FaultRates, rng: random.Random
-) -> Iterator[tuple[float, Event]]:
+def faults_at_random(cluster: Cluster, rates: FaultRates, rng: random.Random) -> Iterator[tuple[float, Event]]:
     """Failures and repairs of all nodes without end, in order of time."""
     nodes = [node.id for node in cluster.nodes]
     due: list[tuple[float, int, bool]] = []
@@ -45,9 +43,7 @@ def faults_at_random(
         yield at_s, NodeBack(nodes[index]) if repair else NodeLost(nodes[index])
 
 
-def faults_from(
-    listed: Sequence[tuple[float, NodeId, bool]], cluster: Cluster
-) -> Iterator[tuple[float, Event]]:
+def faults_from(listed: Sequence[tuple[float, NodeId, bool]], cluster: Cluster) -> Iterator[tuple[float, Event]]:
     """Failures and repairs as listed; each names a time, a node, and whether it comes back."""
     known = {node.id for node in cluster.nodes}
     for at_s, node_id, up in sorted(listed):

@@ -39,9 +39,7 @@ class Replay:
     history: History
 
 
-def replay(
-    path: Path, *, journal: Journal | None = None, progress: Callable[[int], None] | None = None
-) -> Replay:
+def replay(path: Path, *, journal: Journal | None = None, progress: Callable[[int], None] | None = None) -> Replay:
     """Feed a journal's events to the policy that it names, and stop at the first decision that differs."""
     reader = JournalReader(path)
     header = reader.header
@@ -53,9 +51,7 @@ def replay(
         speed=SpeedModel(profiles=profiles),
     )
     policy, alloc, placement = scheduler(header.policy, setting)
-    engine = Engine(
-        State(header.cluster), policy, alloc, journal=journal, nominal_rate=setting.speed.nominal_rate
-    )
+    engine = Engine(State(header.cluster), policy, alloc, journal=journal, nominal_rate=setting.speed.nominal_rate)
     steps = decisions = 0
     mismatch = None
     for step in reader.steps():

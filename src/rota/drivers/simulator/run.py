@@ -37,12 +37,12 @@ def run(
     world: World,
     submissions: Sequence[Submission],
     *,
-    faults: Faults = iter(()),
+    faults: Faults | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Until every job has ended. At one moment, ends come first, then faults, then arrivals; then one plan."""
     with _no_garbage_collection():
-        return _run(engine, world, submissions, faults, progress)
+        return _run(engine, world, submissions, iter(()) if faults is None else faults, progress)
 
 
 @contextmanager
@@ -86,9 +86,7 @@ def _run(
 class _Clock:
     """Merges arrivals, ends, faults and timers into moments."""
 
-    def __init__(
-        self, engine: Engine, world: World, submissions: Sequence[Submission], faults: Faults
-    ) -> None:
+    def __init__(self, engine: Engine, world: World, submissions: Sequence[Submission], faults: Faults) -> None:
         self._engine = engine
         self._world = world
         self._submissions = submissions

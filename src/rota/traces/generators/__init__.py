@@ -39,9 +39,7 @@ DESCRIPTIONS: Mapping[str, str] = {
 """Every name that `generate` knows, with a line about it."""
 
 
-def generate(
-    kind: str, *, jobs: int, seed: int, gpus: int = DEFAULT_GPUS, load: float = DEFAULT_LOAD
-) -> Workload:
+def generate(kind: str, *, jobs: int, seed: int, gpus: int = DEFAULT_GPUS, load: float = DEFAULT_LOAD) -> Workload:
     """A workload whose mean demand, from the first submission to the last, is `load` times `gpus`."""
     _check(kind, jobs, gpus, load)
     with collection_paused():
@@ -57,9 +55,7 @@ def _generated(kind: str, jobs: int, seed: int, demand_gpus: float) -> Workload:
         part.place(rng, campaigns, span_s)
     planned.sort(key=lambda job: job.submit_s)
     _stretch(planned, span_s)
-    return Workload(
-        submissions=_submissions(planned), source=f"generated ({kind}, seed {seed})", format="rota"
-    )
+    return Workload(submissions=_submissions(planned), source=f"generated ({kind}, seed {seed})", format="rota")
 
 
 def _check(kind: str, jobs: int, gpus: int, load: float) -> None:

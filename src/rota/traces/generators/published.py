@@ -65,9 +65,7 @@ def _philly(rng: Random, jobs: int) -> list[Campaign]:
         work, ends_at = cut_short(run_s, ends_at)
         name = f"vc{tenant + 1:02d}"
         user = f"{name}-u{int(USERS_PER_TENANT * rng.random() ** 2):02d}"
-        campaigns.append(
-            [Planned(gpus=gpus, work=work, tenant=name, user=user, outcome=outcome, ends_at=ends_at)]
-        )
+        campaigns.append([Planned(gpus=gpus, work=work, tenant=name, user=user, outcome=outcome, ends_at=ends_at)])
     return campaigns
 
 

@@ -1,0 +1,40 @@
+"""What `rota sim --out DIR` leaves behind: each policy's tables beside its journal, and one report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rota.cli.request import Finished, Request
+from rota.report.html import write_report
+from rota.report.runs import RunReport
+from rota.report.tables import write_jobs
+
+
+def write_results(
+    out: Path, finished: Sequence[Finished], folders: Sequence[Path | None], command: str, request: Request
+) -> None:
+    """Write tables and report of runs that kept their history."""
+    runs = []
+    for run, folder in zip(finished, folders, strict=True):
+        if run.history is None or run.timeline is None or folder is None:
+            continue
+        write_jobs(run.history, folder)
+        runs.append(
+            RunReport(
+                name=run.policy,
+                metrics=run.metrics,
+                tenants=run.tenants,
+                history=run.history,
+                timeline=run.timeline,
+                placement=run.placement,
+            )
+        )
+    notes = {
+        "trace": str(request.trace),
+        "cluster": request.cluster or "the trace's own",
+        "seed": str(request.seed),
+        "restart cost": f"{request.restart_cost_s:g} s",
+        "checkpoint interval": f"{request.checkpoint_interval_s:g} s",
+    }
+    write_report(out / "report.html", runs, command, notes)

@@ -1,0 +1,95 @@
+"""Compile the hot modules with mypyc, beside their sources: the same code, two to three times as fast.
+
+Python then imports the compiled module instead of the source, so after an edit run this again (`make` does),
+or `--clean` to go back to the plain sources. Without a C compiler nothing is lost but speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src"
+HOT = (
+    "core/engine",
+    "core/inventory",
+    "core/live",
+    "core/placement",
+    "core/policy",
+    "core/state",
+    "drivers/simulator/run",
+    "drivers/simulator/world",
+    "mechanisms/easy",
+    "mechanisms/index",
+    "mechanisms/list_scheduler",
+    "mechanisms/queue",
+    "placement/patterns",
+    "placement/search",
+    "tenancy/open",
+)
+
+
+def compiled() -> list[Path]:
+    """Compiled modules that lie in the source tree."""
+    return sorted(SOURCES.rglob("*.so"))
+
+
+def stale() -> list[str]:
+    """Compiled modules whose source is newer."""
+    found = []
+    for name in HOT:
+        source = SOURCES / "rota" / f"{name}.py"
+        for module in source.parent.glob(f"{source.stem}.*.so"):
+            if module.stat().st_mtime < source.stat().st_mtime:
+                found.append(f"rota/{name}.py")
+    return found
+
+
+def clean() -> None:
+    """Back to the plain sources."""
+    for module in compiled():
+        module.unlink()
+
+
+def build() -> None:
+    """Compile and put the modules beside their sources."""
+    from mypyc.build import mypycify
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
+    os.chdir(SOURCES)
+    options = ["--config-file", str(ROOT / "pyproject.toml"), "--follow-imports=silent"]
+    files = [f"rota/{name}.py" for name in HOT]
+    target = ROOT / "build" / "mypyc"
+    modules = mypycify([*options, *files], opt_level="2", target_dir=str(target / "c"))
+    command = build_ext(Distribution({"name": "rota", "ext_modules": modules}))
+    command.build_temp = str(target / "temp")
+    command.build_lib = str(SOURCES)
+    command.ensure_finalized()
+    clean()
+    command.run()
+    for module in compiled():
+        module.touch()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--clean", action="store_true", help="remove the compiled modules")
+    parser.add_argument("--check", action="store_true", help="fail if a source is newer than its compiled module")
+    options = parser.parse_args()
+    if options.clean:
+        clean()
+        return 0
+    if options.check:
+        for source in stale():
+            print(f"{source} is newer than what was compiled; `make compile` or `make pure`", file=sys.stderr)
+        return 1 if stale() else 0
+    build()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
