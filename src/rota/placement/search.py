@@ -9,6 +9,9 @@ from rota.core.model import WHOLE, Job, Level, Locality, Role
 from rota.core.placement import Placement, Slot, lowest
 from rota.placement.patterns import LAY, Pattern, Piece, fewest_nodes, total_room
 
+_EVERY_NODE = -1
+"""The set of all nodes, as a bit set."""
+
 
 def find(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None) -> Placement | None:
     """Devices for all tasks of a job, or None. `insist` is the locality that must hold, if any."""
@@ -22,8 +25,9 @@ def find(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | No
     sizes: Sequence[int] = (role.count,)
     if job.elastic is not None:
         sizes = range(role.count, job.elastic.min_tasks - 1, -1)
+    among = _idle_nodes(inventory) if job.exclusive else _EVERY_NODE
     for tasks in sizes:
-        placement = _find_role(inventory, role, 0, tasks, pattern, insist, job.exclusive)
+        placement = _find_role(inventory, role, 0, tasks, pattern, insist, among)
         if placement is not None:
             return placement
     return None
@@ -53,11 +57,43 @@ def _one_node(inventory: Inventory, role: Role, pattern: Pattern) -> Placement |
     return None
 
 
+def _idle_nodes(inventory: Inventory) -> int:
+    """The nodes that nobody uses: all that an exclusive job may have."""
+    return sum(1 << node for node, books in enumerate(inventory.nodes) if not books.users)
+
+
 def _find_roles(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None) -> Placement | None:
+    """All roles together within one cell of the locality that the job insists on, if any."""
+    among = _idle_nodes(inventory) if job.exclusive else _EVERY_NODE
+    if insist is not None and insist.level >= Level.RACK:
+        cells: Sequence[int] = _cells_of(inventory, insist.level)
+    elif insist is not None and _may_share_a_node(inventory, job):
+        cells = [1 << node for node, books in enumerate(inventory.nodes) if books.usable]
+    else:
+        return _find_roles_among(inventory, job, pattern, insist, among)
+    for cell in cells:
+        placement = _find_roles_among(inventory, job, pattern, None, among & cell)
+        if placement is not None:
+            return placement
+    return None
+
+
+def _may_share_a_node(inventory: Inventory, job: Job) -> bool:
+    """Whether there is a node that could take all roles if it were empty."""
+    return any(
+        books.node.devices * WHOLE >= job.gpu_milli
+        and all(not role.device_types or books.node.device_type in role.device_types for role in job.roles)
+        for books in inventory.nodes
+    )
+
+
+def _find_roles_among(
+    inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None, among: int
+) -> Placement | None:
     """Roles one after the other, each seeing what the ones before took; all or nothing."""
     taken: list[Placement] = []
     for index, role in enumerate(job.roles):
-        part = _find_role(inventory, role, index, role.count, pattern, insist, job.exclusive)
+        part = _find_role(inventory, role, index, role.count, pattern, insist, among)
         if part is None:
             break
         inventory.take(part, job.roles)
@@ -76,16 +112,18 @@ def _find_role(
     tasks: int,
     pattern: Pattern,
     insist: Locality | None,
-    exclusive: bool,
+    among: int,
 ) -> Placement | None:
     if role.is_fraction:
-        return _find_shares(inventory, role, index, tasks, exclusive)
+        return _find_shares(inventory, role, index, tasks, insist, among)
     per_task = role.device_milli // WHOLE
-    plain = not role.needs_host and not exclusive and not role.device_memory_bytes and per_task
+    plain = not role.needs_host and not role.device_memory_bytes and per_task
     for pool in inventory.eligible(role):
         if pool.free < tasks * per_task:
             continue
-        by_room = room_of_devices(pool, per_task) if plain else room_of_hosts(inventory, pool, role, exclusive)
+        by_room = room_of_devices(pool, per_task) if plain else room_of_hosts(inventory, pool, role)
+        if among != _EVERY_NODE:
+            by_room = [nodes & among for nodes in by_room]
         pieces = _lay(inventory, by_room, tasks, pattern, insist, pool, per_task)
         if pieces is not None:
             return _slots(inventory, pieces, index, per_task)
@@ -102,13 +140,11 @@ def room_of_devices(pool: Pool, per_task: int) -> Sequence[int]:
     return by_room
 
 
-def room_of_hosts(inventory: Inventory, pool: Pool, role: Role, exclusive: bool) -> Sequence[int]:
-    """Room where CPUs, memory, network or neighbours matter too."""
+def room_of_hosts(inventory: Inventory, pool: Pool, role: Role) -> Sequence[int]:
+    """Room where CPUs, memory or network matter too."""
     per_task = role.device_milli // WHOLE
     by_room = [0] * (role.count + 1)
     for node, books in _usable_nodes(inventory, pool):
-        if exclusive and books.users:
-            continue
         if role.device_memory_bytes > (books.node.device_memory_bytes or role.device_memory_bytes):
             continue
         room = role.count
@@ -178,16 +214,20 @@ def _near(inventory: Inventory, by_room: Sequence[int], tasks: int) -> list[Piec
 
 def _cells(inventory: Inventory, by_room: Sequence[int], level: Level, tasks: int) -> Iterator[int]:
     """The cells of a level with room for all tasks, the tightest first."""
-    cells = inventory.racks if level is Level.RACK else inventory.domains
-    if level is Level.CLUSTER:
-        cells = {"": (1 << len(inventory.nodes)) - 1}
     ranked = []
-    for order, nodes in enumerate(cells.values()):
+    for order, nodes in enumerate(_cells_of(inventory, level)):
         room = total_room([r & nodes for r in by_room])
         if room >= tasks:
             ranked.append((room, order, nodes))
     for _, _, nodes in sorted(ranked):
         yield nodes
+
+
+def _cells_of(inventory: Inventory, level: Level) -> list[int]:
+    """The sets of nodes that make up a level."""
+    if level is Level.CLUSTER:
+        return [_EVERY_NODE]
+    return list((inventory.racks if level is Level.RACK else inventory.domains).values())
 
 
 def _slots(inventory: Inventory, pieces: list[Piece], role: int, per_task: int) -> Placement:
@@ -207,12 +247,37 @@ def _slots(inventory: Inventory, pieces: list[Piece], role: int, per_task: int) 
     return tuple(slots)
 
 
-def _find_shares(inventory: Inventory, role: Role, index: int, tasks: int, exclusive: bool) -> Placement | None:
-    """Part of a device for each task: the fullest device that has it, or a whole free one of the fullest node."""
+def _find_shares(
+    inventory: Inventory, role: Role, index: int, tasks: int, insist: Locality | None, among: int
+) -> Placement | None:
+    """Part of a device for each task, all on one type and within the locality that is insisted on."""
+    for pool in inventory.eligible(role):
+        for cell in _share_cells(inventory, pool, role, tasks, insist):
+            slots = _find_shares_among(inventory, pool, role, index, tasks, among & cell)
+            if slots is not None:
+                return slots
+    return None
+
+
+def _share_cells(inventory: Inventory, pool: Pool, role: Role, tasks: int, insist: Locality | None) -> Sequence[int]:
+    """The sets of nodes to try: one node after the other, fullest first, if one can take all tasks."""
+    if insist is None:
+        return [_EVERY_NODE]
+    if insist.level >= Level.RACK:
+        return _cells_of(inventory, insist.level)
+    if tasks > (len(pool.by_free) - 1) * (WHOLE // role.device_milli):
+        return [_EVERY_NODE]
+    nodes = sorted(_usable_nodes(inventory, pool), key=lambda entry: (entry[1].free, entry[0]))
+    return [1 << node for node, _ in nodes]
+
+
+def _find_shares_among(
+    inventory: Inventory, pool: Pool, role: Role, index: int, tasks: int, among: int
+) -> Placement | None:
     slots: list[Slot] = []
     roles = (role,) * (index + 1)
     for _ in range(tasks):
-        slot = _share(inventory, role, index, exclusive)
+        slot = _share(inventory, pool, role, index, among)
         if slot is None:
             break
         inventory.take((slot,), roles)
@@ -222,26 +287,26 @@ def _find_shares(inventory: Inventory, role: Role, index: int, tasks: int, exclu
     return tuple(slots) if len(slots) == tasks else None
 
 
-def _share(inventory: Inventory, role: Role, index: int, exclusive: bool) -> Slot | None:
-    for pool in inventory.eligible(role):
-        for milli, node, device in pool.partial:
-            books = inventory.nodes[node]
-            if (
-                milli >= role.device_milli
-                and books.shares[device][1] >= role.device_memory_bytes
-                and (not exclusive or not books.users)
-                and (not role.needs_host or host_room(books, role))
-            ):
-                return Slot(node, 1 << device, 1, index, role.device_milli)
-        for node in _nodes_by_room(pool.by_free):
-            books = inventory.nodes[node]
-            memory = books.node.device_memory_bytes
-            if (
-                (memory is None or memory >= role.device_memory_bytes)
-                and (not exclusive or not books.users)
-                and (not role.needs_host or host_room(books, role))
-            ):
-                return Slot(node, lowest(books.free_mask, 1), 1, index, role.device_milli)
+def _share(inventory: Inventory, pool: Pool, role: Role, index: int, among: int) -> Slot | None:
+    """The fullest device that has the part, or a whole free one of the fullest node."""
+    for milli, node, device in pool.partial:
+        books = inventory.nodes[node]
+        if (
+            milli >= role.device_milli
+            and among >> node & 1
+            and books.shares[device][1] >= role.device_memory_bytes
+            and (not role.needs_host or host_room(books, role))
+        ):
+            return Slot(node, 1 << device, 1, index, role.device_milli)
+    for node in _nodes_by_room(pool.by_free):
+        books = inventory.nodes[node]
+        memory = books.node.device_memory_bytes
+        if (
+            among >> node & 1
+            and (memory is None or memory >= role.device_memory_bytes)
+            and (not role.needs_host or host_room(books, role))
+        ):
+            return Slot(node, lowest(books.free_mask, 1), 1, index, role.device_milli)
     return None
 
 
