@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 COMPILED := build/.compiled
 HOT := $(wildcard src/rota/core/*.py src/rota/mechanisms/*.py src/rota/placement/*.py src/rota/tenancy/*.py src/rota/drivers/simulator/*.py)
 DEMO := out/demo
-DEMO_TRACE := $(DEMO)/philly-like.parquet
+DEMO_TRACE := $(DEMO)/mixed.parquet
 POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 
 .DEFAULT_GOAL := help
@@ -43,11 +43,10 @@ pure: $(INSTALLED) ## remove the compiled modules: edits to the sources take eff
 	@$(BIN)/python tools/compile.py --clean
 	@rm -f $(COMPILED)
 
-demo: setup ## compare six policies on 2,000 jobs like those of Microsoft's Philly cluster
+demo: setup ## compare six policies on 2,000 generated jobs, and write a report
 	@mkdir -p $(DEMO)
-	$(BIN)/rota trace generate philly-like $(DEMO_TRACE) --jobs 2000 --seed 1
-	$(BIN)/rota sim --trace $(DEMO_TRACE) --cluster gpu=440/8 $(addprefix --policy ,$(POLICIES)) --out $(DEMO)
-	@echo "report: $(DEMO)/report.html"
+	$(BIN)/rota trace generate mixed $(DEMO_TRACE) --jobs 2000 --seed 1 --gpus 64 --load 1.1
+	$(BIN)/rota sim --trace $(DEMO_TRACE) --cluster gpu=64/8 $(addprefix --policy ,$(POLICIES)) --restart-cost 30 --out $(DEMO)
 
 test: setup ## run every test that needs no service
 	@$(BIN)/python -m pytest
