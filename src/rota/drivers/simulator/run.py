@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rota.core.engine import Engine
 from rota.core.errors import RotaError
-from rota.core.events import Event, JobArrived, NodeLost, TimerFired
+from rota.core.events import Event, JobArrived, NodeAdded, NodeLost, TimerFired
 from rota.core.model import JobState
 from rota.drivers.simulator.world import World
 from rota.traces.workload import Submission
@@ -131,6 +131,8 @@ class _Clock:
     def _suffer(self, fault: Event, now_s: float) -> list[Event]:
         if isinstance(fault, NodeLost):
             return [fault, *self._world.lose(fault, now_s)]
+        if isinstance(fault, NodeAdded):
+            self._world.add_node(fault)
         return [fault]
 
     def _somebody_waits(self) -> bool:

@@ -25,6 +25,9 @@ from rota.policies import find_policy
 from rota.tenancy import allocator
 from rota.traces.workload import Submission, Workload
 
+_RELAXED_S = 1e300
+"""A moment by which every locality that ever relaxes has done so."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -115,7 +118,7 @@ def oversized(submissions: Sequence[Submission], setting: Setting) -> list[tuple
         live = LiveJob(submission.job, 0, 0.0, 1.0)
         shape = alloc.shape(live)
         if shape not in verdicts:
-            answer = alloc.offer(live, inventory, 0.0)
+            answer = alloc.offer(live, inventory, _RELAXED_S)
             verdicts[shape] = answer if isinstance(answer, Reason) else None
         reason = verdicts[shape]
         if reason is not None:

@@ -32,7 +32,19 @@ _ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.C
 class Run:
     """One job's true course: work done, work to do, and the run that is going on if any."""
 
-    __slots__ = ("end_s", "ever_ran", "job", "outcome", "placement", "rate", "target", "work", "work_from_s")
+    __slots__ = (
+        "end_s",
+        "ever_ran",
+        "job",
+        "outcome",
+        "placement",
+        "rate",
+        "saved",
+        "saved_s",
+        "target",
+        "work",
+        "work_from_s",
+    )
 
     def __init__(self, submission: Submission) -> None:
         self.job: Job = submission.job
@@ -41,6 +53,9 @@ class Run:
         self.work = 0.0
         self.work_from_s = 0.0
         self.rate = 0.0
+        self.saved = 0.0
+        """Work that is in the last checkpoint, which was made at `saved_s`."""
+        self.saved_s = 0.0
         self.placement: Placement | None = None
         self.end_s = math.inf
         self.ever_ran = False
@@ -134,6 +149,7 @@ class World:
     def _start(self, run: Run, placement: Placement, now_s: float) -> Event:
         run.placement = placement
         run.work_from_s = now_s + (self._costs.restart_s if run.ever_ran else 0.0)
+        run.saved, run.saved_s = run.work, run.work_from_s
         run.ever_ran = True
         if self._neighbours is not None:
             self._neighbours.enter(run.job.id, placement)
@@ -151,6 +167,7 @@ class World:
         self._leave(run)
         run.placement = decision.placement
         run.work_from_s = now_s + self._costs.restart_s
+        run.saved, run.saved_s = run.work, run.work_from_s
         if self._neighbours is not None:
             self._neighbours.enter(run.job.id, decision.placement)
         self._set_rate(run, self._rate(run))
@@ -192,6 +209,7 @@ class World:
             rate = self._rate(run)
             if rate == run.rate:
                 continue
+            self._save(run, now_s)
             run.work = run.work_at(now_s)
             run.work_from_s = max(now_s, run.work_from_s)
             self._set_rate(run, rate)
@@ -199,12 +217,21 @@ class World:
         return changed
 
     def _kept(self, run: Run, now_s: float) -> float:
-        """What is in the last checkpoint: progress is saved at each full interval of a run."""
-        checkpoint = run.job.checkpoint
-        interval_s = self._costs.checkpoint_interval_s if checkpoint is None else checkpoint.interval_s
-        if interval_s == 0:
+        """What a fault leaves of a job's work."""
+        if self._interval_s(run) == 0:
             return run.work_at(now_s)
-        ran_s = now_s - run.work_from_s
-        if ran_s <= 0 or math.isinf(interval_s):
-            return run.work
-        return run.work + math.floor(ran_s / interval_s) * interval_s * run.rate
+        self._save(run, now_s)
+        return run.saved
+
+    def _save(self, run: Run, now_s: float) -> None:
+        """Bring the last checkpoint up to date: progress is saved at each full interval of a run."""
+        interval_s = self._interval_s(run)
+        ran_s = now_s - run.saved_s
+        if interval_s == 0 or ran_s < interval_s:
+            return
+        run.saved_s += math.floor(ran_s / interval_s) * interval_s
+        run.saved = run.work_at(run.saved_s)
+
+    def _interval_s(self, run: Run) -> float:
+        checkpoint = run.job.checkpoint
+        return self._costs.checkpoint_interval_s if checkpoint is None else checkpoint.interval_s
