@@ -27,6 +27,9 @@ from rota.core.reasons import Reason
 
 VERSION = 1
 
+_BROKEN = (ValueError, KeyError, TypeError, AttributeError, RotaError)
+"""What decoding raises when a line is not what it should be."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalHeader:
@@ -109,13 +112,13 @@ class JournalReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            with path.open(encoding="utf-8") as file:
+            with path.open("rb") as file:
                 first = file.readline()
-        except (OSError, UnicodeDecodeError) as err:
+        except OSError as err:
             raise RotaError(f"{path}: can't be read: {err}") from err
         self.header = self._read_header(first)
 
-    def _read_header(self, line: str) -> JournalHeader:
+    def _read_header(self, line: bytes) -> JournalHeader:
         try:
             value = json.loads(line)
             version = value["rota_journal"]
@@ -123,25 +126,28 @@ class JournalReader:
             raise RotaError(f"{self._path}:1: this is not a journal of Rota's") from None
         if version != VERSION:
             raise RotaError(f"{self._path}:1: the journal's version is {version}; this Rota reads {VERSION}")
-        return JournalHeader(
-            cluster=decode_cluster(value["cluster"]),
-            policy=value["policy"],
-            placement=value["placement"],
-            tenancy=value["tenancy"],
-            profiles=value["profiles"],
-            about=value["about"],
-        )
+        try:
+            return JournalHeader(
+                cluster=decode_cluster(value["cluster"]),
+                policy=value["policy"],
+                placement=value["placement"],
+                tenancy=value["tenancy"],
+                profiles=value["profiles"],
+                about=value["about"],
+            )
+        except _BROKEN as err:
+            raise RotaError(f"{self._path}:1: a broken header: {type(err).__name__}: {err}") from err
 
     def steps(self) -> Iterator[Step]:
         """The steps in order."""
         index_by_node = {str(node.id): index for index, node in enumerate(self.header.cluster.nodes)}
         expected = 0
-        with self._path.open(encoding="utf-8") as file:
+        with self._path.open("rb") as file:
             next(file)
             for number, line in enumerate(file, start=2):
                 try:
                     step = _read_step(json.loads(line), index_by_node)
-                except (ValueError, KeyError, TypeError) as err:
+                except _BROKEN as err:
                     raise RotaError(f"{self._path}:{number}: a broken step: {type(err).__name__}: {err}") from err
                 if step.number != expected:
                     raise RotaError(f"{self._path}:{number}: step {step.number} follows {expected - 1}; there is a gap")
