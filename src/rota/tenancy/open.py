@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
-from rota.core.inventory import Inventory
+from rota.core.inventory import Inventory, Pool
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType, Job, Role
 from rota.core.placement import Placement
@@ -53,12 +53,11 @@ class OpenAllocator:
         )
 
     def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
-        """Devices short of by mere count, for the role that is shortest."""
+        """Devices short of by mere count, for the role that is shortest or for all roles together."""
         job = live.job
         if len(job.roles) == 1 and job.elastic is None:
             return _short_of(job.roles[0], job.gpu_milli, inventory)
-        tasks = None if job.elastic is None else job.elastic.min_tasks
-        return max(_short_of(role, (tasks or role.count) * role.device_milli, inventory) for role in job.roles)
+        return _lacks(job, inventory, _free)
 
     def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
         """Devices that the job can use: whole ones for parts, all of a node that the victim has to itself."""
@@ -71,22 +70,43 @@ class OpenAllocator:
         return devices * WHOLE
 
     def _count_reason(self, job: Job, inventory: Inventory) -> Reason:
-        free_milli = _free_milli(job, inventory)
-        usable = sum(pool.usable for pool in inventory.eligible(job.roles[0])) * WHOLE
-        code = ReasonCode.DEVICES_BUSY if usable >= job.gpu_milli else ReasonCode.NODES_DOWN
-        return Reason(code=code, need_milli=job.gpu_milli, free_milli=free_milli)
+        code = ReasonCode.DEVICES_BUSY
+        if _lacks(job, inventory, lambda pool, part: pool.usable * WHOLE):
+            code = ReasonCode.NODES_DOWN
+            if _lacks(job, inventory, lambda pool, part: pool.devices * WHOLE):
+                code = ReasonCode.NEVER_FITS
+        return Reason(code=code, need_milli=job.gpu_milli, free_milli=_free_milli(job, inventory))
 
 
 def _short_of(role: Role, need_milli: int, inventory: Inventory) -> int:
     """What the best pool lacks of a need; a job's tasks of one role are all on one device type."""
     best = 0
     for pool in inventory.eligible(role):
-        free = pool.free * WHOLE
-        if role.is_fraction:
-            free += sum(entry[0] for entry in pool.partial)
+        free = _free(pool, role.is_fraction)
         if free > best:
             best = free
     return need_milli - best if need_milli > best else 0
+
+
+def _free(pool: Pool, part: bool) -> int:
+    """What is free of a pool; devices held in part count for those who want only a part."""
+    free = pool.free * WHOLE
+    return free + sum(entry[0] for entry in pool.partial) if part else free
+
+
+def _lacks(job: Job, inventory: Inventory, amount: Callable[[Pool, bool], int]) -> int:
+    """What a job lacks if each pool has so much: its shortest role on its best pool, or all roles together."""
+    least = None if job.elastic is None else job.elastic.min_tasks
+    worst = total = 0
+    pools: dict[DeviceType, Pool] = {}
+    for role in job.roles:
+        need = (least or role.count) * role.device_milli
+        total += need
+        eligible = inventory.eligible(role)
+        worst = max(worst, need - max((amount(pool, role.is_fraction) for pool in eligible), default=0))
+        pools.update((pool.device_type, pool) for pool in eligible)
+    part = any(role.is_fraction for role in job.roles)
+    return max(worst, total - sum(amount(pool, part) for pool in pools.values()))
 
 
 def _types_wanted(job: Job) -> set[DeviceType] | None:

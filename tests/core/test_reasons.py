@@ -1,0 +1,152 @@
+"""Every waiting job says why: a case for each code, and the sentence that a user reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import World, cluster, job, node, on
+from rota.core.events import NodeDrained, NodeLost
+from rota.core.model import DeviceType, Elastic, JobId, Locality, NodeId, Role
+from rota.core.reasons import Reason, ReasonCode
+
+
+def test_devices_busy() -> None:
+    world = World(gpus=4).running("x", gpus=3)
+    world.submit("a", gpus=2)
+
+    assert world.why("a") == Reason(code=ReasonCode.DEVICES_BUSY, need_milli=2000, free_milli=1000)
+
+
+def test_fragmented_with_the_time_from_which_anything_will_do() -> None:
+    world = World(gpus=2, nodes=2, placement="consolidate:relax_after=60")
+    world.running("x", at=on("n1", 1)).running("y", at=on("n2", 1)).pass_s(10.0)
+    world.submit("a", workers=2)
+
+    assert world.why("a") == Reason(code=ReasonCode.FRAGMENTED, need_milli=2000, free_milli=2000, until_s=70.0)
+    assert world.engine.wakeup_s == 70.0
+
+
+def test_fragmented_for_ever() -> None:
+    world = World(gpus=2, nodes=2).running("x", at=on("n1", 1)).running("y", at=on("n2", 1))
+    world.submit("a", gpus=2)
+    world.submit("b", workers=2, locality=Locality(hard=True), policy="fifo:backfill=true")
+
+    for name in "ab":
+        assert world.why(name) == Reason(code=ReasonCode.FRAGMENTED, need_milli=2000, free_milli=2000)
+
+
+def test_host_busy() -> None:
+    world = World(of=cluster(node("n1", 4, cpu_milli=2000)))
+    world.submit("a", gpus=1, cpu_milli=3000)
+
+    assert world.why("a") == Reason(code=ReasonCode.HOST_BUSY, need_milli=1000, free_milli=4000)
+
+
+@pytest.mark.parametrize("event", [NodeLost(NodeId("n2")), NodeDrained(NodeId("n2"))])
+def test_nodes_down(event: NodeLost | NodeDrained) -> None:
+    world = World(gpus=2, nodes=2)
+    world.step(event)
+    world.submit("a", workers=3)
+
+    assert world.why("a") == Reason(code=ReasonCode.NODES_DOWN, need_milli=3000, free_milli=2000)
+
+
+def test_nodes_held_exclusively_count_as_down() -> None:
+    world = World(gpus=4).running("x", gpus=1, exclusive=True)
+    world.submit("a", gpus=1)
+
+    assert world.code("a") is ReasonCode.NODES_DOWN
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"workers": 5},
+        {"workers": 3, "device_types": (DeviceType("a"),)},
+        {"workers": 1, "device_types": (DeviceType("none"),)},
+        {"workers": 3},
+        {"roles": (Role(count=2), Role(name="b", count=3))},
+    ],
+    ids=["too many", "of its type", "no such type", "of any one type", "roles together"],
+)
+def test_never_fits(fields: dict[str, object]) -> None:
+    two = cluster(node("n1", 2, device_type=DeviceType("a")), node("n2", 2, device_type=DeviceType("b")))
+    world = World(of=two)
+    world.submit("a", **fields)
+
+    assert world.code("a") is ReasonCode.NEVER_FITS
+
+
+def test_elastic_job_needs_its_least_size() -> None:
+    world = World(gpus=4).running("x", gpus=3)
+    world.submit("a", workers=8, elastic=Elastic(min_tasks=2, max_tasks=8))
+
+    assert world.code("a") is ReasonCode.DEVICES_BUSY
+
+
+def test_roles_together_need_more_than_is_free() -> None:
+    world = World(gpus=4).running("x", gpus=1)
+    world.submit(job=job("a", roles=(Role(count=2), Role(name="b", count=2))))
+
+    assert world.why("a") == Reason(code=ReasonCode.DEVICES_BUSY, need_milli=4000, free_milli=3000)
+
+
+def test_behind_another_job() -> None:
+    world = World(gpus=4, policy="fifo").running("x", gpus=4)
+    world.submit("a", gpus=4)
+    world.submit("b", gpus=1)
+
+    assert world.why("b") == Reason(code=ReasonCode.BEHIND, job=JobId("a"))
+
+
+def test_would_delay_the_head() -> None:
+    world = World(gpus=4, policy="easy").running("x", gpus=2, work=100.0)
+    world.submit("head", gpus=4, work=10.0)
+    world.submit("long", gpus=1, work=500.0)
+
+    assert world.code("head") is ReasonCode.DEVICES_BUSY
+    assert world.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"))
+
+
+def test_devices_being_vacated() -> None:
+    world = World(gpus=4, policy="priority").running("x", gpus=4)
+    world.submit("a", gpus=2, priority=5)
+
+    assert world.why("a") == Reason(code=ReasonCode.VACATING, need_milli=2000)
+
+
+def test_dependency() -> None:
+    world = World(gpus=4).running("x").running("y")
+    world.ended("x")
+    world.submit("a", depends_on=(JobId("x"), JobId("y")))
+
+    assert world.why("a") == Reason(code=ReasonCode.DEPENDENCY, job=JobId("y"))
+
+
+def test_held() -> None:
+    world = World(gpus=4)
+    world.submit("a", held=True)
+
+    assert world.why("a") == Reason(code=ReasonCode.HELD)
+
+
+def test_running_and_ended_jobs_wait_for_nothing() -> None:
+    world = World(gpus=4).running("a").running("b")
+    world.ended("b")
+
+    assert world.why("a") is None
+    assert world.why("b") is None
+
+
+def test_each_code_has_its_sentence() -> None:
+    sentences = [
+        Reason(code=code, need_milli=1000, free_milli=500, job=JobId("other"), until_s=7.0).sentence()
+        for code in ReasonCode
+    ]
+
+    assert len(set(sentences)) == len(ReasonCode)
+    assert sentences[0] == "needs 1 device, 0.5 devices could be had now"
+    assert sentences[1] == (
+        "needs 1 device close together; 0.5 devices are free but too scattered; accepts any placement from 7 s"
+    )
+    assert "other" in Reason(code=ReasonCode.BEHIND, job=JobId("other")).sentence()
