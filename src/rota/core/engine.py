@@ -457,7 +457,7 @@ class Engine:
         self._changes.freed = True
 
     def _node_added(self, event: NodeAdded) -> None:
-        self._state.inventory.add(event.node)
+        self._state.add_node(event.node)
         self._changes.freed = True
 
     def _drop_reservations(self, index: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.core.cluster import Cluster
+from rota.core.cluster import Cluster, Node
 from rota.core.decisions import Cause
 from rota.core.errors import InvariantBroken, RotaError
 from rota.core.inventory import Inventory
@@ -63,6 +63,15 @@ class State:
             return self.inventory.by_name[node_id]
         except KeyError:
             raise RotaError(f"there is no node {node_id!r}") from None
+
+    def add_node(self, node: Node) -> None:
+        """A node joins. Its name must be new, and its rack in no other domain."""
+        if node.id in self.inventory.by_name:
+            raise RotaError(f"there is a node {node.id!r} already")
+        for books in self.inventory.nodes:
+            if books.node.rack == node.rack and books.node.domain != node.domain:
+                raise RotaError(f"rack {node.rack!r} is in two domains: {books.node.domain!r} and {node.domain!r}")
+        self.inventory.add(node)
 
     def admit(self, job: Job, nominal_rate: float) -> LiveJob:
         """A job joins. Its dependencies must be known."""
