@@ -55,6 +55,9 @@ class SpeedModel:
         for name, factor in factors:
             if not 0 < factor <= 1:
                 raise RotaError(f"the speed factor {name} is {factor:g}; it must be above 0 and at most 1")
+        for device_type, speed in self.type_speed.items():
+            if not 0 < speed < math.inf:
+                raise RotaError(f"the speed of type {device_type!r} is {speed:g}; it must be a number above 0")
 
     @property
     def sees_neighbours(self) -> bool:
@@ -64,7 +67,13 @@ class SpeedModel:
     def nominal_rate(self, job: Job) -> float:
         """The speed that a job can count on before it is known where it runs: its best."""
         if self.profiles is not None and job.model is not None:
-            return self.profiles.fastest(job.model, max(job.gpu_milli // WHOLE, 1))
+            devices = max(job.gpu_milli // WHOLE, 1)
+            rate = self.profiles.fastest(job.model, devices)
+            if not rate > 0:
+                raise RotaError(
+                    f"profiles {self.profiles.source}: {job.model!r} runs on no device type with {devices} devices"
+                )
+            return rate
         types = job.roles[0].device_types
         return max((self.type_speed.get(t, 1.0) for t in types), default=1.0)
 

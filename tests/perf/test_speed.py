@@ -1,0 +1,140 @@
+"""The speed model: every factor by itself, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders import cluster, job, node, on
+from rota.core.cluster import Cluster
+from rota.core.errors import RotaError
+from rota.core.model import DeviceType, Elastic, Level
+from rota.core.placement import Placement
+from rota.perf.profiles import Profiles, read_profiles
+from rota.perf.speed import Costs, SpeedModel, span
+
+V100, K80 = DeviceType("v100"), DeviceType("k80")
+TREE = cluster(
+    node("n1", 4, rack="r1", domain="d1"),
+    node("n2", 4, rack="r1", domain="d1"),
+    node("n3", 4, rack="r2", domain="d1"),
+    node("n4", 4, rack="r3", domain="d2"),
+)
+MIXED = Cluster.uniform(("v100", 4, 4), ("k80", 4, 4))
+SPEEDS = {(V100, "m", 1): 10.0, (K80, "m", 1): 2.0, (V100, "m", 2): 18.0, (K80, "z", 1): 0.0}
+PROFILES = Profiles(steps_per_s=SPEEDS, source="speeds.json")
+
+
+@pytest.mark.parametrize(
+    ("placement", "level"),
+    [
+        (on("n1", 4), Level.NODE),
+        (on("n1", 1) + on("n1", [1], role=1), Level.NODE),
+        (on("n1", 1) + on("n2", 1), Level.RACK),
+        (on("n1", 1) + on("n2", 1) + on("n3", 1), Level.DOMAIN),
+        (on("n2", 1) + on("n4", 1) + on("n3", 1), Level.CLUSTER),
+    ],
+    ids=["one slot", "one node", "rack", "domain", "cluster"],
+)
+def test_span_is_the_widest_level_reached_across(placement: Placement, level: Level) -> None:
+    assert span(placement, list(TREE.nodes)) is level
+
+
+def test_each_factor_multiplies_the_speed() -> None:
+    speed = SpeedModel(type_speed={V100: 2.0}, spread={Level.RACK: 0.5}, device_neighbour=0.9, node_neighbour=0.8)
+    nodes = list(Cluster.uniform(("v100", 8, 4)).nodes)
+    spread = on("n1", 1) + on("n2", 1)
+
+    assert speed.rate(job(), on("n1", 1), nodes) == 2.0
+    assert speed.rate(job(), spread, nodes) == 2.0 * 0.5
+    assert speed.rate(job(), spread, nodes, 1, 2) == pytest.approx(2.0 * 0.5 * 0.9 * 0.8**2)
+
+
+def test_elastic_job_is_as_fast_as_its_size_by_the_exponent() -> None:
+    asked = job(workers=4, elastic=Elastic(min_tasks=1, max_tasks=4))
+    nodes = list(TREE.nodes)
+
+    assert SpeedModel().rate(asked, on("n1", 2, tasks=2), nodes) == 0.5
+    assert SpeedModel(scaling=0.5).rate(asked, on("n1", 1, tasks=1), nodes) == 0.25**0.5
+
+
+def test_profile_gives_the_measured_speed() -> None:
+    speed = SpeedModel(profiles=PROFILES)
+    nodes = list(MIXED.nodes)
+
+    assert speed.rate(job(model="m"), on("n2", 1), nodes) == 2.0
+    assert speed.rate(job(model="m", gpus=2), on("n1", 2), nodes) == 18.0
+    assert speed.rate(job(), on("n1", 1), nodes) == 1.0
+
+
+def test_nominal_speed_is_the_best_that_there_is() -> None:
+    speed = SpeedModel(profiles=PROFILES, type_speed={V100: 3.0, K80: 0.5})
+
+    assert speed.nominal_rate(job(model="m")) == 10.0
+    assert speed.nominal_rate(job(device_types=(K80, V100))) == 3.0
+    assert speed.nominal_rate(job(device_types=(K80,))) == 0.5
+    assert speed.nominal_rate(job()) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "message"),
+    [
+        ("n", 1, "profiles speeds.json: no speed of model 'n'"),
+        ("m", 3, "it has none for 3 devices"),
+        ("z", 1, "'z' runs on no device type with 1 devices"),
+    ],
+)
+def test_model_that_was_not_measured_is_refused(model: str, gpus: int, message: str) -> None:
+    with pytest.raises(RotaError, match=message):
+        SpeedModel(profiles=PROFILES).nominal_rate(job(model=model, gpus=gpus))
+
+
+def test_place_that_was_not_measured_is_refused() -> None:
+    with pytest.raises(RotaError, match="no speed of 'm' on 2 x 'k80'"):
+        SpeedModel(profiles=PROFILES).rate(job(model="m", gpus=2), on("n2", 2), list(MIXED.nodes))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"spread": {Level.RACK: 0.0}}, "spread over a rack is 0"),
+        ({"node_neighbour": 1.5}, "neighbour on the node is 1.5"),
+        ({"device_neighbour": -1.0}, "neighbour on the device is -1"),
+        ({"type_speed": {K80: 0.0}}, "speed of type 'k80' is 0"),
+    ],
+)
+def test_factor_out_of_range_is_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(RotaError, match=message):
+        SpeedModel(**fields)  # type: ignore[arg-type]  # a table of any fields
+
+
+@pytest.mark.parametrize("fields", [{"restart_s": -1.0}, {"checkpoint_interval_s": -1.0}])
+def test_negative_cost_is_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(RotaError, match="0 or more"):
+        Costs(**fields)
+
+
+def test_gavel_table_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "speeds.json"
+    path.write_text('{"v100": {"(\'m\', 2)": {"null": 3.5, "(\'other\', 1)": [1.0, 2.0]}}}')
+
+    assert read_profiles(path).rate(V100, "m", 2) == 3.5
+    assert read_profiles(path).rate(K80, "m", 2) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "this is not JSON"), ("[1]", "not in Gavel's form"), ('{"v100": {"x": {}}}', "not in Gavel's form")],
+)
+def test_wrong_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "speeds.json"
+    path.write_text(text)
+
+    with pytest.raises(RotaError, match=message):
+        read_profiles(path)
+
+
+def test_missing_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RotaError, match="can't be read"):
+        read_profiles(tmp_path / "none.json")
