@@ -70,11 +70,30 @@ def over_time(runs: Sequence[RunReport]) -> go.Figure:
                 line_shape="hv",
                 hovertemplate=shown + " at %{x:.2f} " + unit.name,
             )
+    _add_capacity(figure, max(runs, key=lambda run: run.timeline.last_s), origin_s, unit.seconds)
     styled(figure, "The cluster over time", height=720, showlegend=True)
     figure.update_xaxes(title_text=f"time since the first submission ({unit.name})", row=3, col=1)
     for row, title in enumerate(("devices in use (%)", "jobs waiting", "jobs running"), start=1):
         figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)
     return figure
+
+
+def _add_capacity(figure: go.Figure, run: RunReport, origin_s: float, unit_s: float) -> None:
+    """Where nodes failed or joined: how many devices there were."""
+    series = thin(_percent(run.timeline.capacity(), max(run.history.devices, 1)), SERIES_POINTS)
+    if series.times_s.size < 2:
+        return
+    figure.add_scatter(
+        x=((np.append(series.times_s, run.timeline.last_s) - origin_s) / unit_s).astype(np.float32),
+        y=np.append(series.values, series.values[-1]).astype(np.float32),
+        row=1,
+        col=1,
+        name="devices in service",
+        line={"color": "#888888", "width": 1, "dash": "dot"},
+        mode="lines",
+        line_shape="hv",
+        hovertemplate="%{y:.1f} %",
+    )
 
 
 def _percent(series: Series, whole: float) -> Series:

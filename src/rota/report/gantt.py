@@ -215,5 +215,5 @@ def _dress(figure: go.Figure, name: str, labels: list[str], clock: Clock) -> Non
         showgrid=False,
         ticks="",
     )
-    for row in range(1, len(labels)):
-        figure.add_hline(y=row, line={"color": FAINT, "width": 0.5})
+    between = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"color": FAINT, "width": 0.5}}
+    figure.update_layout(shapes=[{**between, "y0": row, "y1": row} for row in range(1, len(labels))])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -131,5 +130,5 @@ def _plot(name: str, plot: Plot) -> str:
 
 def _script_safe(figure: go.Figure) -> str:
     """A figure as JSON in which nothing can end the script element around it."""
-    text = json.dumps(json.loads(figure.to_json()), separators=(",", ":"), ensure_ascii=False)
+    text: str = figure.to_json()
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -186,7 +186,7 @@ class Timeline:
     def capacity(self) -> Series:
         """Devices of nodes that were up, over time."""
         times_s = np.array([at_s for at_s, _ in self._capacity], dtype=np.float64)
-        times_s[0] = min(self.first_s or 0.0, *times_s)
+        times_s[0] = self.first_s or 0.0
         changes = np.array([change for _, change in self._capacity], dtype=np.float64)
         return from_changes(times_s, changes)
 

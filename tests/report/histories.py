@@ -1,0 +1,96 @@
+"""Histories and runs for tests of the report; what a case is not about has a default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from builders import job
+from rota.core.cluster import Cluster
+from rota.core.history import History, JobRow
+from rota.core.model import NodeId
+from rota.drivers.simulator.study import Result, Setting, simulate
+from rota.perf.speed import Costs
+from rota.report.html import RunReport
+from rota.report.metrics import measure, measure_tenants
+from rota.report.timeline import Timeline
+from rota.traces.workload import Submission, Workload
+
+
+def row(
+    job_id: str,
+    submit_s: float,
+    start_s: float | None,
+    end_s: float | None,
+    *,
+    gpus: float = 1,
+    **fields: Any,
+) -> JobRow:
+    """A job that ran from its start to its end without a break."""
+    run_s = 0.0 if start_s is None or end_s is None else end_s - start_s
+    defaults: dict[str, Any] = {
+        "id": job_id,
+        "name": job_id,
+        "tenant": "default",
+        "user": "",
+        "state": "succeeded",
+        "tasks": 1,
+        "priority": 0,
+        "run_s": run_s,
+        "wait_s": 0.0 if end_s is None else end_s - submit_s - run_s,
+        "gpu_s": gpus * run_s,
+        "ideal_s": run_s,
+        "preemptions": 0,
+        "restarts": 0,
+        "overhead_s": 0.0,
+        "lost_s": 0.0,
+        "deadline_s": None,
+    }
+    return JobRow(gpus=gpus, submit_s=submit_s, start_s=start_s, end_s=end_s, **defaults | fields)
+
+
+def history(*rows: JobRow, devices: int = 4, free: float = 0.0, fragmented: float = 0.0) -> History:
+    """Rows on a cluster of so many devices."""
+    return History(jobs=rows, devices=devices, free_device_s=free, fragmented_device_s=fragmented)
+
+
+def sub(job_id: str, submit_s: float, work: float, *, title: str = "", **fields: Any) -> Submission:
+    """A job of so many seconds."""
+    return Submission(job=replace(job(job_id, work=work, **fields), name=title), submit_s=submit_s)
+
+
+def simulated(
+    submissions: Sequence[Submission],
+    policy: str = "fifo",
+    *,
+    gpus: int = 4,
+    per_node: int = 4,
+    restart_s: float = 0.0,
+    faults: Sequence[tuple[float, str, bool]] = (),
+) -> tuple[Result, Timeline]:
+    """A small simulation and what a timeline saw of it."""
+    cluster = Cluster.uniform(("gpu", gpus, per_node))
+    setting = Setting(
+        cluster=cluster,
+        costs=Costs(restart_s=restart_s),
+        fault_list=tuple((at_s, NodeId(name), up) for at_s, name, up in faults),
+    )
+    timeline = Timeline(cluster)
+    workload = Workload(submissions=tuple(submissions), source="here", format="own")
+    return simulate(workload, policy, setting, journal=timeline), timeline
+
+
+def run_report(
+    submissions: Sequence[Submission], policy: str = "fifo", *, name: str | None = None, **fields: Any
+) -> RunReport:
+    """A simulated run, ready to be reported."""
+    result, timeline = simulated(submissions, policy, **fields)
+    return RunReport(
+        name=name or policy,
+        metrics=measure(result.history),
+        tenants=measure_tenants(result.history),
+        history=result.history,
+        timeline=timeline,
+        placement=result.placement,
+    )
