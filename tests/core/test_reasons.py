@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from builders import World, cluster, job, node, on
@@ -69,7 +71,7 @@ def test_nodes_held_exclusively_count_as_down() -> None:
     ],
     ids=["too many", "of its type", "no such type", "of any one type", "roles together"],
 )
-def test_never_fits(fields: dict[str, object]) -> None:
+def test_never_fits(fields: dict[str, Any]) -> None:
     two = cluster(node("n1", 2, device_type=DeviceType("a")), node("n2", 2, device_type=DeviceType("b")))
     world = World(of=two)
     world.submit("a", **fields)

@@ -116,7 +116,7 @@ def test_other_version_is_refused(path: Path) -> None:
 def test_broken_header_is_refused(path: Path, fields: dict[str, object]) -> None:
     edit(path, 1, **fields)
 
-    with pytest.raises(RotaError, match="run.journal:1: a broken header"):
+    with pytest.raises(RotaError, match=r"run\.journal:1: a broken header"):
         JournalReader(path)
 
 
