@@ -13,6 +13,7 @@ from rota.core.history import History
 from rota.core.model import DeviceType, Level
 from rota.drivers.simulator.faults import FaultRates
 from rota.drivers.simulator.study import Result, Setting, oversized, refuse_unknown_types, simulate
+from rota.drivers.simulator.typed import typed_by_speed
 from rota.files.cluster import read_cluster
 from rota.files.faults import read_faults
 from rota.perf.profiles import read_profiles
@@ -87,6 +88,9 @@ def prepare(request: Request) -> Ready:
     if workload.counts_steps and request.profiles is None:
         raise RotaError(f"{request.trace}: its work is counted in steps; give their speed with --profiles FILE")
     setting = _setting(request, workload)
+    if setting.speed.profiles is not None:
+        typed = typed_by_speed(workload.submissions, setting.cluster, setting.speed.profiles)
+        workload = replace(workload, submissions=typed)
     refuse_unknown_types(workload.submissions, setting.cluster)
     misfits = oversized(workload.submissions, setting)
     if misfits and not request.skip_oversized:

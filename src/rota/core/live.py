@@ -58,7 +58,13 @@ class JobView(Protocol):
         """Work done so far, whether or not it is in a checkpoint."""
 
     def remaining_s(self, now_s: float) -> float:
-        """Seconds of running still to go at its present or nominal speed."""
+        """Seconds of running still to go at its present speed where it runs, otherwise at its best."""
+
+    def left_s(self, now_s: float) -> float:
+        """Seconds of running still to go at its best speed, wherever it runs: what is left of the job itself."""
+
+    def pace(self, now_s: float) -> tuple[float, float]:
+        """By how much `left_s` falls per second now, and until when that holds."""
 
 
 class LiveJob:
@@ -177,6 +183,28 @@ class LiveJob:
             return wait + (total - self.work) / self.rate if self.rate else float("inf")
         return (total - self.work) / self.rate + wait if self.rate else float("inf")
 
+    def left_s(self, now_s: float) -> float:
+        """Seconds of running still to go at its best speed; the user's estimate if that is all that is known.
+
+        Unlike `remaining_s` it does not change when the job is put elsewhere, so that jobs can be ordered by it
+        without taking each other's place for ever.
+        """
+        total = self.job.work
+        if total is None:
+            estimate = self.job.estimate_s
+            return float("inf") if estimate is None else max(estimate - self.run_s(now_s), 0.0)
+        return (total - self.work_done(now_s)) / self.nominal_rate
+
+    def pace(self, now_s: float) -> tuple[float, float]:
+        """By how much `left_s` falls per second now, and until when that holds."""
+        if self.run_since_s is None:
+            return 0.0, float("inf")
+        if self.job.work is None:
+            return (1.0 if self.left_s(now_s) < float("inf") else 0.0), float("inf")
+        if now_s < self.work_from_s:
+            return 0.0, self.work_from_s
+        return self.rate / self.nominal_rate, float("inf")
+
     def settle(self, now_s: float) -> None:
         """Bring the books up to now, keeping the run going."""
         if self.run_since_s is None:
@@ -207,6 +235,7 @@ class LiveJob:
         copy.work = self.work
         copy.work_from_s = self.work_from_s
         copy.run_since_s = self.run_since_s
+        copy.run_milli = self.run_milli
         copy.ran_s = self.ran_s
         copy.attained_milli_s = self.attained_milli_s
         copy.first_start_s = self.first_start_s

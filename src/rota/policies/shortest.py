@@ -35,7 +35,8 @@ def fewest_gpus(job: JobView, now_s: float) -> Turn:
 @ordering("srtf", cites="Schrage, Operations Research 1968", preempts=True, traits=_ORACLE)
 def shortest_remaining_time(job: JobView, now_s: float) -> Turn:
     """The shortest remaining time first, which is optimal for mean completion time on one device."""
-    return Turn((job.remaining_s(now_s), job.seq), slope=-1.0 if job.progress_rate else 0.0)
+    pace, until_s = job.pace(now_s)
+    return Turn((job.left_s(now_s), job.seq), slope=-pace, until_s=until_s)
 
 
 @ordering(
@@ -53,8 +54,6 @@ def shortest_remaining_time(job: JobView, now_s: float) -> Turn:
 )
 def shortest_remaining_service(job: JobView, now_s: float) -> Turn:
     """The smallest rest of time x devices first; ties go to fewer devices, then to the earlier job."""
-    gpus = job.gpus
-    return Turn(
-        (job.remaining_s(now_s) * gpus if gpus else 0.0, gpus, job.seq),
-        slope=-gpus if job.progress_rate else 0.0,
-    )
+    gpus = job.job.gpus
+    pace, until_s = job.pace(now_s)
+    return Turn((job.left_s(now_s) * gpus if gpus else 0.0, gpus, job.seq), slope=-pace * gpus, until_s=until_s)

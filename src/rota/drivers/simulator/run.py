@@ -20,7 +20,7 @@ Faults = Iterator[tuple[float, Event]]
 REPORT_EVERY = 2048
 """Events between two reports of progress."""
 ENDLESS = 1000
-"""Wake-ups in a row without any time passing that mean that the policy is stuck."""
+"""Wake-ups or changes of mind in a row, without any time passing, that mean that the policy is stuck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +72,14 @@ def _run(
         now_s, happened = moment
         events += len(happened)
         decisions = engine.step(now_s, happened)
+        rounds = 0
         while decisions:
             answers = world.carry_out(decisions, now_s)
             events += len(answers)
             decisions = engine.step(now_s, answers)
+            rounds += 1
+            if rounds > ENDLESS:
+                raise RotaError(f"the policy changes its mind again and again at {now_s:g} s; time can't pass")
         if progress is not None and events >= report_at:
             progress(clock.arrived)
             report_at = events + REPORT_EVERY
