@@ -1,0 +1,143 @@
+"""Whatever the policy, the placement, the jobs and the misfortunes: what must never happen does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+
+from rota.core.check import check
+from rota.core.decisions import Decision
+from rota.core.engine import Engine
+from rota.core.events import Event, Interrupted, JobEnded, Resized, Started, Stopped, TimerFired
+from rota.core.model import JobId, JobState
+from rota.core.policy import Draft
+from rota.core.reasons import Reason, ReasonCode
+from rota.core.state import State
+from rota.drivers.simulator.run import run
+from rota.drivers.simulator.study import Setting, scheduler
+from rota.drivers.simulator.world import World
+from rota.perf.speed import Costs, SpeedModel
+from rota.policies import names
+from strategies import Story, stories
+
+POLICIES = [*names(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60", "priority:aging=360"]
+LEARNS = ("gittins", "tiresias:order=gittins", "priority:aging")
+"""Policies whose order depends on what they saw, or drifts with time until they are asked again."""
+
+
+class Watch:
+    """A journal that checks the engine at every step, and asks it again whenever it has nothing to do."""
+
+    def __init__(self, story: Story, policy: str) -> None:
+        self.story = story
+        self.policy = policy
+        setting = Setting(cluster=story.cluster, placement=story.placement)
+        built, alloc, _ = scheduler(policy, setting)
+        self.engine = Engine(State(story.cluster), built, alloc, journal=self)
+        self.ends: Counter[str] = Counter()
+        self.ledger: dict[str, tuple[float, float, float]] = {}
+        """Of each run: the work that it began with, when it began to do more, and how fast."""
+        self._asking = False
+
+    def append(
+        self,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        """One step is over."""
+        check(self.engine.state)
+        for event in events:
+            self._weigh(event, now_s)
+        if not decisions and not self._asking:
+            self._asking = True
+            self._at_rest(now_s)
+            self._asking = False
+
+    def _weigh(self, event: Event, now_s: float) -> None:
+        """A stop keeps all work, a fault all but an interval's; a run that ends has done its work, once."""
+        match event:
+            case Started(name, rate, from_s):
+                assert name not in self.ledger, "it runs twice"
+                self.ledger[name] = (self.engine.state.live(name).work, from_s, rate)
+            case Resized(name, work, rate, from_s):
+                assert work == pytest.approx(self._done(name, now_s))
+                self.ledger[name] = (work, from_s, rate)
+            case Stopped(name, work):
+                assert work == pytest.approx(self._done(name, now_s))
+                self.ledger.pop(name, None)
+            case Interrupted(name, work):
+                saves = self.engine.state.live(name).job.checkpoint
+                interval_s = self.story.checkpoint_interval_s if saves is None else saves.interval_s
+                done = self._done(name, now_s)
+                assert done - interval_s * self.ledger[name][2] - 1e-6 <= work <= done + 1e-6
+                del self.ledger[name]
+            case JobEnded(name, _, work):
+                self.ends[name] += 1
+                assert self.ends[name] == 1
+                assert work == pytest.approx(self.engine.state.live(name).job.work)
+                assert work == pytest.approx(self._done(name, now_s))
+                del self.ledger[name]
+
+    def _done(self, name: str, now_s: float) -> float:
+        if name not in self.ledger:
+            return self.engine.state.live(JobId(name)).work
+        work, from_s, rate = self.ledger[name]
+        return work + max(now_s - from_s, 0.0) * rate
+
+    def _at_rest(self, now_s: float) -> None:
+        assert self.engine.step(now_s, [TimerFired()]) == []
+        for live in list(self.engine.state.jobs.values()):
+            reason = self.engine.explain(live.job.id)
+            if live.state in (JobState.WAITING, JobState.HELD):
+                assert reason is not None
+                assert reason.code is not ReasonCode.NOT_CONSIDERED, live.job
+                assert reason.sentence()
+            else:
+                assert reason is None
+        check(self.engine.state)
+        if not self.policy.startswith(LEARNS):
+            self._ask_a_stranger()
+
+    def _ask_a_stranger(self) -> None:
+        """A policy that adopts the state as it is has nothing to change in it."""
+        setting = Setting(cluster=self.story.cluster, placement=self.story.placement)
+        policy, alloc, _ = scheduler(self.policy, setting)
+        twin = self.engine.fork(policy)
+        check(twin.state)
+        draft = Draft(twin.state.inventory, alloc, twin.state.now_s)
+        policy.plan(draft)
+        changed = {live.job.id: (was, live.placement) for live, was in draft.touched.items()}
+        assert {name: change for name, change in changed.items() if change[0] != change[1]} == {}
+
+
+def live_through(story: Story, policy: str) -> State:
+    """Run a story to its end under a policy, watched."""
+    watch = Watch(story, policy)
+    costs = Costs(restart_s=story.restart_s, checkpoint_interval_s=story.checkpoint_interval_s)
+    world = World(story.cluster, SpeedModel(), costs)
+    run(watch.engine, world, story.submissions, faults=iter(story.misfortunes))
+    state = watch.engine.state
+    assert all(live.state.is_final for live in state.jobs.values())
+    assert len(state.jobs) == len(story.submissions)
+    assert watch.ledger == {}
+    return state
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(story=stories())
+@settings(max_examples=12)
+def test_nothing_goes_wrong(policy: str, story: Story) -> None:
+    live_through(story, policy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+@given(story=stories())
+@settings(max_examples=100)
+def test_nothing_goes_wrong_at_length(policy: str, story: Story) -> None:
+    live_through(story, policy)
