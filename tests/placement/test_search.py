@@ -6,8 +6,9 @@ import pytest
 
 from builders import GIB, cluster, job, node, on
 from rota.core.cluster import Cluster
+from rota.core.errors import RotaError
 from rota.core.inventory import Inventory
-from rota.core.model import DeviceType, Job, Level, Locality, Role
+from rota.core.model import DeviceType, Elastic, Job, Level, Locality, Role
 from rota.core.placement import Placement, Slot
 from rota.placement import style
 
@@ -38,6 +39,235 @@ HARD = Locality(hard=True)
 
 def within(level: Level) -> Locality:
     return Locality(level=level, hard=True)
+
+
+# -- patterns ------------------------------------------------------------------------------------
+
+SCATTERED = (on("n1", 1), on("n2", 3))
+"""Of three nodes of four devices: three free on n1, one on n2, four on n3."""
+
+
+@pytest.mark.parametrize("cpus", [0, 1000], ids=["devices alone", "with CPUs"])
+@pytest.mark.parametrize(
+    ("placement", "workers", "expected"),
+    [
+        ("any", 1, on("n1", [1])),
+        ("any", 5, on("n1", [1, 2, 3], tasks=3) + on("n2", [3]) + on("n3", 1)),
+        ("consolidate", 1, on("n2", [3])),
+        ("consolidate", 3, on("n1", [1, 2, 3], tasks=3)),
+        ("consolidate", 4, on("n3", 4, tasks=4)),
+        ("consolidate", 5, on("n3", 4, tasks=4) + on("n2", [3])),
+        ("consolidate", 6, on("n3", 4, tasks=4) + on("n1", [1, 2], tasks=2)),
+        ("best-fit", 1, on("n2", [3])),
+        ("best-fit", 4, on("n3", 4, tasks=4)),
+        ("best-fit", 5, on("n2", [3]) + on("n1", [1, 2, 3], tasks=3) + on("n3", 1)),
+        ("spread", 1, on("n3", 1)),
+        ("spread", 2, on("n3", 1) + on("n1", [1])),
+        ("spread", 5, on("n3", 2, tasks=2) + on("n1", [1, 2], tasks=2) + on("n2", [3])),
+        ("skew", 5, on("n1", [1, 2, 3], tasks=3) + on("n2", [3]) + on("n3", 1)),
+    ],
+)
+def test_pattern(placement: str, workers: int, expected: Placement, cpus: int) -> None:
+    books = inventory(nodes(4, 4, 4), *SCATTERED)
+
+    assert place(books, job(workers=workers, cpu_milli=cpus), placement) == expected
+
+
+@pytest.mark.parametrize("placement", ["any", "consolidate", "spread", "best-fit", "skew"])
+def test_gang_that_does_not_fit_gets_nothing(placement: str) -> None:
+    books = inventory(nodes(4, 4, 4), *SCATTERED)
+
+    assert place(books, job(workers=9), placement) is None
+    assert place(books, job(gpus=3, workers=3), placement) is None
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [
+        ("any", on("n1", [1, 2]) + on("n3", 2)),
+        ("consolidate", on("n3", 4, tasks=2)),
+        ("spread", on("n3", 2) + on("n1", [1, 2])),
+        ("best-fit", on("n3", 4, tasks=2)),
+    ],
+)
+def test_task_of_two_devices_has_both_on_one_node(placement: str, expected: Placement) -> None:
+    books = inventory(nodes(4, 4, 4), *SCATTERED)
+
+    assert place(books, job(gpus=2, workers=2), placement) == expected
+
+
+def test_skewed_model_is_consolidated_and_insists() -> None:
+    skew = style("skew")
+
+    assert skew.locality(job(model="vgg16")) == Locality(hard=True)
+    assert skew.locality(job(model="VGG19")).hard
+    assert not skew.locality(job(model="resnet50")).hard
+    assert not skew.locality(job()).hard
+    books = inventory(nodes(4, 4, 4), *SCATTERED)
+    assert place(books, job(model="vgg16", workers=4), "skew") == on("n3", 4, tasks=4)
+    assert place(books, job(model="resnet50", workers=4), "skew") == on("n1", [1, 2, 3], tasks=3) + on("n2", [3])
+
+
+def test_jobs_that_are_placed_alike_are_alike() -> None:
+    consolidate, skew = style("consolidate"), style("skew")
+
+    assert consolidate.alike(job("a")) == consolidate.alike(job("b", priority=3, model="vgg16"))
+    assert consolidate.alike(job("a")) != consolidate.alike(job("b", exclusive=True))
+    assert consolidate.alike(job("a")) != consolidate.alike(job("b", locality=HARD))
+    assert consolidate.alike(job("a")) != consolidate.alike(job("b", elastic=Elastic(min_tasks=1, max_tasks=1)))
+    assert skew.alike(job("a", model="vgg16")) != skew.alike(job("b", model="resnet50"))
+    assert skew.alike(job("a", model="vgg16")) == skew.alike(job("b", model="vgg19"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("consolidated", "unknown placement 'consolidated'; did you mean 'consolidate'?"),
+        ("any:relax_after=5", "placement 'any' has no parameter 'relax_after'"),
+        ("skew:relax_after=5", "placement 'skew' has no parameter 'relax_after'"),
+        ("consolidate:relax=5", "placement 'consolidate' has no parameter 'relax'"),
+        ("consolidate:relax_after=soon", "relax_after is 'soon'"),
+        ("consolidate:relax_after=-1", "relax_after is '-1'"),
+        ("consolidate:relax_after=nan", "relax_after is 'nan'"),
+        ("consolidate:relax_after", "relax_after is ''"),
+    ],
+)
+def test_wrong_placement_is_refused(spec: str, message: str) -> None:
+    with pytest.raises(RotaError) as refused:
+        style(spec)
+    assert message in str(refused.value)
+
+
+def test_consolidation_insists_for_as_long_as_it_is_told() -> None:
+    assert style("consolidate").locality(job()) == Locality(hard=False, relax_after_s=0.0)
+    assert style("consolidate:relax_after=60").locality(job()) == Locality(hard=True, relax_after_s=60.0)
+    assert style("consolidate:relax_after=inf").locality(job()) == Locality(hard=True)
+    own = Locality(level=Level.RACK)
+    assert style("consolidate:relax_after=60").locality(job(locality=own)) is own
+
+
+# -- locality ------------------------------------------------------------------------------------
+
+RACKS = cluster(
+    node("n1", 2, rack="r1", domain="d1"),
+    node("n2", 2, rack="r2", domain="d1"),
+    node("n3", 2, rack="r2", domain="d1"),
+    node("n4", 2, rack="r3", domain="d2"),
+    node("n5", 2, rack="r3", domain="d2"),
+    node("n6", 2, rack="r3", domain="d2"),
+)
+
+
+def test_job_that_insists_is_on_no_more_nodes_than_it_must_be() -> None:
+    books = inventory(nodes(4, 4), on("n1", 1))
+
+    assert place(books, job(workers=4), insist=HARD) == on("n2", 4, tasks=4)
+    assert place(books, job(workers=5), insist=HARD) == on("n2", 4, tasks=4) + on("n1", [1])
+    books.take(on("n2", 1), ANY_DEVICE)
+    assert place(books, job(workers=4), insist=HARD) is None
+    assert place(books, job(workers=4)) == on("n1", [1, 2, 3], tasks=3) + on("n2", [1])
+
+
+@pytest.mark.parametrize(
+    ("level", "workers", "where"),
+    [
+        (Level.RACK, 2, "n1"),
+        (Level.RACK, 4, "n2 n3"),
+        (Level.RACK, 6, "n4 n5 n6"),
+        (Level.RACK, 7, None),
+        (Level.DOMAIN, 4, "n1 n2"),
+        (Level.DOMAIN, 7, None),
+        (Level.CLUSTER, 7, "n1 n2 n3 n4"),
+    ],
+)
+def test_tightest_cell_that_takes_all(level: Level, workers: int, where: str | None) -> None:
+    found = place(inventory(RACKS), job(workers=workers), "any", within(level))
+
+    names = None if found is None else " ".join(f"n{slot.node + 1}" for slot in found)
+    assert names == where
+
+
+def test_consolidation_prefers_one_rack_then_one_domain() -> None:
+    books = inventory(RACKS)
+
+    def where(workers: int) -> list[int]:
+        return [slot.node + 1 for slot in place(books, job(workers=workers)) or ()]
+
+    assert where(4) == [2, 3]
+    books.take(on("n3", 2), ANY_DEVICE)
+    assert where(4) == [4, 5]
+    books.take(on("n5", 2), ANY_DEVICE)
+    books.take(on("n6", 2), ANY_DEVICE)
+    assert where(4) == [1, 2]
+
+
+# -- types, sockets, sizes, hosts ----------------------------------------------------------------
+
+
+def test_gang_is_on_one_type_and_the_best_that_has_room() -> None:
+    books = inventory(cluster(node("n1", 2, device_type=A), node("n2", 3, device_type=B), node("n3", 1, device_type=A)))
+
+    assert place(books, job(workers=2)) == on("n1", 2, tasks=2)
+    assert place(books, job(workers=2, device_types=(B, A))) == on("n2", 2, tasks=2)
+    assert place(books, job(workers=3)) == on("n1", 2, tasks=2) + on("n3", 1)
+    assert place(books, job(workers=3, device_types=(B,))) == on("n2", 3, tasks=3)
+    assert place(books, job(workers=4)) is None
+    assert place(books, job(device_types=(DeviceType("c"),))) is None
+
+
+def test_scattered_type_is_passed_over_when_tasks_need_several_devices() -> None:
+    books = inventory(cluster(node("n1", 1, device_type=A), node("n2", 1, device_type=A), node("n3", 2, device_type=B)))
+
+    assert place(books, job(gpus=2)) == on("n3", 2)
+
+
+@pytest.mark.parametrize(
+    ("taken", "gpus", "devices"),
+    [
+        ((), 2, [0, 1]),
+        ((), 4, [0, 1, 2, 3]),
+        ((on("n1", [0, 1, 2]),), 1, [3]),
+        ((on("n1", [0, 1, 2]),), 2, [4, 5]),
+        ((on("n1", [0]),), 5, [1, 4, 5, 6, 7]),
+    ],
+    ids=["lowest", "a whole socket", "the tightest socket", "the other socket", "the fullest first"],
+)
+def test_devices_of_one_socket_are_preferred(taken: tuple[Placement, ...], gpus: int, devices: list[int]) -> None:
+    books = inventory(cluster(node("n1", 8, sockets=(4, 4))), *taken)
+
+    assert place(books, job(gpus=gpus)) == on("n1", devices)
+
+
+def test_elastic_job_takes_the_largest_size_that_fits() -> None:
+    asked = job(gpus=1, workers=4, elastic=Elastic(min_tasks=2, max_tasks=8))
+    books = inventory(nodes(2, 2), on("n1", 1))
+
+    assert place(books, asked) == on("n2", 2, tasks=2) + on("n1", [1])
+    assert place(books, asked, insist=HARD) == on("n2", 2, tasks=2) + on("n1", [1])
+    books.take(on("n2", 2), ANY_DEVICE)
+    assert place(books, asked) is None
+
+
+@pytest.mark.parametrize(
+    ("need", "expected"),
+    [
+        ({"cpu_milli": 2000}, on("n1", 1) + on("n2", 2, tasks=2)),
+        ({"memory_bytes": 2 * GIB}, on("n1", 1) + on("n2", 2, tasks=2)),
+        ({"network_bps": 200}, on("n1", 1) + on("n2", 2, tasks=2)),
+        ({"device_memory_bytes": 20 * GIB}, on("n2", 3, tasks=3)),
+        ({"cpu_milli": 4000}, None),
+    ],
+    ids=["cpus", "memory", "network", "device memory", "too much"],
+)
+def test_host_resources_limit_the_tasks_of_a_node(need: dict[str, int], expected: Placement | None) -> None:
+    books = inventory(
+        cluster(
+            node("n1", 4, cpu_milli=3000, memory_bytes=3 * GIB, network_bps=300, device_memory_bytes=16 * GIB),
+            node("n2", 4, cpu_milli=5000, memory_bytes=5 * GIB, network_bps=500, device_memory_bytes=32 * GIB),
+        )
+    )
+
+    assert place(books, job(workers=3, **need), "any") == expected
 
 
 # -- parts of devices ----------------------------------------------------------------------------

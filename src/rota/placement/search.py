@@ -143,21 +143,19 @@ def room_of_devices(pool: Pool, per_task: int) -> Sequence[int]:
 def room_of_hosts(inventory: Inventory, pool: Pool, role: Role) -> Sequence[int]:
     """Room where CPUs, memory or network matter too."""
     per_task = role.device_milli // WHOLE
-    by_room = [0] * (role.count + 1)
+    most = (len(pool.by_free) - 1) // per_task if per_task else role.count
+    by_room = [0] * (most + 1)
     for node, books in _usable_nodes(inventory, pool):
         if role.device_memory_bytes > (books.node.device_memory_bytes or role.device_memory_bytes):
             continue
-        room = role.count
-        if per_task:
-            room = min(room, books.free // per_task)
-        room = min(room, host_room(books, role))
+        room = host_room(books, role, books.free // per_task if per_task else most)
         by_room[room] |= 1 << node
     return by_room
 
 
-def host_room(books: NodeFree, role: Role) -> int:
-    """Tasks for which a node has CPUs, memory and network."""
-    room = role.count
+def host_room(books: NodeFree, role: Role, most: int = 1) -> int:
+    """Tasks, up to so many, for which a node has CPUs, memory and network."""
+    room = most
     if role.cpu_milli:
         room = min(room, books.cpu_milli // role.cpu_milli)
     if role.memory_bytes:
