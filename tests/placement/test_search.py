@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from builders import GIB, cluster, job, node, on
@@ -259,7 +261,7 @@ def test_elastic_job_takes_the_largest_size_that_fits() -> None:
     ],
     ids=["cpus", "memory", "network", "device memory", "too much"],
 )
-def test_host_resources_limit_the_tasks_of_a_node(need: dict[str, int], expected: Placement | None) -> None:
+def test_host_resources_limit_the_tasks_of_a_node(need: dict[str, Any], expected: Placement | None) -> None:
     books = inventory(
         cluster(
             node("n1", 4, cpu_milli=3000, memory_bytes=3 * GIB, network_bps=300, device_memory_bytes=16 * GIB),
