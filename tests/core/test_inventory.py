@@ -195,7 +195,7 @@ def test_any_order_of_claims_keeps_the_indexes_true(data: st.DataObject) -> None
     fresh = picture(inventory)
     held: list[tuple[Placement, tuple[Role, ...], bool]] = []
     for _ in range(data.draw(st.integers(1, 25))):
-        if held and data.draw(st.booleans()):
+        if data.draw(st.booleans()) and held:
             inventory.give(*held.pop(data.draw(st.integers(0, len(held) - 1))))
             continue
         index = data.draw(st.integers(0, 2))

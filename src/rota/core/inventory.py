@@ -302,6 +302,8 @@ class Inventory:
         books = self.nodes[slot.node]
         if slot.milli == WHOLE:
             devices_fit = books.free_mask & slot.devices == slot.devices
+        elif slot.devices.bit_count() != 1:
+            devices_fit = False
         else:
             device = slot.devices.bit_length() - 1
             milli, memory = self._share_left(books, device)
