@@ -1,0 +1,194 @@
+"""The documentation as data: its pages, headings and links, and the examples that tests can run.
+
+What a page may hold:
+
+- a fence marked `console`: lines that begin with `$ ` are commands (a backslash at the end continues one), the
+  lines below a command are what it prints on stdout and stderr. `...` stands for any text within a line, and on a
+  line of its own for any lines. The widths of columns are not compared. A command fails if and only if a line of
+  its output begins with `error:`.
+- `<!-- file: NAME -->` above a fence: the fence is that file, written before the commands below it run.
+- `<!-- data: NAME NAME -->`: the commands below need these files from the folder `ROTA_DATA`.
+
+All examples of a page run in one folder, from top to bottom. Other fences are not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.cli.main import status
+
+ROOT = Path(__file__).parents[2]
+_FENCE = re.compile(r"^```(\w*)\s*$")
+_FILE = re.compile(r"^<!-- file: (\S+) -->$")
+_DATA = re.compile(r"^<!-- data: (.+) -->$")
+_HEADING = re.compile(r"^(#+) (.+)$")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command and what the page says that it prints; `line` is where that output begins, from 0."""
+
+    text: str
+    output: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file that the page gives."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """Files of others that the commands below need."""
+
+    names: tuple[str, ...]
+
+
+Example = Command | File | Data
+
+
+def all_pages() -> list[Path]:
+    """Every page, the README first."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def name_of(page: Path) -> str:
+    """A page's path in the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def fences(lines: list[str]) -> Iterator[tuple[str, str, int, int]]:
+    """The line above each fence, its language, and where its text begins and ends."""
+    begin: int | None = None
+    language = above = ""
+    for number, line in enumerate(lines):
+        if begin is None and (found := _FENCE.match(line)):
+            begin, language, above = number + 1, found[1], lines[number - 1] if number else ""
+        elif begin is not None and line.rstrip() == "```":
+            yield above, language, begin, number
+            begin = None
+
+
+def examples(page: Path) -> Iterator[Example]:
+    """What there is to run on a page, from top to bottom."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    places: list[tuple[int, Example]] = [
+        (number, Data(names=tuple(found[1].split())))
+        for number, line in enumerate(lines)
+        if (found := _DATA.match(line))
+    ]
+    for above, language, begin, end in fences(lines):
+        if found := _FILE.match(above):
+            places.append((begin, File(name=found[1], text="\n".join(lines[begin:end]) + "\n")))
+        elif language == "console":
+            places.extend((command.line, command) for command in _commands(lines, begin, end))
+    for _, example in sorted(places, key=lambda place: place[0]):
+        yield example
+
+
+def _commands(lines: list[str], begin: int, end: int) -> Iterator[Command]:
+    number = begin
+    while number < end:
+        assert lines[number].startswith("$ "), f"line {number + 1}: an example begins with a command"
+        text = lines[number][2:]
+        while text.endswith("\\"):
+            number += 1
+            text = text[:-1] + lines[number].strip()
+        number += 1
+        first = number
+        while number < end and not lines[number].startswith("$ "):
+            number += 1
+        yield Command(text=text, output=tuple(lines[first:number]), line=first)
+
+
+def run(command: str, folder: Path) -> tuple[int, list[str]]:
+    """A command as a shell runs it: its status and the lines that it prints. A plain `rota` needs no new process."""
+    words = shlex.split(command)
+    if words[0] != "rota" or set(command) & set("|<>&;$*"):
+        return _run_in_shell(command, folder)
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        code = status(words[1:])
+    return code, printed.getvalue().splitlines()
+
+
+def _run_in_shell(command: str, folder: Path) -> tuple[int, list[str]]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"},  # stdout and stderr in the order of their writing
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def agrees(expected: tuple[str, ...], printed: list[str]) -> bool:
+    """Whether the output is the page's, `...` standing for anything."""
+    patterns = ["(?:.*\n)*" if line == "..." else f"{_pattern(line)}\n" for line in expected]
+    text = "".join(f"{' '.join(line.split())}\n" for line in printed)
+    return re.fullmatch("".join(patterns), text) is not None
+
+
+def _pattern(line: str) -> str:
+    parts = [re.escape(part) for part in " ".join(line.split()).split("...")]
+    return ".*".join(parts)
+
+
+def headings(page: Path) -> list[tuple[int, str]]:
+    """Level and text of each heading."""
+    found = []
+    for line in _prose(page):
+        if match := _HEADING.match(line):
+            found.append((len(match[1]), match[2]))
+    return found
+
+
+def section(page: Path, heading: str) -> str:
+    """The text below a heading, up to the next one of its level or above; empty if there is no such heading."""
+    taken: list[str] = []
+    level = 0
+    for line in page.read_text(encoding="utf-8").splitlines():
+        match = _HEADING.match(line)
+        if match and level and len(match[1]) <= level:
+            break
+        if level:
+            taken.append(line)
+        elif match and match[2] == heading:
+            level = len(match[1])
+    return "\n".join(taken)
+
+
+def links(page: Path) -> list[str]:
+    """Where a page's links and pictures point."""
+    return [found[1] for line in _prose(page) for found in _LINK.finditer(line)]
+
+
+def anchor(heading: str) -> str:
+    """The name under which a heading can be linked to, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _prose(page: Path) -> list[str]:
+    """The lines outside fences."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    inside = {number for _, _, begin, end in fences(lines) for number in range(begin - 1, end + 1)}
+    return [line for number, line in enumerate(lines) if number not in inside]

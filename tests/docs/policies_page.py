@@ -1,0 +1,71 @@
+"""Writes `docs/reference/policies.md` from what the policies declare of themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+
+from rota.mechanisms.declare import DeclaredPolicy, Traits
+from rota.mechanisms.parameters import describe_type, show_value
+from rota.policies import BUILT_IN, find_policy
+
+HEAD = """\
+# Policies
+
+<!-- Written by tests/docs/rewrite.py from what the policies declare; change them, not this page. -->
+
+A policy is named on the command line as `NAME` or `NAME:key=value,key=value`; a list is written `a/b/c`. The same is
+printed by `rota policies`, `rota policies NAME` and `rota policies --compare`. How to add one:
+[write a policy](../howto/write-a-policy.md). What the placements mean: [placement](placement.md).
+
+All of them are *ordering* policies: they say who comes first, and the
+[list scheduler](../explain/architecture.md#the-list-scheduler) does the rest. Unless its entry says otherwise, a
+job that does not fit is passed by later ones that do.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    found = [find_policy(name)[0] for name in BUILT_IN]
+    return "\n".join([HEAD, *map(_entry, found), _comparison(found)])
+
+
+def _entry(policy: DeclaredPolicy) -> str:
+    parts = [
+        f"## {policy.name}",
+        policy.summary,
+        f"From: {policy.cites}. Placement, unless `--placement` is given: [`{policy.placement}`]"
+        f"(placement.md#{policy.placement}).",
+        _parameters(policy.params),
+        _table(["", ""], [[_words(name), value] for name, value in _traits(policy)]),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _parameters(params: type) -> str:
+    fields = dataclasses.fields(params)
+    if not fields:
+        return "It has no parameters."
+    hints = typing.get_type_hints(params)
+    rows = [[f"`{field.name}`", f"`{show_value(field.default)}`", describe_type(hints[field.name])] for field in fields]
+    return f"{_table(['parameter', 'default', 'is'], rows)}\n\n{inspect.getdoc(params)}"
+
+
+def _comparison(found: list[DeclaredPolicy]) -> str:
+    names = [field.name for field in dataclasses.fields(Traits)]
+    rows = [[f"[{policy.name}](#{policy.name})", *(value for _, value in _traits(policy))] for policy in found]
+    return f"## Side by side\n\n{_table(['policy', *map(_words, names)], rows)}\n"
+
+
+def _traits(policy: DeclaredPolicy) -> list[tuple[str, str]]:
+    return list(dataclasses.asdict(policy.traits).items())
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("preemption", "pre-emption")
+
+
+def _table(titles: list[str], rows: list[list[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,80 @@
+"""Bring the documentation up to date: `.venv/bin/python tests/docs/rewrite.py [PAGE...]`.
+
+Writes the generated page of policies, runs the examples of all pages (or those given), and writes what the commands
+print now below those whose output differs. Read the difference before you commit it. An output that was shortened
+by hand (a line `...`) is printed instead, to be shortened again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from docs.pages import ROOT, Command, Data, File, agrees, all_pages, examples, name_of, run
+from docs.policies_page import page as policies_page
+
+TIMED = ("took",)
+"""Columns, always the last, whose values differ from run to run."""
+
+
+def main(wanted: list[str]) -> None:
+    (ROOT / "docs/reference/policies.md").write_text(policies_page(), encoding="utf-8")
+    for page in all_pages():
+        if not wanted or name_of(page) in wanted:
+            rewrite(page)
+
+
+def rewrite(page: Path) -> None:
+    """Run a page's examples and correct their output."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    shift = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for example in examples(page):
+            match example:
+                case File(name=name, text=text):
+                    (Path(folder) / name).write_text(text, encoding="utf-8")
+                case Data(names=names):
+                    if "ROTA_DATA" not in os.environ:
+                        print(f"{name_of(page)}: set ROTA_DATA to run the rest")
+                        return
+                    for name in names:
+                        shutil.copy(Path(os.environ["ROTA_DATA"]) / name, folder)
+                case Command(text=text, output=output, line=line):
+                    _, printed = run(text, Path(folder))
+                    if agrees(output, printed):
+                        continue
+                    print(f"{name_of(page)}: {text}")
+                    if "..." in output:
+                        print("\n".join(printed))
+                        continue
+                    fresh = masked(printed)
+                    lines[line + shift : line + shift + len(output)] = fresh
+                    shift += len(fresh) - len(output)
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def masked(printed: list[str]) -> list[str]:
+    """The output with `...` for every time that was measured."""
+    shown = []
+    width: int | None = None
+    for line in printed:
+        front, _, last = line.rpartition(" ")
+        front = front.rstrip()
+        if last in TIMED:
+            width = len(front)
+            shown.append(f"{front}  {last}")
+        elif width is not None and len(front) == width:
+            shown.append(f"{front}  ...")
+        else:
+            width = None
+            shown.append(line.rstrip())
+    return shown
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,77 @@
+"""The documentation's examples do what the pages say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from docs.pages import ROOT, Command, Data, Example, File, agrees, all_pages, examples, name_of, run
+
+HOWTO = ROOT / "docs/howto/write-a-policy.md"
+SLOW = {"docs/howto/reproduce-published-numbers.md"}
+
+
+def _cases() -> list[object]:
+    return [
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if name_of(page) in SLOW else [])
+        for page in all_pages()
+        if any(isinstance(example, Command) for example in examples(page))
+    ]
+
+
+@pytest.mark.parametrize("page", _cases())
+def test_examples_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    for example in examples(page):
+        _check(example, tmp_path, page)
+
+
+def _check(example: Example, folder: Path, page: Path) -> None:
+    match example:
+        case File(name=name, text=text):
+            (folder / name).write_text(text, encoding="utf-8")
+        case Data(names=names):
+            for name in names:
+                shutil.copy(_published(name), folder)
+        case Command(text=text, output=output, line=line):
+            status, printed = run(text, folder)
+            where = f"{name_of(page)}:{line}: {text}"
+            assert agrees(output, printed), (
+                f"{where}\nprints now (tests/docs/rewrite.py brings pages up to date):\n" + "\n".join(printed)
+            )
+            assert (status != 0) == any(shown.startswith("error:") for shown in output), f"{where}\nstatus {status}"
+
+
+def _published(name: str) -> Path:
+    folder = os.environ.get("ROTA_DATA")
+    if folder is None or not (Path(folder) / name).exists():
+        pytest.skip(f"{name} is not in ROTA_DATA")
+    return Path(folder) / name
+
+
+def test_policy_of_the_howto_has_twenty_lines() -> None:
+    files = {example.name: example.text for example in examples(HOWTO) if isinstance(example, File)}
+
+    assert len(files["mine.py"].splitlines()) <= 20
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        (("a  b",), ["a     b"], True),
+        (("a b",), ["a c"], False),
+        (("took 1 ...",), ["took 1 0.25s"], True),
+        (("took 1 ...",), ["took 2 0.25s"], False),
+        (("a", "...", "z"), ["a", "b", "c", "z"], True),
+        (("a", "...", "z"), ["a", "b", "c"], False),
+        (("a",), ["a", "b"], False),
+        ((), ["a"], False),
+        (("f(x) [1]",), ["f(x) [1]"], True),
+    ],
+)
+def test_outputs_are_compared_but_for_what_is_left_open(
+    expected: tuple[str, ...], printed: list[str], same: bool
+) -> None:
+    assert agrees(expected, printed) is same

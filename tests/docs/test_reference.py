@@ -1,0 +1,137 @@
+"""Everything that can be named has its place in the reference."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator
+
+import pytest
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from docs.pages import ROOT, headings, section
+from docs.policies_page import page as policies_page
+from rota.cli.commands import COMMANDS, load
+from rota.cli.main import app
+from rota.core.codec import _EVENT_NAMES
+from rota.core.decisions import Cause
+from rota.core.events import End
+from rota.core.model import JobState
+from rota.core.reasons import Reason, ReasonCode
+from rota.files.cluster_file import ClusterFile, NodeEntry
+from rota.files.faults import HEADER
+from rota.mechanisms.ordering import Backfill, Turn
+from rota.placement import SUMMARIES
+from rota.policies import BUILT_IN, JobView
+from rota.store.journal import JournalHeader
+from rota.tenancy import TENANCIES
+
+REFERENCE = ROOT / "docs/reference"
+CLI = REFERENCE / "cli.md"
+
+
+def _tree(command: TyperCommand | TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
+    yield path, command
+    if isinstance(command, TyperGroup):
+        for name, inner in command.commands.items():
+            assert isinstance(inner, TyperCommand | TyperGroup)
+            yield from _tree(inner, f"{path} {name}")
+
+
+def _commands() -> dict[str, TyperCommand | TyperGroup]:
+    found: dict[str, TyperCommand | TyperGroup] = {"rota": typing.cast(TyperGroup, get_command(app))}
+    for entry in COMMANDS:
+        found |= dict(_tree(load(entry), f"rota {entry.name}"))
+    return found
+
+
+COMMANDS_BY_PATH = _commands()
+
+
+def _options(command: TyperCommand | TyperGroup) -> set[str]:
+    """The options by all of their names, arguments by how they are shown."""
+    names = {"--help", "-h"}
+    for param in command.params:
+        if param.param_type_name == "argument":
+            names.add((param.metavar or param.name or "").strip("[]{}").removesuffix("..."))
+        else:
+            names |= {*param.opts, *param.secondary_opts}
+    return names
+
+
+def test_every_command_has_a_heading_and_no_other() -> None:
+    told = {text.strip("`") for level, text in headings(CLI) if text.startswith("`rota")}
+
+    assert told == set(COMMANDS_BY_PATH)
+
+
+@pytest.mark.parametrize("path", COMMANDS_BY_PATH)
+def test_every_option_is_explained_under_its_command(path: str) -> None:
+    text = section(CLI, f"`{path}`").split("\n### ")[0].split("\n## ")[0]
+    first_cells = " ".join(line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `"))
+    told = {word.split(" ")[0].removesuffix("...") for word in re.findall(r"`([^`]+)`", first_cells)}
+
+    common = {"--help", "-h"}
+    assert told == _options(COMMANDS_BY_PATH[path]) - common
+
+
+def test_page_of_policies_is_what_they_declare() -> None:
+    committed = (REFERENCE / "policies.md").read_text(encoding="utf-8")
+
+    assert committed == policies_page(), "run .venv/bin/python tests/docs/rewrite.py"
+    assert [text for level, text in headings(REFERENCE / "policies.md") if level == 2][:-1] == list(BUILT_IN)
+
+
+def test_every_placement_has_a_heading_and_no_other() -> None:
+    assert [text for level, text in headings(REFERENCE / "placement.md") if level == 3] == list(SUMMARIES)
+
+
+def test_every_reason_has_a_heading_and_no_other() -> None:
+    told = [text.strip("`") for level, text in headings(REFERENCE / "reasons.md") if level == 3]
+
+    assert told == [code.value for code in ReasonCode]
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        pytest.param("cluster-file.md", [*NodeEntry.model_fields, *ClusterFile.model_fields], id="cluster file"),
+        pytest.param("cluster-file.md", [",".join(HEADER), "up", "down"], id="faults file"),
+        pytest.param("cli.md", list(TENANCIES), id="tenancies"),
+        pytest.param("journal.md", [field.name for field in dataclasses.fields(JournalHeader)], id="journal header"),
+        pytest.param("journal.md", list(_EVENT_NAMES.values()), id="events"),
+        pytest.param(
+            "journal.md",
+            [field.name for kind in _EVENT_NAMES for field in dataclasses.fields(kind)],
+            id="fields of events",
+        ),
+        pytest.param("journal.md", [end.value for end in End], id="ends"),
+        pytest.param("journal.md", ["start", "stop", "resize", *(cause.value for cause in Cause)], id="decisions"),
+        pytest.param("reasons.md", [field.name for field in dataclasses.fields(Reason)], id="fields of reasons"),
+        pytest.param("glossary.md", [state.value for state in JobState], id="states"),
+        pytest.param("../howto/write-a-policy.md", list(Turn._fields), id="fields of turns"),
+        pytest.param("../howto/write-a-policy.md", [f"Backfill.{way.name}" for way in Backfill], id="backfill"),
+    ],
+)
+def test_every_name_is_on_its_page(page: str, names: list[str]) -> None:
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_everything_a_policy_may_read_is_in_the_howto() -> None:
+    text = (ROOT / "docs/howto/write-a-policy.md").read_text(encoding="utf-8")
+    names = [name for name in vars(JobView) if not name.startswith("_")]
+
+    assert [name for name in names if not re.search(rf"`{name}(\(now_s\))?`", text)] == []
+
+
+def test_glossary_is_in_order_and_says_each_word_once() -> None:
+    words = re.findall(r"^\| ([^|]+?) \| ", (REFERENCE / "glossary.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    words = [word for word in words if word not in ("word", "state", "---")]
+
+    assert len(set(words)) == len(words)
+    entries = [word for word in words if not word.startswith("`")]
+    assert entries == sorted(entries, key=str.casefold)
