@@ -24,8 +24,8 @@ from rota.policies import names
 from strategies import Story, stories
 
 POLICIES = [*names(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60", "priority:aging=360"]
-LEARNS = ("gittins", "tiresias:order=gittins", "priority:aging")
-"""Policies whose order depends on what they saw, or drifts with time until they are asked again."""
+LEARNS = ("gittins", "tiresias:order=gittins")
+"""Policies whose order depends on what they saw, which one that adopts their state did not."""
 
 
 class Watch:

@@ -26,6 +26,11 @@ class Turn(NamedTuple):
     memo: Any = None
 
 
+def later(now_s: float, seconds: float) -> float:
+    """So many seconds from now, but never now itself, however coarse the clock."""
+    return max(now_s + seconds, math.nextafter(now_s, math.inf))
+
+
 class Backfill(Enum):
     """What may pass a job that does not fit."""
 

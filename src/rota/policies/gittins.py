@@ -14,8 +14,8 @@ from typing import Any
 
 from rota.core.live import JobView
 from rota.mechanisms.declare import Traits, ordering
-from rota.mechanisms.ordering import Turn
-from rota.policies.las import QueueMemo, check_thresholds, later, queue_of
+from rota.mechanisms.ordering import Turn, later
+from rota.policies.las import QueueMemo, check_thresholds, queue_of
 
 FIRST_LESSON = 16
 """Ended jobs after which the index is first computed; again at each doubling."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rota.core.errors import RotaError
 from rota.core.live import JobView
 from rota.mechanisms.declare import Traits, ordering
-from rota.mechanisms.ordering import Turn
+from rota.mechanisms.ordering import Turn, later
 
 TOLERANCE_GPU_S = 1e-6
 """A crossing computed as a time and checked as a service may miss by rounding."""
@@ -34,11 +34,6 @@ def check_thresholds(thresholds: tuple[float, ...]) -> None:
     if any(low >= high for low, high in zip((0.0, *thresholds), thresholds, strict=False)):
         text = "/".join(f"{limit:g}" for limit in thresholds)
         raise RotaError(f"thresholds are {text}; they must rise, from above 0")
-
-
-def later(now_s: float, seconds: float) -> float:
-    """So many seconds from now, but never now itself, however coarse the clock."""
-    return max(now_s + seconds, math.nextafter(now_s, math.inf))
 
 
 class QueueMemo(NamedTuple):

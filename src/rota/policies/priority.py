@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rota.core.errors import RotaError
 from rota.core.live import JobView
 from rota.mechanisms.declare import Traits, ordering
-from rota.mechanisms.ordering import Turn
+from rota.mechanisms.ordering import Turn, later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityParams:
-    """`aging` is what an hour of waiting adds to a job's priority."""
+    """`aging` is what an hour of waiting adds to a job's priority, counted in whole steps of one."""
 
     aging: float = 0.0
 
@@ -35,7 +36,11 @@ class PriorityParams:
     ),
 )
 def highest_priority(job: JobView, now_s: float, params: PriorityParams) -> Turn:
-    """The highest priority first; waiting can raise it."""
+    """The highest priority first; waiting can raise it, in steps so that two jobs do not swap every second."""
     per_s = params.aging / 3600.0
-    raised = job.job.priority + per_s * job.waited_s(now_s)
-    return Turn((-raised, not job.holds, job.seq), slope=0.0 if job.holds else -per_s)
+    raised = per_s * job.waited_s(now_s)
+    steps = math.floor(raised + 1e-9)
+    until_s = math.inf
+    if per_s and not job.holds:
+        until_s = later(now_s, (steps + 1 - raised) / per_s)
+    return Turn((-job.job.priority - steps, not job.holds, job.seq), until_s=until_s)
