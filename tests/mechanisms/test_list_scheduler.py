@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from builders import World, cluster, job, node, on, stop
-from rota.core.decisions import Cause
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import World, cluster, job, node, on, start, stop
+from rota.core.cluster import Cluster
+from rota.core.decisions import Cause, Stop
+from rota.core.engine import Engine
 from rota.core.events import NodeDrained
-from rota.core.model import DeviceType, Locality, NodeId, Role
+from rota.core.model import DeviceType, JobId, JobState, Locality, NodeId, Role
+from rota.core.state import State
+from rota.drivers.simulator.run import run
+from rota.drivers.simulator.world import World as SimulatedWorld
+from rota.perf.speed import Costs, SpeedModel
+from rota.placement import style
+from rota.policies import find_policy, names
+from rota.tenancy import allocator
+from rota.traces.workload import Submission
 
 A, B = DeviceType("a"), DeviceType("b")
 
@@ -62,10 +75,199 @@ def test_exclusive_job_of_two_roles_goes_back_to_its_own_devices() -> None:
     roles = (Role(name="a", count=1), Role(name="b", count=1))
     two = cluster(node("n1", 2, device_type=A), node("n2", 2, device_type=B))
     world = World(of=two, policy="priority").running("low", gpus=2, device_types=(A,))
-    world.running(
-        "pair", job=job("pair", roles=roles, exclusive=True), at=on("n2", 1) + on("n2", [1], role=1)
-    )
+    world.running("pair", job=job("pair", roles=roles, exclusive=True), at=on("n2", 1) + on("n2", [1], role=1))
 
     decisions = world.submit("high", gpus=2, priority=5, device_types=(A,))
 
     assert decisions == [stop("low")]
+
+
+# -- strict, backfill ----------------------------------------------------------------------------
+
+
+def test_strict_queue_waits_for_its_head() -> None:
+    world = World(gpus=4, policy="fifo").running("x", gpus=2)
+    world.submit("big", gpus=4)
+
+    assert world.submit("small", gpus=1) == []
+    assert world.ended("x") == [start("big", on("n1", 4))]
+
+
+def test_backfill_passes_what_does_not_fit() -> None:
+    world = World(gpus=4, policy="fifo:backfill=true").running("x", gpus=2)
+    world.submit("big", gpus=4)
+
+    assert world.submit("small", gpus=1) == [start("small", on("n1", [2]))]
+    assert world.submit("other", gpus=2) == []
+    assert world.ended("x") == [start("other", on("n1", 2))]
+
+
+def test_alike_jobs_go_in_order() -> None:
+    world = World(gpus=2, policy="fifo:backfill=true").running("x", gpus=2)
+    for name in "abc":
+        world.submit(name)
+
+    assert world.ended("x") == [start("a", on("n1", 1)), start("b", on("n1", [1]))]
+
+
+def test_job_that_relaxes_starts_at_that_moment() -> None:
+    world = World(gpus=2, nodes=2, policy="fifo", placement="consolidate:relax_after=60")
+    world.running("x", at=on("n1", 1)).running("y", at=on("n2", 1))
+    assert world.submit("a", workers=2) == []
+
+    assert world.engine.wakeup_s == 60.0
+    assert world.timer(60.0) == [start("a", on("n1", [1]), on("n2", [1]))]
+
+
+# -- EASY ----------------------------------------------------------------------------------------
+
+
+def test_head_has_a_date_and_short_jobs_fill_the_time_before_it() -> None:
+    """`x` frees 2 of 4 at 100; the head needs all 4, at 100. What ends by then may pass, what does not may not."""
+    world = World(gpus=4, policy="easy").running("x", gpus=2, work=100.0)
+    world.submit("head", gpus=4, work=50.0)
+
+    assert world.submit("short", gpus=1, work=100.0) == [start("short", on("n1", [2]))]
+    assert world.submit("long", gpus=1, work=101.0) == []
+
+
+def test_what_the_head_leaves_over_may_be_used_for_long() -> None:
+    """At 100 there are 4 free and the head takes 3: one device may be held beyond that, two may not."""
+    world = World(gpus=4, policy="easy").running("x", gpus=2, work=100.0)
+    world.submit("head", gpus=3, work=50.0)
+
+    assert world.submit("wide", gpus=2, work=1000.0) == []
+    assert world.submit("narrow", gpus=1, work=1000.0) == [start("narrow", on("n1", [2]))]
+    assert world.submit("more", gpus=1, work=1000.0) == []
+    assert world.submit("brief", gpus=1, work=100.0) == [start("brief", on("n1", [3]))]
+
+
+def test_shorter_job_of_the_same_shape_may_pass_a_longer_one() -> None:
+    world = World(gpus=4, policy="easy").running("x", gpus=3, work=100.0)
+    world.submit("head", gpus=4, work=50.0)
+    world.submit("long", work=500.0)
+    world.submit("longer", work=600.0)
+
+    assert world.submit("short", work=10.0) == [start("short", on("n1", [3]))]
+
+
+def test_head_that_no_end_helps_holds_nobody_back() -> None:
+    world = World(gpus=4, nodes=1, policy="easy").running("x", gpus=2, work=100.0)
+    world.submit("head", gpus=8, work=50.0)
+
+    assert world.submit("long", gpus=2, work=1e6) == [start("long", on("n1", [2, 3]))]
+
+
+def test_first_jobs_start_in_order_before_any_reservation() -> None:
+    world = World(gpus=4, policy="easy").running("x", gpus=4, work=10.0)
+    world.submit("a", gpus=2, work=10.0)
+    world.submit("b", gpus=4, work=10.0)
+    world.submit("c", gpus=2, work=1000.0)
+    world.submit("d", gpus=2, work=5.0)
+    world.pass_s(10.0)
+
+    assert world.ended("x") == [start("a", on("n1", 2)), start("d", on("n1", [2, 3]))]
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 8), st.integers(1, 60)), min_size=2, max_size=14))
+def test_head_never_starts_later_than_its_first_date(rows: list[tuple[int, int, int]]) -> None:
+    """With exact estimates, the date that the head is given when it comes to the front is kept."""
+    now_s = 0.0
+    submissions = []
+    for number, (gap_s, gpus, work_s) in enumerate(rows):
+        now_s += gap_s
+        submissions.append(Submission(job=job(f"j{number}", workers=gpus, work=float(work_s)), submit_s=now_s))
+    dates: dict[str, float] = {}
+    of = Cluster.uniform(("gpu", 8, 4))
+    alloc = allocator("none", style("any"))
+    declared, _ = find_policy("easy")
+
+    class Watch:
+        """Works out the head's date from the ends of those that hold devices, by count."""
+
+        def append(self, now_s: float, *_: object) -> None:
+            waiting = [live for live in engine.state.jobs.values() if live.state is JobState.WAITING]
+            if not waiting or waiting[0].job.id in dates:
+                return
+            head = waiting[0]
+            free = engine.state.inventory.free
+            holders = sorted(
+                (now_s + live.remaining_s(now_s), live.gpus)
+                for live in engine.state.jobs.values()
+                if live.placement is not None
+            )
+            for end_s, gpus in holders:
+                free += int(gpus)
+                if free >= head.gpus:
+                    dates[head.job.id] = end_s
+                    return
+
+    engine = Engine(State(of), declared.build("", alloc), alloc, journal=Watch())
+    run(engine, SimulatedWorld(of, SpeedModel(), Costs()), submissions)
+
+    for name, date_s in dates.items():
+        started_s = engine.state.live(JobId(name)).first_start_s
+        assert started_s is not None
+        assert started_s <= date_s
+
+
+# -- pre-emption ---------------------------------------------------------------------------------
+
+
+def test_last_in_order_yields_first_and_only_as_many_as_must() -> None:
+    world = World(gpus=4, policy="priority")
+    for name in "abcd":
+        world.running(name)
+
+    assert world.submit("high", gpus=2, priority=5) == [stop("d"), stop("c")]
+    assert world.stopped("c") == []
+    assert world.stopped("d") == [start("high", on("n1", [2, 3]))]
+
+
+def test_evicted_job_that_still_fits_goes_back_to_its_own_devices() -> None:
+    """`high` needs 2: `last` (1) is evicted first and is not enough, `wide` (2) follows, and `last` fits again."""
+    world = World(gpus=4, policy="priority")
+    world.running("first", at=on("n1", 1)).running("wide", gpus=2, at=on("n1", [1, 2]))
+    world.running("last", at=on("n1", [3]))
+
+    assert world.submit("high", gpus=2, priority=5) == [stop("wide")]
+    assert world.live("last").placement == on("n1", [3])
+    assert world.live("high").placement == on("n1", [1, 2])
+
+
+def test_room_left_by_an_eviction_goes_to_those_who_wait() -> None:
+    world = World(gpus=4, policy="priority").running("wide", gpus=4)
+    world.submit("small", gpus=1)
+
+    decisions = world.settle(world.submit("high", gpus=2, priority=5))
+
+    assert decisions == [stop("wide"), start("high", on("n1", 2)), start("small", on("n1", [2]))]
+    assert world.states()["wide"] == "waiting"
+
+
+def test_nobody_yields_to_one_who_would_not_fit_anyway() -> None:
+    world = World(gpus=4, policy="priority").running("a", priority=9).running("b", gpus=3)
+
+    assert world.submit("high", gpus=4, priority=5) == []
+    assert world.live("b").placement == on("n1", [1, 2, 3])
+
+
+def test_jobs_are_moved_together_to_make_room_on_one_node() -> None:
+    world = World(gpus=2, nodes=2, policy="priority")
+    world.running("x", at=on("n1", 1)).running("y", at=on("n2", 1))
+
+    decisions = world.settle(world.submit("high", gpus=2, priority=5))
+
+    assert decisions == [stop("y", Cause.MOVED), start("y", on("n1", [1])), start("high", on("n2", 2))]
+
+
+def test_nobody_moves_when_everybody_fits() -> None:
+    for policy in names():
+        world = World(gpus=4, nodes=2, policy=policy)
+        stops = []
+        for number in range(8):
+            decisions = world.settle(world.submit(f"j{number}", work=10.0 + number, priority=number % 3))
+            stops += [decision for decision in decisions if isinstance(decision, Stop)]
+            world.pass_s(1.0)
+        assert stops == []
+        assert set(world.states().values()) == {"running"}

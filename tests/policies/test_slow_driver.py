@@ -37,6 +37,12 @@ POLICIES = [*names(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=2
 ON_DEVICES = (JobState.STARTING, JobState.RUNNING)
 
 
+Wish = JobHeld | JobReleased | JobCancelled
+Fate = NodeBack | NodeDrained | NodeUndrained
+WISHES: list[type[Wish]] = [JobHeld, JobReleased, JobCancelled]
+FATES: list[type[Fate]] = [NodeBack, NodeDrained, NodeUndrained]
+
+
 class SlowDriver:
     """Carries out what a `World` orders, one answer at a time, as the test draws them."""
 
@@ -120,13 +126,13 @@ class SlowDriver:
             case 7 | 8 if running := self.running():
                 self.end(self.draw(st.sampled_from(running)), self.draw(st.sampled_from(list(End))))
             case 9 if known:
-                name = self.draw(some_job)
-                self.tell(self.draw(st.sampled_from([JobHeld(name), JobReleased(name), JobCancelled(name)])))
+                wish: type[Wish] = self.draw(st.sampled_from(WISHES))
+                self.tell(wish(self.draw(some_job)))
             case 10:
                 self.lose(self.draw(st.integers(0, len(nodes) - 1)))
             case 11:
-                name = self.draw(st.sampled_from(nodes))
-                self.tell(self.draw(st.sampled_from([NodeBack(name), NodeDrained(name), NodeUndrained(name)])))
+                fate: type[Fate] = self.draw(st.sampled_from(FATES))
+                self.tell(fate(self.draw(st.sampled_from(nodes))))
             case _:
                 self.pass_time(self.draw(st.integers(0, 20)))
 
