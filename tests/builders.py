@@ -64,9 +64,7 @@ def cluster(*nodes: Node) -> Cluster:
     return Cluster(nodes=nodes)
 
 
-def on(
-    name: str, gpus: int | Sequence[int], *, tasks: int = 1, role: int = 0, milli: int = WHOLE
-) -> Placement:
+def on(name: str, gpus: int | Sequence[int], *, tasks: int = 1, role: int = 0, milli: int = WHOLE) -> Placement:
     """One slot on node `n1`, `n2`...: the first so many devices, or these ones."""
     devices = range(gpus) if isinstance(gpus, int) else gpus
     return (Slot(int(name[1:]) - 1, sum(1 << device for device in devices), tasks, role, milli),)
@@ -119,7 +117,7 @@ class World:
         policy: str | Script = "fifo",
         placement: str = "consolidate",
         journal: Journal | None = None,
-        nominal_rate: Callable[[Job], float] = lambda job: 1.0,
+        nominal_rate: float = 1.0,
     ) -> None:
         self.cluster = of or Cluster.uniform(("gpu", gpus * nodes, gpus))
         self.state = State(self.cluster)
@@ -145,9 +143,7 @@ class World:
         else:
             declared, options = find_policy(policy)
             built = declared.build(options, self._allocator)
-        return Engine(
-            self.state, built, self._allocator, journal=self._journal, nominal_rate=self._nominal_rate
-        )
+        return Engine(self.state, built, self._allocator, journal=self._journal)
 
     # -- building --------------------------------------------------------------------------------
 
@@ -164,7 +160,7 @@ class World:
         script = Script()
         engine = self._make(script)
         asked = fields.pop("job", None) or job(name, **fields)
-        engine.step(self.now_s, [JobArrived(asked)])
+        engine.step(self.now_s, [JobArrived(asked, nominal_rate=self._nominal_rate)])
         live = self.live(name)
 
         def place(draft: Draft) -> None:
@@ -207,7 +203,8 @@ class World:
         """A job arrives. Naming a policy puts the world under it first."""
         if policy is not None:
             self._policy, self._engine = policy, None
-        return self.step(JobArrived(fields.pop("job", None) or job(name, **fields), held=held))
+        asked = fields.pop("job", None) or job(name, **fields)
+        return self.step(JobArrived(asked, held=held, nominal_rate=self._nominal_rate))
 
     def cancel(self, name: str) -> list[Decision]:
         return self.step(JobCancelled(JobId(name)))

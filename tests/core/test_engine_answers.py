@@ -40,7 +40,7 @@ def test_books_of_a_run() -> None:
 
 
 def test_restart_does_no_work_at_first_but_holds_its_devices() -> None:
-    world = World(gpus=1, policy="priority", nominal_rate=lambda job: 2.0).running("a", work=100.0)
+    world = World(gpus=1, policy="priority", nominal_rate=2.0).running("a", work=100.0)
     world.pass_s(10.0)
     world.settle(world.submit("high", priority=5))
     world.pass_s(10.0)

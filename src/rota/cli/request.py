@@ -97,8 +97,8 @@ def prepare(request: Request) -> Ready:
         job, _ = misfits[0]
         raise RotaError(
             f"job {job.id} needs {job.gpus:g} devices and can never fit into the cluster "
-            f"({setting.cluster.devices} devices); use a larger --cluster, or leave out "
-            f"{len(misfits)} such jobs with --skip-oversized"
+            f"({setting.cluster.devices} devices); use a larger --cluster, or leave such jobs out with "
+            f"--skip-oversized ({len(misfits):,} in this trace)"
         )
     if misfits:
         dropped = {job.id for job, _ in misfits}

@@ -14,7 +14,7 @@ from rota.cli.render import OutputFormat, OutputOption, emit, progress
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
-    from rota.cli.request import Request
+    from rota.cli.request import Ready, Request
 
 
 def sim(
@@ -128,7 +128,7 @@ def _study(request: Request, policies: list[str], out: Path | None, output: Outp
     ready = prepare(request)
     for spec in policies:
         scheduler(spec, ready.setting)
-    _say_what_was_left_out(ready.workload.skipped, ready.left_out)
+    _say_what_was_left_out(ready)
     folders = _folders(out, policies)
     total = len(ready.workload.submissions) * len(policies)
     with progress("simulating", total) as bar:
@@ -148,11 +148,14 @@ def _study(request: Request, policies: list[str], out: Path | None, output: Outp
         typer.echo(f"report: {out / 'report.html'}", err=True)
 
 
-def _say_what_was_left_out(bad_lines: int, oversized: int) -> None:
-    if bad_lines:
-        typer.echo(f"{bad_lines} bad lines were skipped", err=True)
-    if oversized:
-        typer.echo(f"{oversized} jobs larger than the cluster were left out", err=True)
+def _say_what_was_left_out(ready: Ready) -> None:
+    for count, what in (
+        (ready.workload.skipped, "skipped: a line that can't be read"),
+        (ready.workload.left_out, "left out: a job without a whole run in the trace"),
+        (ready.left_out, "left out: a job larger than the cluster"),
+    ):
+        if count:
+            typer.echo(f"{count:,} x {what}", err=True)
 
 
 def _refuse_twins(policies: list[str]) -> None:

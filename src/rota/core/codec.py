@@ -51,7 +51,7 @@ def encode_event(event: Event) -> Json:
             field = encode_plain(field)
         elif name == "end":
             field = field.value
-        elif name == "held" and not field:
+        elif (name == "held" and not field) or (name == "nominal_rate" and field == 1.0):
             continue
         value[name] = field
     return value

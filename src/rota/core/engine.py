@@ -30,7 +30,7 @@ from rota.core.events import (
     TimerFired,
 )
 from rota.core.live import LiveJob
-from rota.core.model import Job, JobId, JobState
+from rota.core.model import JobId, JobState
 from rota.core.placement import Placement
 from rota.core.policy import Allocator, Changes, Draft, Policy
 from rota.core.reasons import Reason, ReasonCode
@@ -60,11 +60,6 @@ class Journal(Protocol):
         """One step of the engine."""
 
 
-def plain_seconds(job: Job) -> float:
-    """The nominal speed of a job whose work is counted in seconds."""
-    return 1.0
-
-
 class Engine:
     """State, a policy and an allocator. `step` is the only way anything changes."""
 
@@ -75,13 +70,11 @@ class Engine:
         allocator: Allocator,
         *,
         journal: Journal | None = None,
-        nominal_rate: Callable[[Job], float] = plain_seconds,
     ) -> None:
         self._state = state
         self._policy = policy
         self._allocator = allocator
         self._journal = journal
-        self._nominal_rate = nominal_rate
         self._changes = Changes()
         self._decisions: list[Decision] = []
         self._waits: list[tuple[JobId, Reason]] = []
@@ -168,7 +161,7 @@ class Engine:
 
     def fork(self, policy: Policy, *, journal: Journal | None = None) -> Engine:
         """An engine of its own from here on, under a policy that adopts a copy of the state."""
-        twin = Engine(self._state.fork(), policy, self._allocator, journal=journal, nominal_rate=self._nominal_rate)
+        twin = Engine(self._state.fork(), policy, self._allocator, journal=journal)
         jobs = twin.state.jobs
         twin._limits = [(at_s, seq, jobs[live.job.id]) for at_s, seq, live in self._limits]
         return twin
@@ -280,7 +273,7 @@ class Engine:
     # -- what users do ---------------------------------------------------------------------------
 
     def _job_arrived(self, event: JobArrived) -> None:
-        live = self._state.admit(event.job, self._nominal_rate(event.job))
+        live = self._state.admit(event.job, event.nominal_rate)
         if live.unmet and any(self._state.jobs[d].state.is_final for d in live.job.depends_on if self._unmet(d)):
             self._finish(live, JobState.CANCELLED)
         elif event.held:

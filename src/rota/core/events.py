@@ -20,10 +20,14 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobArrived:
-    """A user submitted a job; `held` keeps it from running until it is released."""
+    """A user submitted a job; `held` keeps it from running until it is released.
+
+    `nominal_rate` is the best speed, in work a second, that the driver knows of for it.
+    """
 
     job: Job
     held: bool = False
+    nominal_rate: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def replay(path: Path, *, journal: Journal | None = None, progress: Callable[[in
         speed=SpeedModel(profiles=profiles),
     )
     policy, alloc, placement = scheduler(header.policy, setting)
-    engine = Engine(State(header.cluster), policy, alloc, journal=journal, nominal_rate=setting.speed.nominal_rate)
+    engine = Engine(State(header.cluster), policy, alloc, journal=journal)
     steps = decisions = 0
     mismatch = None
     for step in reader.steps():

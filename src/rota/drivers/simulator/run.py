@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rota.core.engine import Engine
 from rota.core.errors import RotaError
-from rota.core.events import Event, JobArrived, NodeAdded, NodeLost, TimerFired
+from rota.core.events import Event, NodeAdded, NodeLost, TimerFired
 from rota.core.model import JobState
 from rota.drivers.simulator.world import World
 from rota.traces.workload import Submission
@@ -122,7 +122,7 @@ class _Clock:
         if arrival_s <= now_s:
             while at < len(submissions) and submissions[at].submit_s <= now_s:
                 self._world.expect(submissions[at])
-                happened.append(JobArrived(submissions[at].job))
+                happened.append(self._world.arrival(submissions[at].job))
                 at += 1
             self.arrived = at
         if self._adjusts:

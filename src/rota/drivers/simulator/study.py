@@ -74,7 +74,7 @@ def simulate(
 ) -> Result:
     """Run a workload to its end under a policy."""
     built, alloc, placement = scheduler(policy, setting)
-    engine = Engine(State(setting.cluster), built, alloc, journal=journal, nominal_rate=setting.speed.nominal_rate)
+    engine = Engine(State(setting.cluster), built, alloc, journal=journal)
     world = World(setting.cluster, setting.speed, setting.costs)
     cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
     return Result(

@@ -12,6 +12,7 @@ from rota.core.events import (
     End,
     Event,
     Interrupted,
+    JobArrived,
     JobEnded,
     NodeAdded,
     NodeLost,
@@ -82,6 +83,10 @@ class World:
     def expect(self, submission: Submission) -> None:
         """A job was submitted; remember how it will go."""
         self._runs[submission.job.id] = Run(submission)
+
+    def arrival(self, job: Job) -> JobArrived:
+        """The event of a job's submission, with what can be known of its speed beforehand."""
+        return JobArrived(job, False, self._speed.nominal_rate(job))
 
     @property
     def sees_neighbours(self) -> bool:
