@@ -88,9 +88,7 @@ def test_every_end_has_its_status_and_line(
     assert (run(*args), capsys.readouterr().err) == (status, stderr)
 
 
-def test_group_without_a_command_shows_its_help(
-    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_group_without_a_command_shows_its_help(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert run("blunders") == 2
 
     shown = capsys.readouterr()
@@ -152,10 +150,7 @@ def test_completion_of_command_names(rota: Rota) -> None:
 
 @pytest.mark.parametrize("size", [1, 1_000_000], ids=["at the end", "in the middle"])
 def test_reader_who_leaves_is_no_failure_to_report(size: int) -> None:
-    code = (
-        "import sys; from rota.cli import main\n"
-        f"main.__version__ = {size} * 'x'; sys.stdin.read(); main.run()"
-    )
+    code = f"import sys; from rota.cli import main\nmain.__version__ = {size} * 'x'; sys.stdin.read(); main.run()"
     with subprocess.Popen(
         [sys.executable, "-c", code, "--version"],
         stdin=subprocess.PIPE,

@@ -43,9 +43,7 @@ def test_piped_table_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_piped_table_cuts_nothing_off(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_piped_table_cuts_nothing_off(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     long = "p" * 5000
 

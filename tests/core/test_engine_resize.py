@@ -68,9 +68,7 @@ def test_resized_job_is_charged_for_each_size_while_it_had_it() -> None:
 def test_job_does_not_grow_onto_devices_that_others_have_not_left() -> None:
     script = Script()
     world = World(gpus=4, policy=script)
-    world.running("low", gpus=2, at=on("n1", [2, 3])).running(
-        "e", **elastic("e", 1, 4), at=on("n1", 2, tasks=2)
-    )
+    world.running("low", gpus=2, at=on("n1", [2, 3])).running("e", **elastic("e", 1, 4), at=on("n1", 2, tasks=2))
     low, e = world.live("low"), world.live("e")
 
     def act(draft: Draft) -> None:

@@ -15,12 +15,8 @@ from rota.files import read_cluster
 GI = 2**30
 
 
-def node(
-    name: str, device_type: str = "gpu", devices: int = 8, rack: str = "rack", domain: str = "domain"
-) -> Node:
-    return Node(
-        id=NodeId(name), device_type=DeviceType(device_type), devices=devices, rack=rack, domain=domain
-    )
+def node(name: str, device_type: str = "gpu", devices: int = 8, rack: str = "rack", domain: str = "domain") -> Node:
+    return Node(id=NodeId(name), device_type=DeviceType(device_type), devices=devices, rack=rack, domain=domain)
 
 
 def written(folder: Path, text: str, name: str = "cluster.yaml") -> str:
@@ -64,8 +60,7 @@ def test_broken_short_form(spec: str, message: str) -> None:
 
 def test_neither_file_nor_short_form() -> None:
     assert refusal_of("v100") == (
-        "cluster 'v100' is neither a file nor of the form TYPE=GPUS/PER_NODE,...; "
-        "write for example v100=8/4,k80=24/4"
+        "cluster 'v100' is neither a file nor of the form TYPE=GPUS/PER_NODE,...; write for example v100=8/4,k80=24/4"
     )
 
 
@@ -114,9 +109,7 @@ def test_node_with_everything(tmp_path: Path) -> None:
             [node("r1n1"), node("r1n2"), node("r2n1"), node("r2n2")],
             id="two ranges",
         ),
-        pytest.param(
-            "[{count: 2, type: p100, gpus: 4}]", [node("n1", "p100", 4), node("n2", "p100", 4)], id="count"
-        ),
+        pytest.param("[{count: 2, type: p100, gpus: 4}]", [node("n1", "p100", 4), node("n2", "p100", 4)], id="count"),
         pytest.param("[{gpus: 1}, {gpus: 2}]", [node("n1", devices=1), node("n2", devices=2)], id="unnamed"),
         pytest.param(
             "[{name: n1, gpus: 8}, {count: 2, gpus: 4}]",
@@ -188,8 +181,7 @@ BROKEN = [
     ("nodes:\n  - {gpus: 8", ":2: not YAML: expected ',' or '}', but got '<stream end>'"),
     (
         "nodes: !!python/object/apply:os.getcwd []",
-        ":1: not YAML: could not determine a constructor for the tag "
-        "'tag:yaml.org,2002:python/object/apply:os.getcwd'",
+        ":1: not YAML: could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.getcwd'",
     ),
 ]
 

@@ -63,6 +63,4 @@ def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(RotaError) as refusal:
         read_faults(path)
 
-    assert (
-        str(refusal.value) == f"{path}: No such file or directory; check the name and whether you may read it"
-    )
+    assert str(refusal.value) == f"{path}: No such file or directory; check the name and whether you may read it"

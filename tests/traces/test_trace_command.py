@@ -34,9 +34,7 @@ def test_describe_prints_a_page_for_people(tmp_path: Path, capsys: pytest.Captur
     ]
 
 
-def test_describe_prints_every_number_for_programs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_describe_prints_every_number_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [write(tmp_path, PHILLY.text, "a"), write(tmp_path, GAVEL.text, "b")]
 
     assert status(["trace", "describe", *map(str, paths), "-o", "json"]) == 0
@@ -123,9 +121,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("args", "told"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_are_told_in_one_line(
-    args: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_told_in_one_line(args: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["trace", *args]) == 2
     assert capsys.readouterr() == ("", told)
 

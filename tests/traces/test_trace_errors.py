@@ -286,9 +286,7 @@ def test_one_unit_of_work_per_trace(tmp_path: Path) -> None:
     with pytest.raises(RotaError) as caught:
         read_trace(path)
 
-    assert str(caught.value) == (
-        f"{path}: work_unit is seconds in some rows and steps in others; a trace has one unit"
-    )
+    assert str(caught.value) == (f"{path}: work_unit is seconds in some rows and steps in others; a trace has one unit")
 
 
 def parquet_of(tmp_path: Path) -> bytes:

@@ -28,9 +28,7 @@ def test_sample_becomes_the_submissions_it_describes(tmp_path: Path, format: str
     workload = read_trace(path, format=format)
 
     assert workload.submissions == sample.expected
-    assert [entry.job.gpu_milli for entry in workload.submissions] == [
-        entry.job.gpu_milli for entry in sample.expected
-    ]
+    assert [entry.job.gpu_milli for entry in workload.submissions] == [entry.job.gpu_milli for entry in sample.expected]
     assert (workload.format, workload.source) == (format, str(path))
     assert (workload.skipped, workload.left_out) == (0, sample.left_out)
     assert workload.counts_steps is sample.counts_steps
@@ -74,9 +72,7 @@ def test_alike_jobs_share_their_roles(tmp_path: Path) -> None:
 def test_ties_keep_the_order_of_the_file(tmp_path: Path) -> None:
     rows = "".join(f"{name},1,50,1\n" for name in "dbca")
 
-    submissions = read_trace(
-        write(tmp_path, f"job_id,num_gpu,submit_time,duration\n{rows}z,1,3,1\n")
-    ).submissions
+    submissions = read_trace(write(tmp_path, f"job_id,num_gpu,submit_time,duration\n{rows}z,1,3,1\n")).submissions
 
     assert [entry.job.id for entry in submissions] == ["z", "d", "b", "c", "a"]
 

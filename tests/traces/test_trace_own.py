@@ -25,9 +25,7 @@ from rota.traces.own_schema import COLUMNS, PARSERS
 ENCODINGS = ("jobs.parquet", "jobs.csv", "jobs.jsonl", "jobs.csv.gz", "jobs.JSONL.gz")
 
 texts = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), max_size=8)
-odd_texts = texts | st.sampled_from(
-    ['a,"b"', "two\nlines", "cr\r\nlf", "\ttab", "{}", "null", "[1]", "1.0", "true"]
-)
+odd_texts = texts | st.sampled_from(['a,"b"', "two\nlines", "cr\r\nlf", "\ttab", "{}", "null", "[1]", "1.0", "true"])
 names = odd_texts.filter(bool)
 seconds = st.floats(0, 1e9)
 unbounded = seconds | st.just(math.inf)
@@ -61,14 +59,11 @@ def jobs(draw: st.DrawFn, id: str, earlier: tuple[str, ...]) -> Job:
         estimate_s=draw(st.none() | unbounded),
         model=draw(st.none() | names),
         locality=draw(
-            st.none()
-            | st.builds(Locality, level=st.sampled_from(Level), hard=st.booleans(), relax_after_s=unbounded)
+            st.none() | st.builds(Locality, level=st.sampled_from(Level), hard=st.booleans(), relax_after_s=unbounded)
         ),
         exclusive=draw(st.booleans()),
         elastic=draw(st.none() | bounds) if len(all_roles) == 1 else None,
-        depends_on=tuple(
-            JobId(name) for name in draw(st.lists(st.sampled_from(earlier), unique=True, max_size=3))
-        )
+        depends_on=tuple(JobId(name) for name in draw(st.lists(st.sampled_from(earlier), unique=True, max_size=3)))
         if earlier
         else (),
         deadline_s=draw(st.none() | unbounded),

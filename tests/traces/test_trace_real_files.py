@@ -12,9 +12,7 @@ from rota.traces import Workload, read_trace
 from rota.traces.describe import describe
 
 DATA = os.environ.get("ROTA_DATA")
-pytestmark = pytest.mark.skipif(
-    DATA is None, reason="ROTA_DATA does not name a folder with the public traces"
-)
+pytestmark = pytest.mark.skipif(DATA is None, reason="ROTA_DATA does not name a folder with the public traces")
 
 
 def real(name: str) -> Path:
@@ -78,9 +76,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("name", "expected"), COUNTS.items(), ids=COUNTS)
-def test_other_files_are_recognised_and_read_whole(
-    name: str, expected: tuple[str, int, float | None]
-) -> None:
+def test_other_files_are_recognised_and_read_whole(name: str, expected: tuple[str, int, float | None]) -> None:
     workload = read_trace(real(name))
     format, jobs, last_s = expected
 

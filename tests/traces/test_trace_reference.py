@@ -20,9 +20,7 @@ def test_every_column_and_every_kind_is_explained() -> None:
 
 
 def test_every_command_has_a_heading() -> None:
-    names = [
-        command.name or command.callback.__name__ for command in app.registered_commands if command.callback
-    ]
+    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
 
     assert [name for name in names if f"### `rota trace {name} " not in PAGE] == []
     assert len(names) == 3

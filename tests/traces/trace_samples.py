@@ -51,9 +51,7 @@ def labelled(submission: Submission, key: str, value: str) -> Submission:
     return replace(submission, job=replace(submission.job, labels=((key, value),)))
 
 
-def per_node(
-    nodes: int, gpus: int, *, cpu_milli: int = 0, memory_bytes: int = 0, types: tuple[str, ...] = ()
-) -> Role:
+def per_node(nodes: int, gpus: int, *, cpu_milli: int = 0, memory_bytes: int = 0, types: tuple[str, ...] = ()) -> Role:
     return Role(
         count=nodes,
         device_milli=gpus * 1000,
@@ -80,10 +78,7 @@ timestamp,duration,num_gpus,gpu_time,cluster
 
 
 def attempt(start: str | None, end: str | None, *machines: int) -> dict[str, object]:
-    detail = [
-        {"ip": f"m{index}", "gpus": [f"gpu{gpu}" for gpu in range(gpus)]}
-        for index, gpus in enumerate(machines)
-    ]
+    detail = [{"ip": f"m{index}", "gpus": [f"gpu{gpu}" for gpu in range(gpus)]} for index, gpus in enumerate(machines)]
     return {"start_time": start, "end_time": end, "detail": detail}
 
 
