@@ -1,0 +1,119 @@
+"""Events, decisions, reasons, jobs and clusters as JSON and back, unchanged."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any, get_args
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.core import codec
+from rota.core.cluster import Cluster
+from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.events import Event, JobArrived, NodeAdded
+from rota.core.model import Job, JobId, Locality
+from rota.core.placement import Placement, Slot
+from rota.core.reasons import Reason, ReasonCode
+from strategies import clusters, jobs
+
+TIMES = st.floats(0, 1e10)
+NAMES = st.text(min_size=1).map(JobId)
+
+
+def through_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+@given(job=jobs(3, 3), labels=st.lists(st.tuples(st.text(), st.text())), name=st.text())
+def test_jobs(job: Job, labels: list[tuple[str, str]], name: str) -> None:
+    labelled = replace(job, labels=tuple(labels), name=name)
+
+    assert codec.decode_job(through_json(codec.encode_job(labelled))) == labelled
+
+
+def test_what_is_at_its_default_is_left_out() -> None:
+    assert codec.encode_job(Job(id=JobId("a"))) == {"id": "a", "roles": [{}]}
+
+
+def test_endless_wish_survives() -> None:
+    job = Job(id=JobId("a"), locality=Locality(hard=True, relax_after_s=math.inf))
+
+    assert codec.decode_job(through_json(codec.encode_job(job))) == job
+
+
+@given(cluster=clusters())
+def test_clusters(cluster: Cluster) -> None:
+    assert codec.decode_cluster(through_json(codec.encode_cluster(cluster))) == cluster
+
+
+def plain_events() -> st.SearchStrategy[Event]:
+    """Every kind of event, its fields drawn by their types."""
+    kinds = [kind for kind in get_args(Event) if kind not in (JobArrived, NodeAdded)]
+    return st.one_of(*(st.builds(kind) for kind in kinds)).filter(lambda event: event == event)  # no NaN
+
+
+@given(event=plain_events())
+def test_events(event: Event) -> None:
+    encoded = through_json(codec.encode_event(event))
+
+    assert codec.decode_event(encoded) == event
+
+
+@given(job=jobs(0, 0), held=st.booleans(), rate=st.floats(0.1, 100))
+def test_arrivals(job: Job, held: bool, rate: float) -> None:
+    event = JobArrived(job, held, rate)
+
+    assert codec.decode_event(through_json(codec.encode_event(event))) == event
+
+
+@given(cluster=clusters())
+def test_added_nodes(cluster: Cluster) -> None:
+    event = NodeAdded(cluster.nodes[0])
+
+    assert codec.decode_event(through_json(codec.encode_event(event))) == event
+
+
+def test_every_event_has_a_name_of_its_own() -> None:
+    assert len(set(codec._EVENT_NAMES.values())) == len(get_args(Event)) == len(codec._EVENT_NAMES)
+
+
+SLOTS = st.builds(
+    Slot,
+    node=st.integers(0, 3),
+    devices=st.integers(0, 2**70),
+    tasks=st.integers(1, 9),
+    role=st.integers(0, 3),
+    milli=st.integers(1, 1000),
+)
+PLACEMENTS: st.SearchStrategy[Placement] = st.lists(SLOTS, max_size=4).map(tuple)
+
+
+@given(
+    decision=st.one_of(
+        st.builds(Start, job_id=NAMES, placement=PLACEMENTS),
+        st.builds(Resize, job_id=NAMES, placement=PLACEMENTS),
+        st.builds(Stop, job_id=NAMES, cause=st.sampled_from(Cause)),
+    )
+)
+def test_decisions(decision: Decision) -> None:
+    names = ["a", "b", "c", "d"]
+    encoded = through_json(codec.encode_decision(decision, names))
+
+    assert codec.decode_decision(encoded, {name: index for index, name in enumerate(names)}) == decision
+
+
+@given(
+    reason=st.builds(
+        Reason,
+        code=st.sampled_from(ReasonCode),
+        need_milli=st.integers(0),
+        free_milli=st.integers(0),
+        job=st.none() | NAMES,
+        until_s=st.none() | TIMES,
+    )
+)
+def test_reasons(reason: Reason) -> None:
+    assert codec.decode_reason(through_json(codec.encode_reason(reason))) == reason
