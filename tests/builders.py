@@ -43,7 +43,7 @@ made: list[World] = []
 GIB = 1 << 30
 
 
-def job(name: str = "j", *, gpus: float = 1, workers: int = 1, **fields: Any) -> Job:
+def job(name: str = "j", /, *, gpus: float = 1, workers: int = 1, **fields: Any) -> Job:
     """A job of `workers` tasks with `gpus` devices each; role fields and job fields alike by name."""
     of_role = {key: fields.pop(key) for key in list(fields) if key in _ROLE_FIELDS}
     if "roles" not in fields:

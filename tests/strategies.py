@@ -23,11 +23,18 @@ from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import Checkpoint, DeviceType, Elastic, Job, JobId, Level, Locality, NodeId, Role, TenantId
 from rota.core.reasons import Reason
+from rota.perf.speed import SpeedModel
 from rota.placement import style
 from rota.tenancy import allocator
 from rota.traces.workload import Outcome, Submission
 
 A, B = DeviceType("a"), DeviceType("b")
+SPEEDS = (
+    SpeedModel(),
+    SpeedModel(),
+    SpeedModel(type_speed={B: 0.5}, spread={Level.RACK: 0.9, Level.CLUSTER: 0.5}),
+    SpeedModel(device_neighbour=0.7, node_neighbour=0.8),
+)
 PLACEMENTS = ("any", "consolidate", "consolidate:relax_after=20", "spread", "best-fit", "skew")
 
 
@@ -39,6 +46,7 @@ class Story:
     submissions: tuple[Submission, ...]
     misfortunes: tuple[tuple[float, Event], ...]
     placement: str
+    speed: SpeedModel
     restart_s: float
     checkpoint_interval_s: float
 
@@ -141,6 +149,7 @@ def stories(draw: st.DrawFn) -> Story:
         submissions=tuple(submissions),
         misfortunes=tuple(draw(misfortunes(cluster, submissions))),
         placement=chosen,
+        speed=draw(st.sampled_from(SPEEDS)),
         restart_s=draw(st.sampled_from([0.0, 0.0, 3.0])),
         checkpoint_interval_s=draw(st.sampled_from([0.0, 5.0])),
     )

@@ -34,7 +34,7 @@ def test_wrong_role_is_refused(fields: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"name": ""}, "a job needs an id"),
+        ({"id": ""}, "a job needs an id"),
         ({"roles": ()}, "job j: it has no roles"),
         ({"roles": (Role(), Role())}, "job j: two roles share a name; names are worker, worker"),
         ({"work": -1.0}, "job j: duration is -1"),
@@ -51,7 +51,7 @@ def test_wrong_role_is_refused(fields: dict[str, Any], message: str) -> None:
 )
 def test_wrong_job_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(RotaError) as refused:
-        job(**({"name": "j"} | fields))
+        job(fields.pop("id", "j"), **fields)
     assert message in str(refused.value)
 
 

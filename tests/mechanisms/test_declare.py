@@ -212,7 +212,6 @@ def test_traits_follow_from_what_is_declared() -> None:
 
 
 def test_class_makes_a_policy_too() -> None:
-    @ordering("p")
     class Last:
         """The last first."""
 
@@ -227,5 +226,6 @@ def test_class_makes_a_policy_too() -> None:
         def ended(self, job: JobView, now_s: float) -> bool:
             return False
 
-    built = Last.build("", allocator("none", style("any")))
-    assert built.memory is None
+    declared = ordering("p")(Last)
+    assert declared.build("", allocator("none", style("any"))).memory is None
+    assert declared.summary == "The last first."

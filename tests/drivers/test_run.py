@@ -1,0 +1,283 @@
+"""Whole runs on the virtual clock: order of events at one moment, faults, what never ends, studies."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from builders import cluster, job, node
+from rota.core.cluster import Cluster
+from rota.core.decisions import Decision
+from rota.core.engine import Engine
+from rota.core.errors import RotaError
+from rota.core.events import Event, NodeAdded, NodeBack, NodeLost
+from rota.core.model import DeviceType, Elastic, Job, JobId, Locality, NodeId
+from rota.core.reasons import ReasonCode
+from rota.core.state import State
+from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
+from rota.drivers.simulator.run import run
+from rota.drivers.simulator.study import Setting, oversized, refuse_unknown_types, scheduler, simulate
+from rota.drivers.simulator.world import World
+from rota.perf.speed import Costs, SpeedModel
+from rota.traces.workload import Submission, Workload
+
+ONE = Cluster.uniform(("gpu", 1, 1))
+FOUR = Cluster.uniform(("gpu", 4, 4))
+
+
+def workload(*jobs: tuple[float, Job]) -> Workload:
+    submissions = tuple(Submission(job=asked, submit_s=submit_s) for submit_s, asked in jobs)
+    return Workload(submissions=submissions, source="test", format="rota")
+
+
+def ends(of: Workload, policy: str = "fifo", **setting: object) -> list[float | None]:
+    """When each job ended."""
+    made = Setting(**({"cluster": ONE} | setting))  # type: ignore[arg-type]  # a table of any fields
+    return [row.end_s for row in simulate(of, policy, made).history.jobs]
+
+
+def test_jobs_follow_each_other() -> None:
+    assert ends(workload((0.0, job("a", work=10.0)), (1.0, job("b", work=5.0)))) == [10.0, 15.0]
+
+
+def test_end_comes_before_an_arrival_at_the_same_moment() -> None:
+    """`b` comes as `a` ends: there is room, and nobody is pre-empted."""
+    of = workload((0.0, job("a", work=10.0)), (10.0, job("b", work=1.0)))
+    history = simulate(of, "srtf", Setting(cluster=ONE)).history
+
+    assert [row.end_s for row in history.jobs] == [10.0, 11.0]
+    assert sum(row.preemptions for row in history.jobs) == 0
+
+
+def test_restart_cost_is_paid_by_who_was_stopped() -> None:
+    """`a` does 2 of 10, waits for `b` until 5, and pays 3 s before it does the other 8."""
+    of = workload((0.0, job("a", work=10.0)), (2.0, job("b", work=3.0)))
+
+    assert ends(of, "srtf", costs=Costs(restart_s=3.0)) == [5.0 + 3.0 + 8.0, 5.0]
+
+
+def test_fault_sends_a_job_back_to_its_checkpoint() -> None:
+    """10 s of 30 are saved when the node fails at 15; it is back at 20: 20 more."""
+    faults = ((15.0, NodeId("n1"), False), (20.0, NodeId("n1"), True))
+    of = workload((0.0, job("a", work=30.0)))
+
+    assert ends(of, costs=Costs(checkpoint_interval_s=10.0), fault_list=faults) == [40.0]
+    assert ends(of, fault_list=faults) == [35.0]
+
+
+def test_end_comes_before_a_fault_at_the_same_moment() -> None:
+    faults = ((10.0, NodeId("n1"), False),)
+
+    assert ends(workload((0.0, job("a", work=10.0))), fault_list=faults) == [10.0]
+
+
+def test_neighbours_share_the_speed_of_a_node() -> None:
+    """Each at 1/2 while both run: `a` has 10 of 20 done at 20 when `b` (10) ends... at 20; then 10 more alone."""
+    of = workload((0.0, job("a", work=20.0)), (0.0, job("b", work=10.0)))
+
+    assert ends(of, cluster=FOUR, speed=SpeedModel(node_neighbour=0.5)) == [30.0, 20.0]
+
+
+def test_node_that_joins_takes_jobs() -> None:
+    policy, alloc, _ = scheduler("fifo", Setting(cluster=ONE))
+    engine = Engine(State(ONE), policy, alloc)
+    submissions = workload((0.0, job("a", work=10.0)), (0.0, job("b", work=10.0))).submissions
+    joins: Iterator[tuple[float, Event]] = iter([(3.0, NodeAdded(node("n2", 1)))])
+
+    run(engine, World(ONE, SpeedModel(), Costs()), submissions, faults=joins)
+
+    assert [live.ended_s for live in engine.state.jobs.values()] == [10.0, 13.0]
+
+
+def test_run_waits_for_a_repair() -> None:
+    faults = ((0.0, NodeId("n1"), False), (50.0, NodeId("n1"), True))
+
+    assert ends(workload((1.0, job("a", work=10.0))), fault_list=faults) == [60.0]
+
+
+def test_run_does_not_wait_for_time_limits_of_jobs_that_ended() -> None:
+    of = workload((0.0, job("a", work=10.0, time_limit_s=1000.0)))
+    policy, alloc, _ = scheduler("fifo", Setting(cluster=ONE))
+    engine = Engine(State(ONE), policy, alloc)
+
+    run(engine, World(ONE, SpeedModel(), Costs()), of.submissions)
+
+    assert engine.state.now_s == 10.0
+
+
+def test_job_that_can_never_start_is_told() -> None:
+    of = workload((0.0, job("a", gpus=2, work=1.0)), (0.0, job("b", gpus=3, work=1.0)))
+
+    with pytest.raises(RotaError, match="job a and 1 more never end: needs 2 devices; the cluster can never"):
+        ends(of)
+
+
+def test_progress_is_reported() -> None:
+    seen: list[int] = []
+    of = workload(*((float(number), job(f"j{number}", work=1.0)) for number in range(1500)))
+    simulate(of, "fifo", Setting(cluster=ONE), progress=seen.append)
+
+    assert seen
+    assert seen == sorted(seen)
+
+
+def test_collection_of_garbage_goes_on_after_a_run() -> None:
+    ends(workload((0.0, job("a", work=1.0))))
+
+    assert gc.isenabled()
+
+
+class Restless:
+    """A policy that wants to be woken at once, for ever."""
+
+    wakeup_s = 0.0
+    memory = None
+
+    def note(self, changes: object, now_s: float) -> None: ...
+    def plan(self, draft: object) -> None: ...
+    def adopt(self, state: object) -> None: ...
+    def explain(self, waiting: object, draft: object) -> object: ...
+
+
+def test_policy_that_never_lets_time_pass_is_stopped() -> None:
+    _, alloc, _ = scheduler("fifo", Setting(cluster=ONE))
+    engine = Engine(State(ONE), Restless(), alloc)  # type: ignore[arg-type]  # as far as the engine asks
+
+    with pytest.raises(RotaError, match="woken again and again at 0 s"):
+        run(engine, World(ONE, SpeedModel(), Costs()), workload((0.0, job("a"))).submissions)
+
+
+# -- faults --------------------------------------------------------------------------------------
+
+
+def test_random_faults_alternate_and_are_in_order() -> None:
+    faults = faults_at_random(FOUR, FaultRates(mean_time_to_failure_s=100.0, mean_time_to_repair_s=10.0), rng())
+    drawn = [next(faults) for _ in range(400)]
+
+    assert [at_s for at_s, _ in drawn] == sorted(at_s for at_s, _ in drawn)
+    assert [type(event) for _, event in drawn] == [NodeLost, NodeBack] * 200
+
+
+def rng(seed: int = 7) -> random.Random:
+    return random.Random(seed)
+
+
+def test_random_faults_have_the_rates_asked_for() -> None:
+    of = Cluster.uniform(("gpu", 20, 1))
+    rates = FaultRates(mean_time_to_failure_s=100.0, mean_time_to_repair_s=10.0)
+    faults = faults_at_random(of, rates, rng())
+    down_since: dict[str, float] = {}
+    repairs: list[float] = []
+    lost = 0
+    now_s = 0.0
+    while now_s < 10_000.0:
+        now_s, event = next(faults)
+        if isinstance(event, NodeLost):
+            lost += 1
+            down_since[event.node_id] = now_s
+        elif isinstance(event, NodeBack):
+            repairs.append(now_s - down_since.pop(event.node_id))
+
+    assert lost == pytest.approx(20 * 10_000 / 110, rel=0.1)
+    assert sum(repairs) / len(repairs) == pytest.approx(10.0, rel=0.1)
+
+
+def test_random_faults_depend_on_the_seed_alone() -> None:
+    rates = FaultRates(mean_time_to_failure_s=100.0)
+
+    def drawn(seed: int) -> list[tuple[float, Event]]:
+        faults = faults_at_random(FOUR, rates, rng(seed))
+        return [next(faults) for _ in range(20)]
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+
+
+def test_study_draws_its_faults_from_its_seed() -> None:
+    of = workload((0.0, job("a", work=500.0)))
+    rates = FaultRates(mean_time_to_failure_s=50.0, mean_time_to_repair_s=5.0)
+
+    first = ends(of, fault_rates=rates, seed=1, costs=Costs(checkpoint_interval_s=5.0))
+
+    assert first == ends(of, fault_rates=rates, seed=1, costs=Costs(checkpoint_interval_s=5.0))
+    assert first != ends(of, fault_rates=rates, seed=2, costs=Costs(checkpoint_interval_s=5.0))
+    assert first[0] is not None
+    assert first[0] > 500.0
+
+
+@pytest.mark.parametrize("fields", [{"mean_time_to_failure_s": 0.0}, {"mean_time_to_repair_s": float("inf")}])
+def test_wrong_rates_are_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(RotaError, match="must be a number of seconds above 0"):
+        FaultRates(**({"mean_time_to_failure_s": 10.0} | fields))
+
+
+def test_listed_faults_come_in_order() -> None:
+    listed = [(9.0, NodeId("n1"), True), (3.0, NodeId("n1"), False)]
+
+    assert list(faults_from(listed, ONE)) == [(3.0, NodeLost(NodeId("n1"))), (9.0, NodeBack(NodeId("n1")))]
+
+
+def test_listed_fault_of_an_unknown_node_is_refused() -> None:
+    with pytest.raises(RotaError, match="names node 'n9', which the cluster does not have"):
+        list(faults_from([(3.0, NodeId("n9"), False)], ONE))
+
+
+# -- studies -------------------------------------------------------------------------------------
+
+
+def test_placement_is_the_policys_own_unless_it_is_given() -> None:
+    assert scheduler("tiresias", Setting(cluster=ONE))[2] == "skew"
+    assert scheduler("tiresias", Setting(cluster=ONE, placement="any"))[2] == "any"
+
+
+def test_unknown_device_type_is_refused() -> None:
+    submissions = workload((0.0, job("a", device_types=(DeviceType("gpv"),)))).submissions
+
+    with pytest.raises(RotaError, match="job a asks for device type 'gpv', which the cluster lacks; did you mean"):
+        refuse_unknown_types(submissions, ONE)
+    refuse_unknown_types(workload((0.0, job("a", device_types=(DeviceType("gpu"),)))).submissions, ONE)
+
+
+def test_oversized_jobs_are_named_with_their_reason() -> None:
+    relaxing = job("relaxes", workers=4, cpu_milli=2000, locality=Locality(hard=True, relax_after_s=60.0))
+    insists = job("insists", workers=4, cpu_milli=2000, locality=Locality(hard=True))
+    small = job("small", workers=8, elastic=Elastic(min_tasks=2, max_tasks=8))
+    of = cluster(node("n1", 4, cpu_milli=4000), node("n2", 4, cpu_milli=4000))
+    jobs = [job("big", workers=9), relaxing, insists, small, job("too", gpus=5)]
+    submissions = workload(*((0.0, asked) for asked in jobs)).submissions
+
+    misfits = oversized(submissions, Setting(cluster=of))
+
+    assert [(asked.id, reason.code) for asked, reason in misfits] == [
+        (JobId("big"), ReasonCode.NEVER_FITS),
+        (JobId("insists"), ReasonCode.FRAGMENTED),
+        (JobId("too"), ReasonCode.FRAGMENTED),
+    ]
+
+
+def test_history_tells_each_jobs_life() -> None:
+    of = workload((0.0, job("a", gpus=1, work=10.0, name="first", user="ann")), (2.0, job("b", work=3.0)))
+    history = simulate(of, "srtf", Setting(cluster=ONE, costs=Costs(restart_s=3.0))).history
+    a, b = history.jobs
+
+    assert (a.id, a.name, a.user, a.state, a.gpus, a.tasks) == ("a", "first", "ann", "succeeded", 1.0, 1)
+    assert (a.submit_s, a.start_s, a.end_s) == (0.0, 0.0, 16.0)
+    assert (a.run_s, a.wait_s, a.gpu_s, a.ideal_s) == (13.0, 3.0, 13.0, 10.0)
+    assert (a.preemptions, a.overhead_s, a.lost_s) == (1, 3.0, 0.0)
+    assert (b.start_s, b.end_s, b.wait_s) == (2.0, 5.0, 0.0)
+    assert (history.devices, history.free_device_s) == (1, 0.0)
+
+
+def test_decisions_name_their_job() -> None:
+    seen: list[Decision] = []
+
+    class Keep:
+        def append(self, now_s: float, events: object, decisions: list[Decision], waits: object) -> None:
+            seen.extend(decisions)
+
+    simulate(workload((0.0, job("a", work=1.0))), "fifo", Setting(cluster=ONE), journal=Keep())  # type: ignore[arg-type]  # lists are what it gets
+
+    assert [decision.job_id for decision in seen] == ["a"]
