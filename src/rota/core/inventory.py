@@ -74,7 +74,8 @@ class Inventory:
         "racks",
     )
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster | None = None) -> None:
+        """The books of a cluster, all free; without one, books of nothing."""
         self.nodes: list[NodeFree] = []
         self.pools: list[Pool] = []
         self.pool_by_type: dict[DeviceType, int] = {}
@@ -88,7 +89,7 @@ class Inventory:
         self.cpu_total = 0
         self.memory_total = 0
         """CPU thousandths and memory bytes of all nodes that count theirs."""
-        for node in cluster.nodes:
+        for node in () if cluster is None else cluster.nodes:
             self.add(node)
 
     def add(self, node: Node) -> None:
@@ -206,7 +207,7 @@ class Inventory:
 
     def fork(self) -> Inventory:
         """An independent copy."""
-        copy = Inventory.__new__(Inventory)
+        copy = Inventory()
         copy.nodes = [
             NodeFree(
                 node=b.node,

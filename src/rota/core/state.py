@@ -26,8 +26,9 @@ class State:
         "vacating",
     )
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.inventory = Inventory(cluster)
+    def __init__(self, of: Cluster | Inventory) -> None:
+        """A fresh state of a cluster, or one around books that exist."""
+        self.inventory = of if isinstance(of, Inventory) else Inventory(of)
         self.jobs: dict[JobId, LiveJob] = {}
         self.reserved: dict[JobId, LiveJob] = {}
         """Jobs that wait for their claimed devices to be vacated, oldest reservation first."""
@@ -177,10 +178,9 @@ class State:
 
     def fork(self) -> State:
         """An independent copy of everything that still matters: jobs that ended stay shared."""
-        copy = State.__new__(State)
+        copy = State(self.inventory.fork())
         twin = {name: live if live.state.is_final else live.fork() for name, live in self.jobs.items()}
         copy.jobs = twin
-        copy.inventory = self.inventory.fork()
         copy.reserved = {name: twin[name] for name in self.reserved}
         copy.vacating = {name: (twin[name], held) for name, (_, held) in self.vacating.items()}
         copy.dependents = {name: [twin[live.job.id] for live in waiting] for name, waiting in self.dependents.items()}
