@@ -48,7 +48,7 @@ def simulated(plan: Plan, policy: str, per_node: int = 2) -> list[float]:
 
 @pytest.mark.parametrize("policy", list(KEYS))
 @given(plan=plans())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_completion_times_are_those_of_the_naive_walk(policy: str, plan: Plan) -> None:
     assert simulated(plan, policy) == completion_times(GPUS, plan, policy)
 

@@ -133,7 +133,7 @@ def live_through(story: Story, policy: str) -> State:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(story=stories())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_nothing_goes_wrong(policy: str, story: Story) -> None:
     live_through(story, policy)
 

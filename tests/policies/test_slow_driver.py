@@ -193,7 +193,7 @@ def live_slowly(policy: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(data=st.data())
-@settings(max_examples=10)
+@settings(max_examples=6)
 def test_every_job_ends_whatever_the_driver_does(policy: str, data: st.DataObject) -> None:
     live_slowly(policy, data)
 
