@@ -49,7 +49,7 @@ demo: setup ## compare six policies on 2,000 generated jobs, and write a report
 	$(BIN)/rota sim --trace $(DEMO_TRACE) --cluster gpu=64/8 $(addprefix --policy ,$(POLICIES)) --restart-cost 30 --out $(DEMO)
 
 test: setup ## run every test that needs no service
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadscope
 
 test-fast: setup ## run the tests that take no time
 	@$(BIN)/python -m pytest -m 'not slow'
@@ -59,7 +59,7 @@ check: setup ## format, lint, types, imports, tests with warnings as errors
 	$(BIN)/ruff check .
 	$(BIN)/mypy src tests tools $(wildcard bench/*.py)
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -W error
+	$(BIN)/python -m pytest -n 2 --dist loadscope -W error
 
 format: setup ## format the code and mend what can be mended
 	$(BIN)/ruff format .

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +16,13 @@ settings.register_profile(
     "rota", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=25
 )
 settings.load_profile("rota")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to test compiled modules whose sources have changed since."""
+    stale = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "compile.py"))["stale"]()
+    if stale:
+        raise pytest.UsageError(f"{', '.join(stale)}: compiled before the last edit; `make compile` or `make pure`")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
