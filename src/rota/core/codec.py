@@ -51,10 +51,23 @@ def encode_event(event: Event) -> Json:
             field = encode_plain(field)
         elif name == "end":
             field = field.value
-        elif (name == "held" and not field) or (name == "nominal_rate" and field == 1.0):
+        elif _is_usual(name, field):
             continue
         value[name] = field
     return value
+
+
+def _is_usual(name: str, field: object) -> bool:
+    """Whether a field says nothing that need be written."""
+    match name:
+        case "held":
+            return not field
+        case "nominal_rate":
+            return field == 1.0
+        case "retry_s":
+            return field is None
+        case _:
+            return False
 
 
 def decode_event(value: Mapping[str, Any]) -> Event:
