@@ -1,0 +1,1 @@
+"""What a training script imports, and the client that the command line uses. Importing it loads nothing heavy."""
