@@ -10,7 +10,7 @@ DEMO_TRACE := $(DEMO)/mixed.parquet
 POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure demo test test-fast check format bench golden clean
+.PHONY: help setup compile pure demo test test-fast chaos check format bench golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -53,6 +53,9 @@ test: setup ## run every test that needs no service
 
 test-fast: setup ## run the tests that take no time
 	@$(BIN)/python -m pytest -m 'not slow'
+
+chaos: setup ## the kill test in full: 300 jobs, 50 kills of the server, 20 of supervisors and 20 of tasks
+	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py
 
 check: setup ## format, lint, types, imports, tests with warnings as errors
 	$(BIN)/ruff format --check .
