@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from fastapi import Request
 
 from rota.core.errors import RotaError
+from rota.store.tokens import StoredToken, Tokens
 
 
 class Role(Enum):
@@ -59,19 +60,6 @@ class Principal:
 OWNER = Principal(name="local", role=Role.ADMIN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """A token as it is stored: only its digest is known."""
-
-    id: str
-    digest: str
-    name: str
-    role: Role
-    tenants: tuple[str, ...]
-    expires_s: float | None
-    revoked: bool
-
-
 def digest_of(secret: str) -> str:
     """What is stored of a token. Tokens are 256 random bits, so that a plain hash can't be searched."""
     return hashlib.sha256(secret.encode()).hexdigest()
@@ -80,9 +68,39 @@ def digest_of(secret: str) -> str:
 class Access:
     """Looks tokens up. `required` is set off loopback: without a token nothing is allowed."""
 
-    def __init__(self, find: Callable[[str], Token | None], *, required: bool) -> None:
-        self._find = find
+    def __init__(self, tokens: Tokens, *, required: bool) -> None:
+        self._tokens = tokens
         self._required = required
+
+    @property
+    def needs_first_token(self) -> bool:
+        """Whether nobody can use the manager yet."""
+        return self._required and not self._tokens.all()
+
+    def create(
+        self, name: str, role: Role, tenants: tuple[str, ...], expires_s: float | None, who: str
+    ) -> tuple[StoredToken, str]:
+        """A new token, and its secret, which can't be had again."""
+        secret = f"rota_{secrets.token_urlsafe(32)}"
+        token = StoredToken(
+            id=secrets.token_hex(4),
+            digest=digest_of(secret),
+            name=name,
+            role=role.value,
+            tenants=tenants,
+            created_s=time.time(),
+            expires_s=expires_s,
+        )
+        self._tokens.add(token, who)
+        return token, secret
+
+    def revoke(self, token_id: str, who: str) -> StoredToken | None:
+        """Make a token worthless; None if there is none of this id."""
+        return self._tokens.revoke(token_id, time.time(), who)
+
+    def all(self) -> list[StoredToken]:
+        """Every token; their secrets are not known."""
+        return self._tokens.all()
 
     def who(self, request: Request) -> Principal:
         """The holder of the request's token."""
@@ -95,13 +113,14 @@ class Access:
         if scheme.lower() != "bearer" or not secret.strip():
             raise Unknown("this manager needs a token; give it with ROTA_TOKEN or as 'Authorization: Bearer TOKEN'")
         digest = digest_of(secret.strip())
-        token = self._find(digest)
-        if token is None or not hmac.compare_digest(token.digest, digest) or token.revoked:
+        token = self._tokens.find(digest)
+        if token is None or not hmac.compare_digest(token.digest, digest) or token.revoked_s is not None:
             raise Unknown("the token is not known, or was revoked")
         if token.expires_s is not None and token.expires_s < time.time():
             raise Unknown(f"the token {token.name!r} has expired")
-        tenants = None if token.role is Role.ADMIN or "*" in token.tenants else frozenset(token.tenants)
-        return Principal(name=token.name, role=token.role, tenants=tenants)
+        role = Role(token.role)
+        tenants = None if role is Role.ADMIN or "*" in token.tenants else frozenset(token.tenants)
+        return Principal(name=token.name, role=role, tenants=tenants)
 
 
 def _is_local(host: str) -> bool:

@@ -14,6 +14,7 @@ from rota.api.service import Service, principal, service
 from rota.api.wire import JobOut, JobPage, Problem, ReasonOut, SubmitOut, job_out, reason_out
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import JobId, JobState
+from rota.drivers.local.folder import progress, usage
 from rota.files.job_shape import JobFile
 from rota.live.requests import Asker, NotFound
 from rota.store import records
@@ -108,8 +109,11 @@ def _tenants(who: Principal, tenant: str | None) -> tuple[str, ...] | None:
 @router.get("/jobs/{job_id}", response_model=JobOut)
 async def one(request: Request, who: Who, job_id: JobPath) -> Response:
     """One job, with what was asked for; secrets are covered."""
-    row = await visible(service(request), who, job_id)
-    answer = job_out(row, service(request).control, whole=True)
+    parts = service(request)
+    row = await visible(parts, who, job_id)
+    answer = job_out(row, parts.control, whole=True)
+    answer["progress"] = await asyncio.to_thread(progress, parts.home, JobId(row.id))
+    answer["usage"] = await asyncio.to_thread(usage, parts.home, JobId(row.id), row.attempt)
     tag = f'"{row.version}"'
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag})

@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from rota.api.access import Access
+from rota.api.access import Access, Role
 from rota.api.app import make_app
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
@@ -26,6 +26,7 @@ from rota.live.requests import Requests
 from rota.sdk.place import write_sign
 from rota.store.database import open_database
 from rota.store.records import Records
+from rota.store.tokens import Tokens
 
 CLOSE_S = 2
 
@@ -41,19 +42,24 @@ class Options:
     database: str | None = None
     certificate: Path | None = None
     key: Path | None = None
+    require_token: bool = False
 
 
-def serve(options: Options, ready: Callable[[str], None]) -> None:
-    """Run until a signal; `ready` is told the address once requests are taken."""
+def serve(options: Options, say: Callable[[str], None]) -> None:
+    """Run until a signal; what there is to know is said, the address once requests are taken."""
     home = options.settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_one(home):
         listening = _listen(options.host, options.port)
-        records = Records(open_database(options.database or home / "rota.db"))
+        database = open_database(options.database or home / "rota.db")
+        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
+        if access.needs_first_token:
+            _, secret = access.create("first", Role.ADMIN, (), None, "local")
+            say(f"this is the first admin token, shown only now: {secret}")
         try:
-            _run(_serve(options, records, listening, ready))
+            _run(_serve(options, Records(database), access, listening, say))
         finally:
-            records.close()
+            database.dispose()
             listening.close()
 
 
@@ -66,14 +72,16 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
         uvloop.run(main)
 
 
-async def _serve(options: Options, records: Records, listening: socket.socket, ready: Callable[[str], None]) -> None:
+async def _serve(
+    options: Options, records: Records, access: Access, listening: socket.socket, say: Callable[[str], None]
+) -> None:
     control = boot(records, options.scheduling)
     driver = LocalDriver(options.scheduling.cluster.nodes, options.settings, control.answered)
     service = Service(
         control=control,
         requests=Requests(control, records, refuse_what_cannot_be),
         records=records,
-        access=Access(lambda digest: None, required=not is_loopback(options.host)),
+        access=access,
         home=options.settings.home,
         policy=options.scheduling.policy,
     )
@@ -92,7 +100,7 @@ async def _serve(options: Options, records: Records, listening: socket.socket, r
     loop = asyncio.create_task(control.run(driver))
     http = asyncio.create_task(server.serve(sockets=[listening]))
     write_sign(url, options.settings.home)
-    ready(url)
+    say(f"rota manages this machine at {url}; data in {options.settings.home}")
     done, _ = await asyncio.wait((loop, http), return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     await http

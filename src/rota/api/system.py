@@ -67,6 +67,13 @@ async def policies(request: Request, who: Who) -> Response:
     return JSONResponse({"policy": service(request).policy, "policies": names()})
 
 
+@router.get("/stats")
+async def stats(request: Request, who: Who) -> Response:
+    """How the loop is doing: its steps so far, and how long the last ones took."""
+    control = service(request).control
+    return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), "trouble": control.trouble})
+
+
 @router.get("/journal", response_class=Response)
 async def journal(request: Request, who: Who) -> Response:
     """The journal since the manager was last started, as `rota sim --replay` reads it."""
@@ -114,6 +121,12 @@ async def _events(parts: Service, who: Principal) -> AsyncIterator[str]:
 @probes.get("/healthz", response_class=PlainTextResponse)
 async def healthz() -> str:
     """Whether the process answers."""
+    return "ok\n"
+
+
+@probes.post("/healthz", response_class=PlainTextResponse)
+async def empty() -> str:
+    """Whether the process takes a request with a body; does nothing, so that other requests can be measured by it."""
     return "ok\n"
 
 

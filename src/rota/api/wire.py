@@ -48,6 +48,8 @@ class JobOut(BaseModel):
     version: int = 0
     spec: dict[str, Any] | None = None
     nodes: list[str] | None = None
+    progress: dict[str, Any] | None = Field(None, description="What the job says of its progress, through the SDK.")
+    usage: dict[str, float] | None = Field(None, description="What the last attempt's tasks used.")
 
 
 class JobPage(BaseModel):

@@ -22,6 +22,7 @@ class Group(Enum):
     STUDY = "Study"
     RUN = "Run"
     JOBS = "Jobs"
+    ADMIN = "Admin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,12 @@ COMMANDS: tuple[Entry, ...] = (
         target="rota.cli.act:release",
         summary="Let held jobs run.",
         group=Group.JOBS,
+    ),
+    Entry(
+        name="token",
+        target="rota.cli.token:app",
+        summary="Create, list and revoke tokens.",
+        group=Group.ADMIN,
     ),
 )
 

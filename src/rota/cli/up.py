@@ -30,6 +30,9 @@ def up(
         str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
     ] = None,
     run_as: Annotated[str | None, typer.Option(help="Whose processes tasks are, if you are root.")] = None,
+    require_token: Annotated[
+        bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
+    ] = False,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
 ) -> None:
@@ -59,8 +62,9 @@ def up(
         database=database,
         certificate=tls_cert,
         key=tls_key,
+        require_token=require_token,
     )
-    serve(options, lambda url: typer.echo(f"rota manages this machine at {url}; data in {home}", err=True))
+    serve(options, lambda line: typer.echo(line, err=True))
 
 
 def _cluster(emulate: str | None) -> Cluster:

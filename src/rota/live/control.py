@@ -11,6 +11,7 @@ import asyncio
 import json
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -107,6 +108,8 @@ class Control:
         self._names = [str(books.node.id) for books in engine.state.inventory.nodes]
         self._inbox: list[Entry] = []
         self._wake = asyncio.Event()
+        self.step_s: deque[float] = deque(maxlen=64)
+        """How long the last steps of the engine took."""
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
         self._dependents: dict[JobId, list[JobId]] = {}
         self._listeners: list[Callable[[Sequence[News]], None]] = []
@@ -182,7 +185,9 @@ class Control:
         events = [event for entry in entries for event in entry.events]
         for entry in entries:
             self.kept.update(entry.records)
+        begun = time.perf_counter()
         decisions = self.engine.step(now_s, events)
+        self.step_s.append(time.perf_counter() - begun)
         for decision in decisions:
             if isinstance(decision, Start):
                 self.kept[decision.job_id].attempt += 1

@@ -128,6 +128,10 @@ class Client:
         """Any other request, by its path below /api/v1."""
         return self._call("POST", path, body)
 
+    def delete(self, path: str) -> Any:
+        """Remove something, by its path below /api/v1."""
+        return self._call("DELETE", path)
+
     # -- HTTP ------------------------------------------------------------------------------------
 
     def _connect(self) -> http.client.HTTPConnection:

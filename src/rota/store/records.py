@@ -177,6 +177,11 @@ class Records:
             found = connection.execute(select(jobs.c.spec).where(jobs.c.id == job_id)).scalar()
         return None if found is None else json.loads(found)
 
+    def audit(self, limit: int) -> Sequence[Row[Any]]:
+        """Who changed what, newest first."""
+        with self._engine.connect() as connection:
+            return connection.execute(select(audit).order_by(audit.c.n.desc()).limit(limit)).all()
+
     def ping(self) -> None:
         """Raise if the database does not answer."""
         with self._engine.connect() as connection:

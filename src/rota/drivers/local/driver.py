@@ -23,7 +23,7 @@ from rota.core.model import Job, JobId
 from rota.core.placement import Placement
 from rota.drivers.local.attempt import Attempt, Outcome, Verdict
 from rota.drivers.local.failure import pause_s, tries_again
-from rota.drivers.local.folder import Json, attempt_folder, read_json, write_json
+from rota.drivers.local.folder import Json, attempt_folder, read_json, shared_folder, write_json
 from rota.drivers.local.task import Phase, Task
 from rota.drivers.local.tasks import Seat, environment, seats
 from rota.files.job import Launch
@@ -144,6 +144,7 @@ class LocalDriver:
         """The port on which the tasks meet, the same for all of an attempt."""
         folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
         folder.mkdir(parents=True, exist_ok=True)
+        self._make_shared(order.job.id)
         known = read_json(folder / "attempt.json")
         if known is None:
             with socket.socket() as probe:
@@ -151,6 +152,15 @@ class LocalDriver:
                 known = {"port": probe.getsockname()[1]}
             write_json(folder / "attempt.json", known)
         return int(known["port"])
+
+    def _make_shared(self, job_id: JobId) -> None:
+        """The folder in which a job's tasks may write, whoever's processes they are."""
+        shared = shared_folder(self._settings.home, job_id)
+        shared.mkdir(exist_ok=True, mode=0o700)
+        if self._settings.user is not None:
+            os.chown(shared, self._settings.user[0], self._settings.user[1])
+            for path in (self._settings.home, shared.parent.parent, shared.parent):
+                path.chmod(0o711)
 
     def _spawn(self, attempt: Attempt, task: Task, port: int) -> None:
         try:
@@ -177,13 +187,13 @@ class LocalDriver:
             tasks=len(attempt.tasks),
             attempt=attempt.number,
             port=port,
-            folder=str(task.folder),
+            folder=str(shared_folder(settings.home, attempt.job.id)),
             token=task.token,
         )
         return {
             "argv": list(attempt.launch.roles[seat.role].argv),
             "env": env,
-            "workdir": attempt.launch.workdir or str(task.folder),
+            "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
             "barrier": attempt.is_gang,
             "barrier_s": settings.barrier_s,
             "grace_s": attempt.launch.grace_s,

@@ -15,11 +15,48 @@ from rota.core.model import JobId
 
 Json = dict[str, Any]
 _OUTPUT = "output-"
+_MOST_PROGRESS = 16384
 
 
 def attempt_folder(home: Path, job_id: JobId, attempt: int) -> Path:
     """Where one attempt of a job runs."""
     return home / "runs" / job_id / str(attempt)
+
+
+def shared_folder(home: Path, job_id: JobId) -> Path:
+    """The folder that is a job's own, over all of its attempts; its tasks may write there."""
+    return home / "runs" / job_id / "shared"
+
+
+def progress(home: Path, job_id: JobId) -> Json | None:
+    """What a job's first task last said of its progress. The file is the task's: only numbers are taken from it."""
+    try:
+        file = os.open(shared_folder(home, job_id) / "progress-0.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        said = json.loads(os.read(file, _MOST_PROGRESS))
+        values = {str(name)[:64]: float(value) for name, value in list(said["values"].items())[:32]}
+        return {"step": int(said["step"]), "steps_per_s": float(said["steps_per_s"]), "values": values}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    finally:
+        os.close(file)
+
+
+def usage(home: Path, job_id: JobId, attempt: int) -> Json | None:
+    """What an attempt's tasks used, as far as they have ended: CPU time together, memory of the largest."""
+    try:
+        ranks = [path for path in attempt_folder(home, job_id, attempt).iterdir() if path.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    ended = [told for path in ranks if (told := read_json(path / "exit.json")) is not None]
+    if not ended:
+        return None
+    return {
+        "cpu_s": sum(float(told["cpu_s"]) for told in ended),
+        "memory_bytes": max(int(told["memory_bytes"]) for told in ended),
+    }
 
 
 def read_json(path: Path) -> Json | None:

@@ -79,7 +79,7 @@ def environment(
         "WORLD_SIZE": tasks,
         "LOCAL_RANK": seat.local_rank,
     }
-    extra: dict[str, object] = {"ROTA_TASK_TOKEN": token}
+    extra: dict[str, object] = {"ROTA_STOP_SIGNAL": launch.signal}
     if launch.array is not None:
         extra["ROTA_ARRAY_INDEX"] = launch.array
     if launch.checkpoint_path is not None:
