@@ -8,6 +8,7 @@ import fcntl
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from rota.store.records import Records
 from rota.store.tokens import Tokens
 
 CLOSE_S = 2
+SWITCH_S = 0.0005
+"""How long the loop may keep a thread waiting that has just made something durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,7 @@ class Options:
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
     """Run until a signal; what there is to know is said, the address once requests are taken."""
+    sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_one(home):

@@ -251,7 +251,11 @@ class Control:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                await loop.run_in_executor(self._writer, self._records.commit, batch)
+                if self._records.is_near:
+                    finish = self._records.write(batch)
+                else:
+                    finish = await loop.run_in_executor(self._writer, self._records.write, batch)
+                await loop.run_in_executor(self._writer, finish)
             except DBAPIError as error:
                 self.trouble = str(error.orig)
                 await asyncio.sleep(RETRY_S)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Engine, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
 
 from rota.store.schema import answers, audit, jobs, nodes, segments, steps
 
 Json = dict[str, Any]
 FINAL = ("succeeded", "failed", "cancelled")
+_NEW_JOB, _NEW_STEP, _NEW_AUDIT = insert(jobs), insert(steps), insert(audit)
 _LISTED = [column for column in jobs.c if column.name not in ("job", "live")]
 
 
@@ -41,7 +42,7 @@ class Query:
 
 
 class Records:
-    """The database as the manager uses it. `commit` is for one thread; reading is for any."""
+    """The database as the manager uses it. One batch at a time is written; reading is for any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -61,22 +62,41 @@ class Records:
             )
         )
 
-    def commit(self, batch: Batch) -> None:
-        """Make a batch durable, all of it or nothing."""
-        with self._engine.begin() as connection:
-            if batch.new_jobs:
-                connection.execute(insert(jobs), batch.new_jobs)
-            if batch.changed_jobs:
-                connection.execute(self._change, batch.changed_jobs)
-            if batch.steps:
-                connection.execute(insert(steps), batch.steps)
-            if batch.answers:
-                connection.execute(insert(answers), batch.answers)
-            for node_id, drained in batch.drained.items():
-                connection.execute(delete(nodes).where(nodes.c.id == node_id))
-                connection.execute(insert(nodes), {"id": node_id, "drained": int(drained)})
-            if batch.audit:
-                connection.execute(insert(audit), batch.audit)
+    @property
+    def is_near(self) -> bool:
+        """Whether writing costs only computing, so that a thread of its own for it would cost more than it saves."""
+        return self._engine.dialect.name == "sqlite"
+
+    def write(self, batch: Batch) -> Callable[[], None]:
+        """Write a batch, all of it or nothing; it is durable when the function that is returned has returned."""
+        connection = self._engine.connect()
+        try:
+            connection.begin()
+            self._write(connection, batch)
+        except BaseException:
+            connection.close()
+            raise
+
+        def make_durable() -> None:
+            with connection:
+                connection.commit()
+
+        return make_durable
+
+    def _write(self, connection: Connection, batch: Batch) -> None:
+        if batch.new_jobs:
+            connection.execute(_NEW_JOB, batch.new_jobs)
+        if batch.changed_jobs:
+            connection.execute(self._change, batch.changed_jobs)
+        if batch.steps:
+            connection.execute(_NEW_STEP, batch.steps)
+        if batch.answers:
+            connection.execute(insert(answers), batch.answers)
+        for node_id, drained in batch.drained.items():
+            connection.execute(delete(nodes).where(nodes.c.id == node_id))
+            connection.execute(insert(nodes), {"id": node_id, "drained": int(drained)})
+        if batch.audit:
+            connection.execute(_NEW_AUDIT, batch.audit)
 
     # -- what a restart needs --------------------------------------------------------------------
 
