@@ -70,6 +70,12 @@ COMMANDS: tuple[Entry, ...] = (
         group=Group.RUN,
     ),
     Entry(
+        name="demo",
+        target="rota.cli.demo:demo",
+        summary="See a manager at work on pretend devices.",
+        group=Group.RUN,
+    ),
+    Entry(
         name="nodes",
         target="rota.cli.nodes:nodes",
         summary="List the nodes and what is free on them.",
