@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from datetime import UTC, datetime
 
 import pytest
 
@@ -55,10 +56,30 @@ def test_waiting_job_says_why_and_starts_when_its_turn_comes(manager: Manager) -
 
     told = manager.rota("why", second)
 
-    assert told.stdout == f"job {second} is waiting: needs 4 devices, 0 devices could be had now\n"
+    assert told.stdout.startswith(
+        f"job {second} is waiting: needs 4 devices, 0 devices could be had now\nexpected start: "
+    )
     manager.client.act(first, "cancel")
     assert manager.wait(first)["state"] == "cancelled"
     assert manager.wait(second)["state"] == "succeeded"
+
+
+def test_expected_start_follows_from_what_is_known(manager: Manager) -> None:
+    first = manager.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
+    manager.wait(first, "running")
+    second = manager.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
+    third = manager.submit("true", resources={"gpus": 1}, estimate="1s")
+
+    told = manager.client.why(third)["expected"]
+    tried = manager.rota("submit", "--dry-run", "--gpus", "8", "--", "true")
+
+    seconds = (datetime.fromisoformat(told["usual"]) - datetime.now(UTC)).total_seconds()
+    assert 150 < seconds < 201
+    assert (told["position"], told["known"]) == (2, True)
+    assert manager.client.why(second)["expected"]["position"] == 1
+    assert told["earliest"] < told["usual"] < told["latest"]
+    assert (tried.returncode, tried.stdout) == (0, "expected start: not within a month, as things are\n")
+    assert len(list(manager.client.jobs())) == 3
 
 
 def test_cancelled_task_takes_its_children_with_it(manager: Manager) -> None:
@@ -142,7 +163,7 @@ def test_dependent_job_waits_and_follows_its_cause(manager: Manager) -> None:
     third = manager.submit("exit 1", depends_on=[first])
     fourth = manager.submit("true", depends_on=[third])
 
-    assert manager.client.why(second)["code"] == "waits-for-dependency"  # type: ignore[index]  # it waits
+    assert manager.client.why(second)["reason"]["code"] == "waits-for-dependency"
     assert [manager.wait(each)["state"] for each in (second, third, fourth)] == ["succeeded", "failed", "cancelled"]
 
 

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from rota import __version__
-from rota.api import jobs, logs, system, tokens
+from rota.api import jobs, logs, metrics, system, tokens
 from rota.api.access import Forbidden, Unknown
 from rota.api.service import Service
 from rota.core.errors import RotaError
@@ -40,6 +40,7 @@ def make_app(service: Service) -> FastAPI:
     app.include_router(system.router, prefix="/api/v1")
     app.include_router(tokens.router, prefix="/api/v1")
     app.include_router(system.probes)
+    app.include_router(metrics.router)
     app.add_exception_handler(RotaError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_middleware(BoundedBody)

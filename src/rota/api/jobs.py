@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from rota.api.access import Principal
 from rota.api.service import Service, principal, service
-from rota.api.wire import JobOut, JobPage, Problem, ReasonOut, SubmitOut, job_out, reason_out
+from rota.api.wire import JobOut, JobPage, Problem, SubmitOut, WhyOut, forecast_out, job_out, reason_out
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import JobId, JobState
 from rota.drivers.local.folder import progress, usage
@@ -47,6 +47,7 @@ async def submit(
     who: Who,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
     held: Annotated[bool, Query(description="Keep it from starting until it is released.")] = False,
+    dry_run: Annotated[bool, Query(description="Only say when it would start.")] = False,
 ) -> Response:
     """Submit a job, or a list of jobs that are accepted together or not at all."""
     values = await _body(request)
@@ -56,6 +57,9 @@ async def submit(
     for file in files:
         tenant = file.get("tenant", "default") if isinstance(file, dict) else "default"
         who.must_change(str(tenant))
+    if dry_run:
+        found = await service(request).requests.try_out(files[0], Asker(name=who.name))
+        return JSONResponse({"expected": forecast_out(found)})
     key = None if idempotency_key is None else f"{who.name}:{idempotency_key}"
     ids = await service(request).requests.submit(files, Asker(name=who.name), key=key, held=held)
     return JSONResponse({"id": ids[0], "ids": ids}, status_code=201, headers={"Location": f"/api/v1/jobs/{ids[0]}"})
@@ -120,11 +124,14 @@ async def one(request: Request, who: Who, job_id: JobPath) -> Response:
     return JSONResponse(answer, headers={"ETag": tag})
 
 
-@router.get("/jobs/{job_id}/why", response_model=ReasonOut | None)
+@router.get("/jobs/{job_id}/why", response_model=WhyOut)
 async def why(request: Request, who: Who, job_id: JobPath) -> Response:
-    """Why a job waits; null if it does not."""
-    await visible(service(request), who, job_id)
-    return JSONResponse(reason_out(service(request).control.explain(JobId(job_id))))
+    """Why a job waits, how many start before it, and when it is expected to start."""
+    parts = service(request)
+    row = await visible(parts, who, job_id)
+    found = await parts.requests.foresee(JobId(job_id))
+    reason = reason_out(parts.control.explain(JobId(job_id)))
+    return JSONResponse({"state": row.state, "reason": reason, "expected": forecast_out(found)})
 
 
 @router.post("/jobs/{job_id}/{action}", response_model=JobOut)

@@ -7,9 +7,10 @@ import contextlib
 import fcntl
 import ipaddress
 import os
+import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from rota.drivers.local.driver import LocalDriver, Settings
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.live.boot import Scheduling, boot
 from rota.live.requests import Requests
+from rota.live.retention import keep_tidy
 from rota.sdk.place import write_sign
 from rota.store.database import open_database
 from rota.store.records import Records
@@ -46,6 +48,8 @@ class Options:
     certificate: Path | None = None
     key: Path | None = None
     require_token: bool = False
+    keep_s: float = 30 * 86400.0
+    """How long jobs are kept after their end."""
 
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
@@ -99,21 +103,34 @@ async def _serve(
         ssl_keyfile=options.key,
         server_header=False,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
     url = _url(listening, secure=options.certificate is not None)
     loop = asyncio.create_task(control.run(driver))
     http = asyncio.create_task(server.serve(sockets=[listening]))
+    tidying = asyncio.create_task(keep_tidy(records, options.settings.home, options.keep_s))
     write_sign(url, options.settings.home)
     say(f"rota manages this machine at {url}; data in {options.settings.home}")
     done, _ = await asyncio.wait((loop, http), return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     await http
+    tidying.cancel()
     driver.close()
     if loop in done:
         loop.result()
     loop.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await loop
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server; the signals are ours, so that a stop that was asked for is a good end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
 
 
 def is_loopback(host: str) -> bool:
@@ -147,7 +164,7 @@ def _url(listening: socket.socket, *, secure: bool) -> str:
 
 
 @contextlib.contextmanager
-def _only_one(home: Path) -> Any:
+def _only_one(home: Path) -> Iterator[None]:
     """One manager for one folder: a second would start everything twice."""
     lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -12,6 +12,7 @@ from rota.core.inventory import Inventory
 from rota.core.reasons import Reason
 from rota.files.job import masked
 from rota.live.control import Control
+from rota.live.forecast import Forecast
 
 Json = dict[str, Any]
 
@@ -25,6 +26,24 @@ class ReasonOut(BaseModel):
     free_gpus: float = 0
     job: str | None = None
     until: str | None = None
+
+
+class ForecastOut(BaseModel):
+    """When a job is expected to start; null where that is not within a month."""
+
+    position: int
+    earliest: str | None = None
+    usual: str | None = None
+    latest: str | None = None
+    known: bool = Field(description="Whether anything is known of how long the jobs ahead run.")
+
+
+class WhyOut(BaseModel):
+    """Why a job waits, and for how long."""
+
+    state: str
+    reason: ReasonOut | None = None
+    expected: ForecastOut | None = None
 
 
 class JobOut(BaseModel):
@@ -102,6 +121,19 @@ def reason_out(reason: Reason | None) -> Json | None:
         "free_gpus": reason.free_milli / 1000,
         "job": reason.job,
         "until": moment(reason.until_s),
+    }
+
+
+def forecast_out(found: Forecast | None) -> Json | None:
+    """A forecast as the wire has it."""
+    if found is None:
+        return None
+    return {
+        "position": found.position,
+        "earliest": moment(found.earliest_s),
+        "usual": moment(found.usual_s),
+        "latest": moment(found.latest_s),
+        "known": found.known,
     }
 
 

@@ -148,6 +148,18 @@ COMMANDS: tuple[Entry, ...] = (
         group=Group.JOBS,
     ),
     Entry(
+        name="top",
+        target="rota.cli.top:top",
+        summary="Show nodes and jobs as they are, again and again.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="backup",
+        target="rota.cli.backup:backup",
+        summary="Copy the manager's database while it runs.",
+        group=Group.ADMIN,
+    ),
+    Entry(
         name="token",
         target="rota.cli.token:app",
         summary="Create, list and revoke tokens.",

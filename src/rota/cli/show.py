@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -34,7 +35,7 @@ def show(job: JobArgument, server: ServerOption = None, output: OutputOption = O
 
 
 def why(job: JobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Say why a job waits.
+    """Say why a job waits, and when it is expected to start.
 
     Examples:
 
@@ -44,13 +45,31 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
 
     client = Client(server)
     found = client.job(job)
-    reason = client.why(job)
-    answer: dict[str, Any] = {"id": found["id"], "state": found["state"], "reason": reason}
+    told = client.why(job)
     if output is not OutputFormat.TABLE:
-        emit([answer], (), output)
+        emit([{"id": found["id"], **told}], (), output)
         return
-    said = reason["sentence"] if reason else found["message"]
-    typer.echo(f"job {job} is {found['state']}" + (f": {said}" if said else ""))
+    said = told["reason"]["sentence"] if told["reason"] else found["message"]
+    typer.echo(f"job {job} is {told['state']}" + (f": {said}" if said else ""))
+    if told["expected"] is not None:
+        typer.echo(expectation(told["expected"]))
+
+
+def expectation(expected: dict[str, Any]) -> str:
+    """When a job is expected to start, in words."""
+    if expected["usual"] is None:
+        return "expected start: not within a month, as things are"
+    span = f"between {_clock(expected['earliest'])} and {_clock(expected['latest'])}"
+    guess = "" if expected["known"] else "; a guess: nothing is known of how long the jobs ahead run"
+    place = f"as number {expected['position']} of those that wait"
+    return f"expected start: {_clock(expected['usual'])} ({span}), {place}{guess}"
+
+
+def _clock(moment: str | None) -> str:
+    if moment is None:
+        return "later than in a month"
+    at = datetime.fromisoformat(moment).astimezone()
+    return at.strftime("%H:%M:%S" if at.date() == datetime.now(at.tzinfo).date() else "%Y-%m-%d %H:%M")
 
 
 def _text(value: object) -> str:

@@ -36,6 +36,7 @@ def submit(
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Submit nothing; say when it would start.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit as it does.")] = False,
     server: ServerOption = None,
 ) -> int:
@@ -66,6 +67,8 @@ def submit(
         job["resources"] = {**job.get("resources", {}), **given}
     _set_env(job, env or [], secret or [])
     job.setdefault("workdir", os.getcwd())
+    if dry_run:
+        return _try_out(job, server)
     return _send(job, array, held=held, wait=wait, server=server)
 
 
@@ -83,6 +86,16 @@ def _send(job: Json, array: str | None, *, held: bool, wait: bool, server: str |
         return 0
     outcomes = [follow(client, job_id, show=len(ids) == 1) for job_id in ids]
     return max(outcomes)
+
+
+def _try_out(job: Json, server: str | None) -> int:
+    from rota.cli.show import expectation
+    from rota.files.job import job_file
+    from rota.sdk.client import Client
+
+    job_file(job)
+    typer.echo(expectation(Client(server).try_out(job)["expected"]))
+    return 0
 
 
 def _is_file(what: list[str]) -> bool:

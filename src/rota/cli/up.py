@@ -30,6 +30,7 @@ def up(
         str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
     ] = None,
     run_as: Annotated[str | None, typer.Option(help="Whose processes tasks are, if you are root.")] = None,
+    keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
     ] = False,
@@ -48,6 +49,7 @@ def up(
     """
     from rota.api.serve import Options, serve
     from rota.drivers.local.driver import Settings
+    from rota.files.quantities import parse_duration
     from rota.live.boot import Scheduling
     from rota.sdk.place import data_folder
 
@@ -63,6 +65,7 @@ def up(
         certificate=tls_cert,
         key=tls_key,
         require_token=require_token,
+        keep_s=parse_duration(keep),
     )
     serve(options, lambda line: typer.echo(line, err=True))
 

@@ -48,7 +48,8 @@ def boot(records: Records, scheduling: Scheduling) -> Control:
         about="a live manager",
         snapshot=snapshot.take(state),
     )
-    return Control(engine, tape, records, kept, records.begin_segment(encode_header(header)))
+    first_step = records.begin_segment(encode_header(header))
+    return Control(engine, tape, records, kept, first_step, lambda: declared.build(options, alloc))
 
 
 def _restore(records: Records, cluster: Cluster) -> tuple[State, dict[JobId, Record]]:

@@ -25,11 +25,13 @@ from rota.core.errors import InvariantBroken
 from rota.core.events import Event, Interrupted, JobArrived, JobEnded, StartFailed, Stopped, TimerFired
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
+from rota.core.policy import Policy
 from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.drivers.local.driver import Order
 from rota.files.job import job_file, launch_of
 from rota.live.record import Record, changes_of, row_of, shown_state
+from rota.live.times import Times
 from rota.store.journal import encode_step
 from rota.store.records import Batch, Records
 
@@ -96,9 +98,16 @@ class Control:
     """The engine, its records, and the driver: the only place where they meet."""
 
     def __init__(
-        self, engine: Engine, tape: Tape, records: Records, kept: dict[JobId, Record], first_step: int
+        self,
+        engine: Engine,
+        tape: Tape,
+        records: Records,
+        kept: dict[JobId, Record],
+        first_step: int,
+        make_policy: Callable[[], Policy],
     ) -> None:
         self.engine = engine
+        self.make_policy = make_policy
         self.kept = kept
         self.trouble: str | None = None
         """Why nothing can be made durable at present, if so."""
@@ -110,6 +119,7 @@ class Control:
         self._wake = asyncio.Event()
         self.step_s: deque[float] = deque(maxlen=64)
         """How long the last steps of the engine took."""
+        self.step_times = Times()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
         self._dependents: dict[JobId, list[JobId]] = {}
         self._listeners: list[Callable[[Sequence[News]], None]] = []
@@ -188,6 +198,7 @@ class Control:
         begun = time.perf_counter()
         decisions = self.engine.step(now_s, events)
         self.step_s.append(time.perf_counter() - begun)
+        self.step_times.add(self.step_s[-1])
         for decision in decisions:
             if isinstance(decision, Start):
                 self.kept[decision.job_id].attempt += 1

@@ -21,10 +21,11 @@ from rota.core.events import (
     NodeDrained,
     NodeUndrained,
 )
-from rota.core.model import JobId, JobState, NodeId
+from rota.core.model import Job, JobId, JobState, NodeId
 from rota.files.job import job_file, job_of
 from rota.files.job_shape import JobFile
 from rota.live.control import Control, Entry
+from rota.live.forecast import Forecast, Span, copies, forecast, span_of
 from rota.live.record import Record
 from rota.store.records import FINAL, Records
 
@@ -140,6 +141,30 @@ class Requests:
         known = self._control.state.jobs
         pending = {name for entry in self._control.pending for name in entry.records}
         return tuple(dict.fromkeys(name for name in needed if name in known or name in pending))
+
+    async def foresee(self, job_id: JobId) -> Forecast | None:
+        """When a waiting job will start; None if it does not wait."""
+        live = self._control.state.jobs.get(job_id)
+        if live is None or live.state is not JobState.WAITING:
+            return None
+        return await self._forecast(job_id, None)
+
+    async def try_out(self, values: Json, asker: Asker) -> Forecast:
+        """When a job would start if it were submitted now; nothing is changed."""
+        file = job_file(values, Path("job"))
+        self._refuse(file)
+        needs = self._unmet(await self._dependencies(file))
+        job_id = JobId("dry-run")
+        return await self._forecast(job_id, JobArrived(job_of(file, job_id, needs, asker.name)))
+
+    async def _forecast(self, job_id: JobId, arrives: JobArrived | None) -> Forecast:
+        past = await asyncio.to_thread(self._records.past_runs)
+        engines = copies(self._control.engine, self._control.make_policy)
+
+        def span(job: Job) -> Span:
+            return span_of(job, past.get((job.tenant, job.name), []))
+
+        return await asyncio.to_thread(forecast, engines, job_id, span, arrives=arrives)
 
     async def cancel(self, job_id: JobId, asker: Asker) -> None:
         """End a job, whatever it is doing."""

@@ -51,6 +51,10 @@ class Client:
             self._kept.close()
             self._kept = None
 
+    def __del__(self) -> None:
+        if getattr(self, "_kept", None) is not None:
+            self.close()
+
     # -- jobs ------------------------------------------------------------------------------------
 
     def submit(self, files: Json | Sequence[Json], *, key: str | None = None, held: bool = False) -> list[str]:
@@ -79,9 +83,14 @@ class Client:
         answer: Json = self._call("GET", f"/jobs/{quote(job_id, safe='')}")
         return answer
 
-    def why(self, job_id: str) -> Json | None:
-        """Why a job waits; None if it does not."""
-        answer: Json | None = self._call("GET", f"/jobs/{quote(job_id, safe='')}/why")
+    def try_out(self, file: Json) -> Json:
+        """When a job would start if it were submitted now."""
+        answer: Json = self._call("POST", "/jobs?dry_run=true", file)
+        return answer
+
+    def why(self, job_id: str) -> Json:
+        """Why a job waits, and when it is expected to start."""
+        answer: Json = self._call("GET", f"/jobs/{quote(job_id, safe='')}/why")
         return answer
 
     def act(self, job_id: str, action: str) -> Json:

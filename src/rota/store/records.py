@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
@@ -150,6 +151,26 @@ class Records:
         with self._engine.connect() as connection:
             yield from connection.execution_options(yield_per=1000).execute(wanted.order_by(steps.c.n)).scalars()
 
+    # -- forgetting ------------------------------------------------------------------------------
+
+    def drop_before(self, at_s: float, *, answers_before_s: float) -> list[str]:
+        """Drop jobs that ended before a time, and journal stretches that were over by then; the jobs' ids.
+
+        The newest job stays whatever its age: numbers are counted on from it and never given twice.
+        """
+        old = jobs.c.state.in_(FINAL) & (jobs.c.ended_s < at_s) & (jobs.c.seq < self.next_seq() - 1)
+        stretches = self.segments()
+        over = [first for (first, _), (_, header) in pairwise(stretches) if header["snapshot"]["now_s"] < at_s]
+        with self._engine.begin() as connection:
+            gone = list(connection.execute(select(jobs.c.id).where(old)).scalars())
+            connection.execute(delete(jobs).where(old))
+            connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
+            if over:
+                kept = next(first for first, _ in stretches if first > over[-1])
+                connection.execute(delete(steps).where(steps.c.n < kept))
+                connection.execute(delete(segments).where(segments.c.first_step < kept))
+        return gone
+
     # -- looking ---------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> Row[Any] | None:
@@ -178,6 +199,20 @@ class Records:
         wanted = select(jobs.c.id).where(jobs.c.name == name, jobs.c.tenant == tenant)
         with self._engine.connect() as connection:
             return connection.execute(wanted.order_by(jobs.c.seq.desc()).limit(1)).scalar()
+
+    def past_runs(self, limit: int = 2000) -> dict[tuple[str, str], list[float]]:
+        """How long the jobs that succeeded last took from start to end, by tenant and name."""
+        wanted = (
+            select(jobs.c.tenant, jobs.c.name, jobs.c.started_s, jobs.c.ended_s)
+            .where(jobs.c.state == "succeeded", jobs.c.started_s.is_not(None))
+            .order_by(jobs.c.seq.desc())
+            .limit(limit)
+        )
+        found: dict[tuple[str, str], list[float]] = {}
+        with self._engine.connect() as connection:
+            for row in connection.execute(wanted):
+                found.setdefault((row.tenant, row.name), []).append(row.ended_s - row.started_s)
+        return found
 
     def counts(self) -> Mapping[tuple[str, str], int]:
         """How many jobs there are of each tenant in each state."""
