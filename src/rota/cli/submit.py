@@ -20,7 +20,7 @@ MOST_MEMBERS = 10_000
 
 
 def submit(
-    what: Annotated[list[str], typer.Argument(metavar="FILE | -- COMMAND", help="A job file, or what to run.")],
+    what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="A job file, or -- and a command.")],
     name: Annotated[str | None, typer.Option("--name", help="What to call it.")] = None,
     gpus: Annotated[str | None, typer.Option(help="GPUs per task; 0.5 shares one.")] = None,
     gpu: Annotated[list[str] | None, typer.Option(help="GPU types that will do, best first.")] = None,
