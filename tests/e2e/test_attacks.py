@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -120,6 +122,31 @@ def test_chunks_without_end_are_cut_off(target: Manager) -> None:
         except (BrokenPipeError, ConnectionResetError):
             return
         assert b" 413 " in raw.recv(100)
+
+
+@pytest.mark.slow
+def test_requests_made_from_the_schema_find_no_failure(tmp_path: Path) -> None:
+    """Every operation but the endless stream of events, with requests that fit its schema and some that do not."""
+    manager = Manager(tmp_path, "--emulate", "gpu=1/1").start()
+    program = Path(sys.executable).with_name("st")
+    command = [str(program), "run", f"{manager.client.url}/api/openapi.json", "--checks", "not_a_server_error"]
+    command += [
+        "--max-examples",
+        "10",
+        "--phases",
+        "fuzzing",
+        "--exclude-path-regex",
+        "events",
+        "--request-timeout",
+        "10",
+    ]
+    try:
+        manager.client.drain("n1")  # commands that were made up at random must not run
+        told = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+        assert told.returncode == 0, told.stdout[-4000:]
+        assert manager.client.get("/stats")["trouble"] is None
+    finally:
+        manager.clean_up()
 
 
 def test_yaml_bomb_and_python_objects_are_refused(tmp_path: Path) -> None:

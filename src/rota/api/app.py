@@ -14,6 +14,7 @@ from rota.api import jobs, logs, metrics, system, tokens
 from rota.api.access import Forbidden, Unknown
 from rota.api.service import Service
 from rota.core.errors import RotaError
+from rota.files.job_shape import JobFile
 from rota.live.requests import CantStore, Conflict, NotFound
 
 MOST_BODY = 4 << 20
@@ -44,7 +45,24 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(RotaError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_middleware(BoundedBody)
+    _describe_job_files(app)
     return app
+
+
+def _describe_job_files(app: FastAPI) -> None:
+    """Put the shape of a job file into the schema: submissions are read by hand, so FastAPI does not know of it."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        schema = generate()
+        parts = schema["components"]["schemas"]
+        if "JobFile" not in parts:
+            shape = JobFile.model_json_schema(ref_template="#/components/schemas/{model}")
+            parts.update(shape.pop("$defs", {}))
+            parts["JobFile"] = shape
+        return schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # the way that FastAPI documents
 
 
 async def _refuse(request: Request, error: Exception) -> JSONResponse:

@@ -15,7 +15,6 @@ from rota.api.wire import JobOut, JobPage, Problem, SubmitOut, WhyOut, forecast_
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import JobId, JobState
 from rota.drivers.local.folder import progress, usage
-from rota.files.job_shape import JobFile
 from rota.live.requests import Asker, NotFound
 from rota.store import records
 
@@ -165,6 +164,3 @@ async def visible(parts: Service, who: Principal, job_id: str) -> Any:
     if row is None or not who.may_see(row.tenant):
         raise NotFound(f"there is no job {job_id[:64]!r}")
     return row
-
-
-_ = JobFile  # named in the schema of the body; `system` puts it there
