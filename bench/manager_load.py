@@ -4,8 +4,8 @@ How it is measured: a real `rota up` on SQLite in a temporary folder, on this ma
 it. 16 connections each send the next request when the last is answered, over HTTP/1.1 keep-alive. A submission counts
 when its 201 has arrived, which is after its commit with `synchronous=FULL`. The rate of empty POSTs is measured in
 the same way in the same run, before and after. With 50,000 jobs waiting for a device that one job holds: the first
-page of jobs as `rota ps` asks for it (median of 20), the time of the engine's step after a completion (the
-manager's own clock, `rota_step_seconds`), and the manager's resident memory.
+page of jobs as `rota ps` asks for it (median of 20), the times of the engine's last 64 steps around a completion (the
+manager's own clock, from `/stats`; the longest is a bulk arrival), and the manager's resident memory.
 """
 
 from __future__ import annotations
