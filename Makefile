@@ -10,7 +10,7 @@ DEMO_TRACE := $(DEMO)/mixed.parquet
 POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure demo test test-fast check format bench golden clean
+.PHONY: help setup compile pure demo demo-sim test test-fast chaos check format bench golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -43,7 +43,12 @@ pure: $(INSTALLED) ## remove the compiled modules: edits to the sources take eff
 	@$(BIN)/python tools/compile.py --clean
 	@rm -f $(COMPILED)
 
-demo: setup ## compare six policies on 2,000 generated jobs, and write a report
+demo: setup ## a manager on pretend devices: a gang, an array, a job that is pre-empted and resumes
+	$(BIN)/rota demo --out $(DEMO)
+	$(BIN)/rota sim --replay $(DEMO)/journal.jsonl
+	$(BIN)/rota sim --trace $(DEMO)/journal.jsonl --policy srtf
+
+demo-sim: setup ## compare six policies on 2,000 generated jobs, and write a report
 	@mkdir -p $(DEMO)
 	$(BIN)/rota trace generate mixed $(DEMO_TRACE) --jobs 2000 --seed 1 --gpus 64 --load 1.1
 	$(BIN)/rota sim --trace $(DEMO_TRACE) --cluster gpu=64/8 $(addprefix --policy ,$(POLICIES)) --restart-cost 30 --out $(DEMO)
@@ -53,6 +58,9 @@ test: setup ## run every test that needs no service
 
 test-fast: setup ## run the tests that take no time
 	@$(BIN)/python -m pytest -m 'not slow'
+
+chaos: setup ## the kill test in full: 300 jobs, 50 kills of the server, 20 of supervisors and 20 of tasks
+	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py
 
 check: setup ## format, lint, types, imports, tests with warnings as errors
 	$(BIN)/ruff format --check .

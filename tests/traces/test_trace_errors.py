@@ -25,7 +25,7 @@ from traces.trace_samples import (
     write,
 )
 
-ALL = "rota, philly, philly-json, gavel, tiresias, blox, alibaba2023, helios, slurm"
+ALL = "rota, philly, philly-json, gavel, tiresias, blox, alibaba2023, helios, slurm, journal"
 STATES = "COMPLETED, CANCELLED, FAILED, TIMEOUT, NODE_FAIL, SUSPENDED"
 
 FORMAT_OF = {sample.text: format for (format, _), sample in SAMPLES.items()}

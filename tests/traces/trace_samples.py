@@ -300,7 +300,21 @@ ROTA_JSONL = Sample(
     counts_steps=True,
 )
 
+JOURNAL = Sample(
+    text="\n".join(
+        json.dumps(line)
+        for line in (
+            {"rota_journal": 1, "cluster": [{"id": "n1", "devices": 4}]},
+            {"n": 0, "t": 50.0, "in": [{"event": "arrived", "job": {"id": "a", "roles": [{"count": 2}]}}]},
+            {"n": 1, "t": 51.0, "in": [{"event": "started", "job_id": "a", "rate": 1.0, "work_from_s": 51.0}]},
+            {"n": 2, "t": 61.0, "in": [{"event": "ended", "job_id": "a", "end": "succeeded", "work": 0.0}]},
+        )
+    ),
+    expected=(sub("a", 0.0, 10.0, gpus=2),),
+)
+
 SAMPLES: dict[tuple[str, str], Sample] = {
+    ("journal", "journal"): JOURNAL,
     ("philly", "philly"): PHILLY,
     ("philly-json", "philly-json"): PHILLY_JSON,
     ("gavel", "gavel, ten columns"): GAVEL,

@@ -20,6 +20,9 @@ class Group(Enum):
     """What a command is for; the headings of `rota --help`."""
 
     STUDY = "Study"
+    RUN = "Run"
+    JOBS = "Jobs"
+    ADMIN = "Admin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,108 @@ COMMANDS: tuple[Entry, ...] = (
         target="rota.cli.policies:policies",
         summary="List the policies and their parameters.",
         group=Group.STUDY,
+    ),
+    Entry(
+        name="up",
+        target="rota.cli.up:up",
+        summary="Start the manager of this machine.",
+        group=Group.RUN,
+    ),
+    Entry(
+        name="demo",
+        target="rota.cli.demo:demo",
+        summary="See a manager at work on pretend devices.",
+        group=Group.RUN,
+    ),
+    Entry(
+        name="nodes",
+        target="rota.cli.nodes:nodes",
+        summary="List the nodes and what is free on them.",
+        group=Group.RUN,
+    ),
+    Entry(
+        name="drain",
+        target="rota.cli.nodes:drain",
+        summary="Let nothing new start on a node.",
+        group=Group.RUN,
+    ),
+    Entry(
+        name="undrain",
+        target="rota.cli.nodes:undrain",
+        summary="Let a drained node take jobs again.",
+        group=Group.RUN,
+    ),
+    Entry(
+        name="tenants",
+        target="rota.cli.nodes:tenants",
+        summary="List the tenants and their jobs.",
+        group=Group.RUN,
+    ),
+    Entry(
+        name="submit",
+        target="rota.cli.submit:submit",
+        summary="Submit a job file, or a command.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="ps",
+        target="rota.cli.ps:ps",
+        summary="List jobs.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="show",
+        target="rota.cli.show:show",
+        summary="Show everything about a job.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="logs",
+        target="rota.cli.logs:logs",
+        summary="Print what a job says.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="why",
+        target="rota.cli.show:why",
+        summary="Say why a job waits.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="cancel",
+        target="rota.cli.act:cancel",
+        summary="End jobs, whatever they are doing.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="hold",
+        target="rota.cli.act:hold",
+        summary="Keep waiting jobs from starting.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="release",
+        target="rota.cli.act:release",
+        summary="Let held jobs run.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="top",
+        target="rota.cli.top:top",
+        summary="Show nodes and jobs as they are, again and again.",
+        group=Group.JOBS,
+    ),
+    Entry(
+        name="backup",
+        target="rota.cli.backup:backup",
+        summary="Copy the manager's database while it runs.",
+        group=Group.ADMIN,
+    ),
+    Entry(
+        name="token",
+        target="rota.cli.token:app",
+        summary="Create, list and revoke tokens.",
+        group=Group.ADMIN,
     ),
 )
 

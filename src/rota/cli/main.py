@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from rota import __version__
 from rota.cli.commands import LazyGroup
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, Unavailable
 
 FAILURE = 1
 MISTAKE = 2
@@ -67,6 +67,8 @@ def status(args: Sequence[str]) -> int:
         outcome = get_command(app).main(args=list(args), prog_name="rota", standalone_mode=False)
     except RotaError as error:
         return _complain(str(error), MISTAKE)
+    except Unavailable as error:
+        return _complain(str(error), FAILURE)
     except typer.TyperException as error:
         return _complain_of_usage(error)
     except (KeyboardInterrupt, typer.Abort):

@@ -112,31 +112,32 @@ def _write_table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column]
     from rich.console import Console
 
     if out.isatty():
-        table = _table(rows, columns, lines=True)
-        Console(file=out, markup=False, emoji=False, highlight=False).print(table)
+        drawn = table(rows, columns, lines=True)
+        Console(file=out, markup=False, emoji=False, highlight=False).print(drawn)
         return
     console = Console(file=out, force_terminal=False, color_system=None, markup=False, emoji=False, highlight=False)
-    table = _table(rows, columns, lines=False)
-    console.width = max(1, console.measure(table, options=console.options.update(width=1 << 30)).maximum)
-    for line in console.render_lines(table, pad=False):
+    drawn = table(rows, columns, lines=False)
+    console.width = max(1, console.measure(drawn, options=console.options.update(width=1 << 30)).maximum)
+    for line in console.render_lines(drawn, pad=False):
         out.write("".join(segment.text for segment in line).rstrip() + "\n")
 
 
-def _table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], *, lines: bool) -> Table:
+def table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], *, lines: bool) -> Table:
+    """Rows as Rich's table; `lines` is for terminals."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD if lines else None, pad_edge=False, header_style="bold" if lines else "")
+    made = Table(box=box.SIMPLE_HEAD if lines else None, pad_edge=False, header_style="bold" if lines else "")
     for column in columns:
-        table.add_column(
+        made.add_column(
             column.title or column.key,
             justify="right" if column.right else "left",
             overflow="fold",
             no_wrap=not lines,
         )
     for row in rows:
-        table.add_row(*(column.cell(row) for column in columns))
-    return table
+        made.add_row(*(column.cell(row) for column in columns))
+    return made
 
 
 class ProgressBar:

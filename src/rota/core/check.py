@@ -130,7 +130,8 @@ def _check_dependencies(state: State) -> None:
         unmet = [d for d in live.job.depends_on if state.jobs[d].state is not JobState.SUCCEEDED]
         if live.state.is_final:
             continue
-        _must(live.unmet == len(unmet), live, f"it counts {live.unmet} unmet dependencies, not {len(unmet)}")
+        retries = live.retry_s is not None
+        _must(live.unmet == len(unmet) + retries, live, f"it counts {live.unmet} unmet dependencies, not {len(unmet)}")
         for needed in unmet:
             _must(not state.jobs[needed].state.is_final, live, f"job {needed}, which it needs, never succeeds")
             _must(

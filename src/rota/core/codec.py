@@ -51,10 +51,23 @@ def encode_event(event: Event) -> Json:
             field = encode_plain(field)
         elif name == "end":
             field = field.value
-        elif (name == "held" and not field) or (name == "nominal_rate" and field == 1.0):
+        elif _is_usual(name, field):
             continue
         value[name] = field
     return value
+
+
+def _is_usual(name: str, field: object) -> bool:
+    """Whether a field says nothing that need be written."""
+    match name:
+        case "held":
+            return not field
+        case "nominal_rate":
+            return field == 1.0
+        case "retry_s":
+            return field is None
+        case _:
+            return False
 
 
 def decode_event(value: Mapping[str, Any]) -> Event:
@@ -168,10 +181,20 @@ def decode_node(value: Mapping[str, Any]) -> Node:
 def encode_plain(value: Any) -> Json:
     """The fields of a dataclass that are not at their default."""
     plain: Json = {}
-    for field in dataclasses.fields(value):
-        if not field.init:
-            continue
-        amount = getattr(value, field.name)
-        if field.default is dataclasses.MISSING or amount != field.default:
-            plain[field.name] = amount
+    for name, default in _fields_of(type(value)):
+        amount = getattr(value, name)
+        if default is dataclasses.MISSING or amount != default:
+            plain[name] = amount
     return plain
+
+
+_FIELDS: dict[type, tuple[tuple[str, Any], ...]] = {}
+
+
+def _fields_of(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Names and defaults of the fields that make a value of a type; looked up once."""
+    known = _FIELDS.get(kind)
+    if known is None:
+        known = tuple((field.name, field.default) for field in dataclasses.fields(kind) if field.init)
+        _FIELDS[kind] = known
+    return known

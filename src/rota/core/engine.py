@@ -80,6 +80,7 @@ class Engine:
         self._waits: list[tuple[JobId, Reason]] = []
         self._vacated = False
         self._limits: list[tuple[float, int, LiveJob]] = []
+        self._retries: list[tuple[float, int, LiveJob]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,
             JobCancelled: self._job_cancelled,
@@ -99,6 +100,7 @@ class Engine:
             NodeAdded: self._node_added,
             TimerFired: lambda event: None,
         }
+        self._adopt_timers()
         policy.adopt(state)
 
     @property
@@ -110,6 +112,8 @@ class Engine:
     def wakeup_s(self) -> float:
         """When the engine wants a `TimerFired` even if nothing else happens."""
         wake = self._policy.wakeup_s
+        if self._retries and self._retries[0][0] < wake:
+            wake = self._retries[0][0]
         limits = self._limits
         while limits:
             at_s, _, live = limits[0]
@@ -130,6 +134,8 @@ class Engine:
             self._handlers[type(event)](event)
         if self._limits:
             self._enforce_limits()
+        if self._retries:
+            self._end_retries()
         if self._vacated:
             self._start_reserved()
         changes = self._changes
@@ -152,6 +158,8 @@ class Engine:
             return Reason(code=ReasonCode.HELD)
         if live.state is not JobState.WAITING:
             return None
+        if live.retry_s is not None:
+            return Reason(code=ReasonCode.RETRY, until_s=live.retry_s)
         if live.unmet:
             unmet = next(d for d in live.job.depends_on if self._state.jobs[d].state is not JobState.SUCCEEDED)
             return Reason(code=ReasonCode.DEPENDENCY, job=unmet)
@@ -161,10 +169,7 @@ class Engine:
 
     def fork(self, policy: Policy, *, journal: Journal | None = None) -> Engine:
         """An engine of its own from here on, under a policy that adopts a copy of the state."""
-        twin = Engine(self._state.fork(), policy, self._allocator, journal=journal)
-        jobs = twin.state.jobs
-        twin._limits = [(at_s, seq, jobs[live.job.id]) for at_s, seq, live in self._limits]
-        return twin
+        return Engine(self._state.fork(), policy, self._allocator, journal=journal)
 
     # -- planning --------------------------------------------------------------------------------
 
@@ -260,6 +265,30 @@ class Engine:
             if live.run_s(now_s) >= limit_s - CLOCK_SLACK_S:
                 self._evict(live, Cause.TIME_LIMIT)
 
+    def _adopt_timers(self) -> None:
+        """Time limits and retries of jobs that the state knew before this engine."""
+        for live in self._state.jobs.values():
+            if live.run_since_s is not None and live.stopping is None:
+                self._limit(live)
+            if live.retry_s is not None and not live.state.is_final:
+                heapq.heappush(self._retries, (live.retry_s, live.seq, live))
+
+    def _limit(self, live: LiveJob) -> None:
+        limit_s, since_s = live.job.time_limit_s, live.run_since_s
+        if limit_s is not None and since_s is not None:
+            heapq.heappush(self._limits, (since_s + limit_s - live.ran_s, live.seq, live))
+
+    def _end_retries(self) -> None:
+        """Jobs whose pause after a failure is over contend again."""
+        while self._retries and self._retries[0][0] <= self._state.now_s:
+            _, _, live = heapq.heappop(self._retries)
+            if live.retry_s is None or live.state.is_final:
+                continue
+            live.retry_s = None
+            live.unmet -= 1
+            if live.state is JobState.WAITING and not live.unmet:
+                self._changes.arrived.append(live)
+
     def _evict(self, live: LiveJob, cause: Cause) -> None:
         """Stop a job for good; its claim ends now, its hold on the devices when it answers."""
         held = live.placement
@@ -328,13 +357,11 @@ class Engine:
         if live.stopping is not None:
             return
         self._changes.started.append(live)
-        if live.job.time_limit_s is not None:
-            at_s = self._state.now_s + live.job.time_limit_s - live.ran_s
-            heapq.heappush(self._limits, (at_s, live.seq, live))
+        self._limit(live)
 
     def _start_failed(self, event: StartFailed) -> None:
         live = self._state.live(event.job_id)
-        self._requeue(live, live.work)
+        self._requeue(live, live.work, event.retry_s)
 
     def _stopped(self, event: Stopped) -> None:
         live = self._state.live(event.job_id)
@@ -387,9 +414,9 @@ class Engine:
 
     def _interrupted(self, event: Interrupted) -> None:
         live = self._state.live(event.job_id)
-        self._requeue(live, event.work)
+        self._requeue(live, event.work, event.retry_s)
 
-    def _requeue(self, live: LiveJob, work: float) -> None:
+    def _requeue(self, live: LiveJob, work: float, retry_s: float | None) -> None:
         """A run came to nothing; the job waits again, or has had its last chance."""
         cause = live.stopping
         self._clear_off(live, work)
@@ -399,6 +426,10 @@ class Engine:
             self._finish(live, JobState.CANCELLED)
         elif cause is Cause.TIME_LIMIT or (limit is not None and live.restarts > limit):
             self._finish(live, JobState.FAILED)
+        elif retry_s is not None and retry_s > self._state.now_s:
+            live.retry_s = retry_s
+            live.unmet += 1
+            heapq.heappush(self._retries, (retry_s, live.seq, live))
         else:
             self._changes.arrived.append(live)
 

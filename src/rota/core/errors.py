@@ -1,4 +1,4 @@
-"""What can go wrong, by whose fault: the user's (`RotaError`) or ours (`InvariantBroken`)."""
+"""What goes wrong, by whose fault: the user's (`RotaError`), the world's (`Unavailable`), ours (`InvariantBroken`)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ class RotaError(Exception):
 
 class PlanRefused(RotaError):
     """A policy asked for something that would break the cluster; nothing of its plan was carried out."""
+
+
+class Unavailable(Exception):
+    """Something outside did not do its part (a server, a disk, a network); trying again later may help."""
 
 
 class InvariantBroken(Exception):

@@ -62,10 +62,14 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """The driver could not start the job; nothing of it runs and its devices are free."""
+    """The driver could not start the job; nothing of it runs and its devices are free.
+
+    The job contends again at once, or from `retry_s` on.
+    """
 
     job_id: JobId
     why: str
+    retry_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +110,14 @@ class JobEnded:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A fault took a running job's devices or tasks away; `work` is what its last checkpoint kept."""
+    """A fault took a running job's devices or tasks away; `work` is what its last checkpoint kept.
+
+    The job contends again at once, or from `retry_s` on.
+    """
 
     job_id: JobId
     work: float
+    retry_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

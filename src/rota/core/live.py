@@ -86,6 +86,7 @@ class LiveJob:
         "rate",
         "reserved",
         "restarts",
+        "retry_s",
         "run_milli",
         "run_since_s",
         "seq",
@@ -112,7 +113,9 @@ class LiveJob:
         self.reserved = False
         self.stopping: Cause | None = None
         self.unmet = 0
-        """Dependencies that have not succeeded yet."""
+        """Dependencies that have not succeeded yet, and one more while it waits to be tried again."""
+        self.retry_s: float | None = None
+        """When it contends again after a failure; None if nothing keeps it from that."""
         self.gpu_milli = job.gpu_milli
         self.nominal_rate = nominal_rate
         self.rate = 0.0
@@ -230,6 +233,7 @@ class LiveJob:
         copy.reserved = self.reserved
         copy.stopping = self.stopping
         copy.unmet = self.unmet
+        copy.retry_s = self.retry_s
         copy.gpu_milli = self.gpu_milli
         copy.rate = self.rate
         copy.work = self.work

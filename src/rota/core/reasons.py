@@ -20,6 +20,7 @@ class ReasonCode(Enum):
     WOULD_DELAY = "would-delay-reservation"
     VACATING = "devices-being-vacated"
     DEPENDENCY = "waits-for-dependency"
+    RETRY = "waits-to-retry"
     HELD = "held"
     ROUND = "next-round"
     NOT_CONSIDERED = "not-yet-considered"
@@ -58,6 +59,8 @@ class Reason:
                 return f"its {need} are being vacated"
             case ReasonCode.DEPENDENCY:
                 return f"waits for job {self.job} to succeed"
+            case ReasonCode.RETRY:
+                return "failed and waits before it is tried again"
             case ReasonCode.HELD:
                 return "held; release it to let it run"
             case ReasonCode.ROUND:

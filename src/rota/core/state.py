@@ -151,6 +151,12 @@ class State:
         live.ended_s = self.now_s
         live.memo = None
 
+    def forget(self, job_id: JobId) -> None:
+        """Drop the record of a job that has ended and on which no other waits."""
+        if not self.live(job_id).state.is_final:
+            raise InvariantBroken(f"job {job_id} has not ended and can't be forgotten")
+        del self.jobs[job_id]
+
     def is_clear(self, live: LiveJob) -> bool:
         """Whether nobody is still on the devices that a job claims.
 

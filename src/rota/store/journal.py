@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from rota.core.errors import RotaError
 from rota.core.events import Event, NodeAdded
 from rota.core.model import JobId
 from rota.core.reasons import Reason
+from rota.core.snapshot import Snapshot
 
 VERSION = 1
 
@@ -41,6 +43,8 @@ class JournalHeader:
     tenancy: str
     profiles: str | None = None
     about: str = ""
+    snapshot: Snapshot | None = None
+    """The state in which the engine began, if not in an empty one at time 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,46 @@ class Step:
     waits: tuple[tuple[JobId, Reason], ...]
 
 
+def encode_header(header: JournalHeader) -> dict[str, Any]:
+    """A header as JSON values."""
+    value: dict[str, Any] = {
+        "rota_journal": VERSION,
+        "policy": header.policy,
+        "placement": header.placement,
+        "tenancy": header.tenancy,
+        "profiles": header.profiles,
+        "about": header.about,
+        "cluster": encode_cluster(header.cluster),
+    }
+    if header.snapshot is not None:
+        value["snapshot"] = dataclasses.asdict(header.snapshot)
+    return value
+
+
+def encode_step(
+    number: int,
+    now_s: float,
+    events: Sequence[Event],
+    decisions: Sequence[Decision],
+    waits: Sequence[tuple[JobId, Reason]],
+    node_names: list[str],
+) -> dict[str, Any]:
+    """A step as JSON values; nodes that it adds join the names."""
+    for event in events:
+        if isinstance(event, NodeAdded):
+            node_names.append(str(event.node.id))
+    line: dict[str, Any] = {
+        "n": number,
+        "t": now_s,
+        "in": [encode_event(event) for event in events],
+    }
+    if decisions:
+        line["out"] = [encode_decision(decision, node_names) for decision in decisions]
+    if waits:
+        line["waits"] = [[job_id, encode_reason(reason)] for job_id, reason in waits]
+    return line
+
+
 class JournalWriter:
     """Appends steps to a file. Use as a context manager."""
 
@@ -61,16 +105,7 @@ class JournalWriter:
         self._file: IO[str] = path.open("w", encoding="utf-8", newline="\n")
         self._names = [str(node.id) for node in header.cluster.nodes]
         self._number = 0
-        first: dict[str, Any] = {
-            "rota_journal": VERSION,
-            "policy": header.policy,
-            "placement": header.placement,
-            "tenancy": header.tenancy,
-            "profiles": header.profiles,
-            "about": header.about,
-            "cluster": encode_cluster(header.cluster),
-        }
-        self._file.write(_dump(first))
+        self._file.write(_dump(encode_header(header)))
 
     def append(
         self,
@@ -80,18 +115,7 @@ class JournalWriter:
         waits: Sequence[tuple[JobId, Reason]],
     ) -> None:
         """Write one step."""
-        for event in events:
-            if isinstance(event, NodeAdded):
-                self._names.append(str(event.node.id))
-        line: dict[str, Any] = {
-            "n": self._number,
-            "t": now_s,
-            "in": [encode_event(event) for event in events],
-        }
-        if decisions:
-            line["out"] = [encode_decision(decision, self._names) for decision in decisions]
-        if waits:
-            line["waits"] = [[job_id, encode_reason(reason)] for job_id, reason in waits]
+        line = encode_step(self._number, now_s, events, decisions, waits, self._names)
         self._number += 1
         self._file.write(_dump(line))
 
@@ -134,6 +158,7 @@ class JournalReader:
                 tenancy=value["tenancy"],
                 profiles=value["profiles"],
                 about=value["about"],
+                snapshot=_snapshot(value.get("snapshot")),
             )
         except _BROKEN as err:
             raise RotaError(f"{self._path}:1: a broken header: {type(err).__name__}: {err}") from err
@@ -141,7 +166,7 @@ class JournalReader:
     def steps(self) -> Iterator[Step]:
         """The steps in order."""
         index_by_node = {str(node.id): index for index, node in enumerate(self.header.cluster.nodes)}
-        expected = 0
+        expected = 0 if self.header.snapshot is None else None
         with self._path.open("rb") as file:
             next(file)
             for number, line in enumerate(file, start=2):
@@ -149,10 +174,17 @@ class JournalReader:
                     step = _read_step(json.loads(line), index_by_node)
                 except _BROKEN as err:
                     raise RotaError(f"{self._path}:{number}: a broken step: {type(err).__name__}: {err}") from err
-                if step.number != expected:
+                if expected is not None and step.number != expected:
                     raise RotaError(f"{self._path}:{number}: step {step.number} follows {expected - 1}; there is a gap")
-                expected += 1
+                expected = step.number + 1
                 yield step
+
+
+def _snapshot(value: dict[str, Any] | None) -> Snapshot | None:
+    if value is None:
+        return None
+    lists = {name: tuple(value[name]) for name in ("jobs", "drained", "down")}
+    return Snapshot(now_s=value["now_s"], seq=value["seq"], **lists)
 
 
 def _read_step(value: dict[str, Any], index_by_node: dict[str, int]) -> Step:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.traces import alibaba, blox, gavel, helios, own, philly, philly_json, slurm, tiresias
+from rota.traces import alibaba, blox, gavel, helios, journal, own, philly, philly_json, slurm, tiresias
 from rota.traces.assemble import collection_paused
 from rota.traces.source import Source, open_source
 from rota.traces.workload import Workload
@@ -77,6 +77,12 @@ _ALL = (
         description="Slurm accounting, as printed by sacct --parsable2",
         detects=slurm.detects,
         read=slurm.read,
+    ),
+    TraceFormat(
+        name="journal",
+        description="a journal of Rota's, live or simulated: its jobs again",
+        detects=journal.detects,
+        read=journal.read,
     ),
 )
 

@@ -10,6 +10,7 @@ from rota.core.codec import encode_decision
 from rota.core.decisions import Decision
 from rota.core.engine import Engine, Journal
 from rota.core.history import History, history_of
+from rota.core.snapshot import restore
 from rota.core.state import State
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.perf.profiles import read_profiles
@@ -51,7 +52,8 @@ def replay(path: Path, *, journal: Journal | None = None, progress: Callable[[in
         speed=SpeedModel(profiles=profiles),
     )
     policy, alloc, placement = scheduler(header.policy, setting)
-    engine = Engine(State(header.cluster), policy, alloc, journal=journal)
+    state = State(header.cluster) if header.snapshot is None else restore(header.cluster, header.snapshot)
+    engine = Engine(state, policy, alloc, journal=journal)
     steps = decisions = 0
     mismatch = None
     for step in reader.steps():

@@ -1,0 +1,1 @@
+"""The manager over HTTP: routes, wire forms, who may do what."""

@@ -1,0 +1,118 @@
+"""The application: routes together, errors as one JSON line each, bodies of a bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from rota import __version__
+from rota.api import jobs, logs, metrics, system, tokens
+from rota.api.access import Forbidden, Unknown
+from rota.api.service import Service
+from rota.core.errors import RotaError
+from rota.files.job_shape import JobFile
+from rota.live.requests import CantStore, Conflict, NotFound
+
+MOST_BODY = 4 << 20
+_STATUS: tuple[tuple[type[RotaError], int], ...] = (
+    (Unknown, 401),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (Conflict, 409),
+    (CantStore, 507),
+    (RotaError, 422),
+)
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+def make_app(service: Service) -> FastAPI:
+    """The whole API around a manager."""
+    app = FastAPI(title="Rota", version=__version__, docs_url="/api/docs", openapi_url="/api/openapi.json")
+    app.state.service = service
+    app.include_router(jobs.router, prefix="/api/v1")
+    app.include_router(logs.router, prefix="/api/v1")
+    app.include_router(system.router, prefix="/api/v1")
+    app.include_router(tokens.router, prefix="/api/v1")
+    app.include_router(system.probes)
+    app.include_router(metrics.router)
+    app.add_exception_handler(RotaError, _refuse)
+    app.add_exception_handler(RequestValidationError, _refuse_shape)
+    app.add_middleware(BoundedBody)
+    _describe_job_files(app)
+    return app
+
+
+def _describe_job_files(app: FastAPI) -> None:
+    """Put the shape of a job file into the schema: submissions are read by hand, so FastAPI does not know of it."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        schema = generate()
+        parts = schema["components"]["schemas"]
+        if "JobFile" not in parts:
+            shape = JobFile.model_json_schema(ref_template="#/components/schemas/{model}")
+            parts.update(shape.pop("$defs", {}))
+            parts["JobFile"] = shape
+        return schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # the way that FastAPI documents
+
+
+async def _refuse(request: Request, error: Exception) -> JSONResponse:
+    status = next(code for kind, code in _STATUS if isinstance(error, kind))
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse({"error": " ".join(str(error).split())}, status_code=status, headers=headers)
+
+
+async def _refuse_shape(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:]) or "the body"
+    return JSONResponse({"error": f"{field}: {first['msg'].lower()}"}, status_code=422)
+
+
+class TooLarge(Exception):
+    """A body went on after its limit."""
+
+
+class BoundedBody:
+    """Refuses bodies over the limit before they fill the memory, whether or not they say how long they are."""
+
+    def __init__(self, app: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Pass a request on, counting what it brings."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > MOST_BODY:
+            await _too_large(scope, receive, send)
+            return
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > MOST_BODY:
+                raise TooLarge
+            return message
+
+        try:
+            await self._app(scope, counted, send)
+        except TooLarge:
+            await _too_large(scope, receive, send)
+
+
+async def _too_large(scope: Any, receive: Receive, send: Send) -> None:
+    answer = JSONResponse({"error": f"the body is larger than {MOST_BODY >> 20} MiB"}, status_code=413)
+    await answer(scope, receive, send)

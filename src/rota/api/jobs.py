@@ -1,0 +1,166 @@
+"""Routes for jobs: submit, list, look, explain, cancel, hold, release."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from rota.api.access import Principal
+from rota.api.service import Service, principal, service
+from rota.api.wire import JobOut, JobPage, Problem, SubmitOut, WhyOut, forecast_out, job_out, reason_out
+from rota.core.errors import RotaError, did_you_mean
+from rota.core.model import JobId, JobState
+from rota.drivers.local.folder import progress, usage
+from rota.live.requests import Asker, NotFound
+from rota.store import records
+
+router = APIRouter(tags=["jobs"], responses={code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422)})
+Who = Annotated[Principal, Depends(principal)]
+JobPath = Annotated[str, Path(min_length=1, max_length=64, description="The job's id.")]
+MOST_AT_ONCE = 10_000
+_WORDS = frozenset(state.value for state in JobState)
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "oneOf": [
+                        {"$ref": "#/components/schemas/JobFile"},
+                        {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/JobFile"}},
+                    ]
+                }
+            }
+        },
+    }
+}
+
+
+@router.post("/jobs", status_code=201, response_model=SubmitOut, openapi_extra=_BODY)
+async def submit(
+    request: Request,
+    who: Who,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    held: Annotated[bool, Query(description="Keep it from starting until it is released.")] = False,
+    dry_run: Annotated[bool, Query(description="Only say when it would start.")] = False,
+) -> Response:
+    """Submit a job, or a list of jobs that are accepted together or not at all."""
+    values = await _body(request)
+    files: list[Any] = values if isinstance(values, list) else [values]
+    if not 1 <= len(files) <= MOST_AT_ONCE:
+        raise RotaError(f"{len(files)} jobs were given; submit 1 to {MOST_AT_ONCE} at once")
+    for file in files:
+        tenant = file.get("tenant", "default") if isinstance(file, dict) else "default"
+        who.must_change(str(tenant))
+    if dry_run:
+        found = await service(request).requests.try_out(files[0], Asker(name=who.name))
+        return JSONResponse({"expected": forecast_out(found)})
+    key = None if idempotency_key is None else f"{who.name}:{idempotency_key}"
+    ids = await service(request).requests.submit(files, Asker(name=who.name), key=key, held=held)
+    return JSONResponse({"id": ids[0], "ids": ids}, status_code=201, headers={"Location": f"/api/v1/jobs/{ids[0]}"})
+
+
+async def _body(request: Request) -> object:
+    try:
+        return json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise RotaError(f"the body is not JSON: {str(error)[:200]}") from error
+
+
+@router.get("/jobs", response_model=JobPage)
+async def listed(
+    request: Request,
+    who: Who,
+    state: Annotated[list[str] | None, Query(description="Only jobs in these states.")] = None,
+    tenant: Annotated[str | None, Query(max_length=128)] = None,
+    name: Annotated[str | None, Query(max_length=128)] = None,
+    all: Annotated[bool, Query(description="Also jobs that have ended.")] = False,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    after: Annotated[int | None, Query(ge=0, le=1 << 62, description="`next` of the page before.")] = None,
+) -> Response:
+    """Jobs, newest first, a page at a time."""
+    for word in state or ():
+        if word not in _WORDS:
+            raise RotaError(f"state: unknown state {word[:40]!r}; {did_you_mean(word[:40], _WORDS)}")
+    query = records.Query(
+        states=tuple(state or ()),
+        live_only=not all and not state,
+        tenants=_tenants(who, tenant),
+        name=name,
+        before=after,
+        limit=limit,
+    )
+    parts = service(request)
+    rows = await asyncio.to_thread(parts.records.page, query)
+    page = {
+        "jobs": [job_out(row, parts.control) for row in rows],
+        "next": str(rows[-1].seq) if len(rows) == limit else None,
+    }
+    return JSONResponse(page)
+
+
+def _tenants(who: Principal, tenant: str | None) -> tuple[str, ...] | None:
+    if tenant is not None:
+        return (tenant,) if who.may_see(tenant) else ()
+    return None if who.tenants is None else tuple(sorted(who.tenants))
+
+
+@router.get("/jobs/{job_id}", response_model=JobOut)
+async def one(request: Request, who: Who, job_id: JobPath) -> Response:
+    """One job, with what was asked for; secrets are covered."""
+    parts = service(request)
+    row = await visible(parts, who, job_id)
+    answer = job_out(row, parts.control, whole=True)
+    answer["progress"] = await asyncio.to_thread(progress, parts.home, JobId(row.id))
+    answer["usage"] = await asyncio.to_thread(usage, parts.home, JobId(row.id), row.attempt)
+    tag = f'"{row.version}"'
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={"ETag": tag})
+    return JSONResponse(answer, headers={"ETag": tag})
+
+
+@router.get("/jobs/{job_id}/why", response_model=WhyOut)
+async def why(request: Request, who: Who, job_id: JobPath) -> Response:
+    """Why a job waits, how many start before it, and when it is expected to start."""
+    parts = service(request)
+    row = await visible(parts, who, job_id)
+    found = await parts.requests.foresee(JobId(job_id))
+    reason = reason_out(parts.control.explain(JobId(job_id)))
+    return JSONResponse({"state": row.state, "reason": reason, "expected": forecast_out(found)})
+
+
+@router.post("/jobs/{job_id}/{action}", response_model=JobOut)
+async def act(
+    request: Request,
+    who: Who,
+    job_id: JobPath,
+    action: Annotated[str, Path(pattern="^(cancel|hold|release)$")],
+    if_match: Annotated[str | None, Header(max_length=64)] = None,
+) -> Response:
+    """Cancel, hold or release a job. With If-Match, only if it has not changed since."""
+    parts = service(request)
+    row = await visible(parts, who, job_id)
+    who.must_change(row.tenant)
+    if if_match is not None and if_match.strip('"') != str(row.version):
+        return JSONResponse({"error": f"job {job_id} has changed: its version is {row.version}"}, status_code=412)
+    asker = Asker(name=who.name)
+    match action:
+        case "cancel":
+            await parts.requests.cancel(JobId(job_id), asker)
+        case "hold":
+            await parts.requests.hold(JobId(job_id), asker)
+        case _:
+            await parts.requests.release(JobId(job_id), asker)
+    return JSONResponse(job_out(await visible(parts, who, job_id), parts.control))
+
+
+async def visible(parts: Service, who: Principal, job_id: str) -> Any:
+    """A job's record, if the asker may know of it; what it may not see does not exist for it."""
+    row = await asyncio.to_thread(parts.records.job, job_id)
+    if row is None or not who.may_see(row.tenant):
+        raise NotFound(f"there is no job {job_id[:64]!r}")
+    return row

@@ -1,0 +1,59 @@
+"""What a Prometheus server scrapes. Labels are states and types, never jobs."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterator
+
+from fastapi import APIRouter, Depends, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from rota.api.service import Service, principal, service
+from rota.core.model import JobState
+
+router = APIRouter(tags=["probes"], dependencies=[Depends(principal)])
+
+
+class Collector:
+    """Reads the manager when it is scraped; nothing is counted twice."""
+
+    def __init__(self, parts: Service) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics."""
+        control = self._parts.control
+        jobs = GaugeMetricFamily("rota_jobs", "Jobs that are kept, by state.", labels=["state"])
+        tally: Tally[str] = Tally()
+        for (_, state), count in self._parts.records.counts().items():
+            tally[state] += count
+        for word in JobState:
+            jobs.add_metric([word.value], tally[word.value])
+        yield jobs
+        yield from self._devices()
+        yield CounterMetricFamily("rota_steps", "Steps of the engine, all of them in the journal.", value=control.steps)
+        times = control.step_times
+        buckets = [(str(limit), count) for limit, count in times.cumulative()]
+        yield HistogramMetricFamily(
+            "rota_step_seconds", "How long steps of the engine took.", buckets=buckets, sum_value=times.total_s
+        )
+        trouble = 0 if control.trouble is None else 1
+        yield GaugeMetricFamily("rota_storage_trouble", "1 while nothing can be made durable.", value=trouble)
+
+    def _devices(self) -> Iterator[Metric]:
+        found = GaugeMetricFamily("rota_devices", "Devices, by type and use.", labels=["type", "use"])
+        for pool in self._parts.control.state.inventory.pools:
+            if pool.devices:
+                found.add_metric([pool.device_type, "free"], pool.free)
+                found.add_metric([pool.device_type, "held"], pool.usable - pool.free)
+                found.add_metric([pool.device_type, "unusable"], pool.devices - pool.usable)
+        yield found
+
+
+@router.get("/metrics", response_class=Response)
+async def metrics(request: Request) -> Response:
+    """Numbers for Prometheus."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector(service(request)))
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

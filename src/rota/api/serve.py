@@ -1,0 +1,177 @@
+"""Runs a manager: database, loop, driver and HTTP in one process, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import ipaddress
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from rota.api.access import Access, Role
+from rota.api.app import make_app
+from rota.api.service import Service
+from rota.core.errors import RotaError, Unavailable
+from rota.drivers.local.driver import LocalDriver, Settings
+from rota.drivers.local.machine import refuse_what_cannot_be
+from rota.live.boot import Scheduling, boot
+from rota.live.requests import Requests
+from rota.live.retention import keep_tidy
+from rota.sdk.place import write_sign
+from rota.store.database import open_database
+from rota.store.records import Records
+from rota.store.tokens import Tokens
+
+CLOSE_S = 2
+SWITCH_S = 0.0005
+"""How long the loop may keep a thread waiting that has just made something durable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How the manager is run."""
+
+    scheduling: Scheduling
+    settings: Settings
+    host: str = "127.0.0.1"
+    port: int = 7650
+    database: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    require_token: bool = False
+    keep_s: float = 30 * 86400.0
+    """How long jobs are kept after their end."""
+
+
+def serve(options: Options, say: Callable[[str], None]) -> None:
+    """Run until a signal; what there is to know is said, the address once requests are taken."""
+    sys.setswitchinterval(SWITCH_S)
+    home = options.settings.home
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _only_one(home):
+        listening = _listen(options.host, options.port)
+        database = open_database(options.database or home / "rota.db")
+        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
+        if access.needs_first_token:
+            _, secret = access.create("first", Role.ADMIN, (), None, "local")
+            say(f"this is the first admin token, shown only now: {secret}")
+        try:
+            _run(_serve(options, Records(database), access, listening, say))
+        finally:
+            database.dispose()
+            listening.close()
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+async def _serve(
+    options: Options, records: Records, access: Access, listening: socket.socket, say: Callable[[str], None]
+) -> None:
+    control = boot(records, options.scheduling)
+    driver = LocalDriver(options.scheduling.cluster.nodes, options.settings, control.answered)
+    service = Service(
+        control=control,
+        requests=Requests(control, records, refuse_what_cannot_be),
+        records=records,
+        access=access,
+        home=options.settings.home,
+        policy=options.scheduling.policy,
+    )
+    config = uvicorn.Config(
+        make_app(service),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=CLOSE_S,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+        server_header=False,
+    )
+    server = _Server(config)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
+    url = _url(listening, secure=options.certificate is not None)
+    loop = asyncio.create_task(control.run(driver))
+    http = asyncio.create_task(server.serve(sockets=[listening]))
+    tidying = asyncio.create_task(keep_tidy(records, options.settings.home, options.keep_s))
+    write_sign(url, options.settings.home)
+    say(f"rota manages this machine at {url}; data in {options.settings.home}")
+    done, _ = await asyncio.wait((loop, http), return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    await http
+    tidying.cancel()
+    driver.close()
+    if loop in done:
+        loop.result()
+    loop.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await loop
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server; the signals are ours, so that a stop that was asked for is a good end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.socket(family)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(1024)
+    except (OSError, OverflowError) as error:
+        raise RotaError(
+            f"{host}:{port} can't be listened on: {error}; choose another with --host and --port"
+        ) from error
+    return listening
+
+
+def _url(listening: socket.socket, *, secure: bool) -> str:
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{shown}:{port}"
+
+
+@contextlib.contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    """One manager for one folder: a second would start everything twice."""
+    lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Unavailable(f"a manager runs already for {home}; use it, or give another folder with --data") from None
+    try:
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,37 @@
+"""What every route works with, and who is asking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import Request
+
+from rota.api.access import Access, Principal
+from rota.live.control import Control
+from rota.live.requests import Requests
+from rota.store.records import Records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """The manager's parts."""
+
+    control: Control
+    requests: Requests
+    records: Records
+    access: Access
+    home: Path
+    policy: str
+
+
+def service(request: Request) -> Service:
+    """The manager that a request is for."""
+    found = request.app.state.service
+    assert isinstance(found, Service)
+    return found
+
+
+async def principal(request: Request) -> Principal:
+    """Who is asking; refuses who may not ask at all."""
+    return service(request).access.who(request)

@@ -1,0 +1,197 @@
+"""The forms in which the API answers."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from rota.core.inventory import Inventory
+from rota.core.reasons import Reason
+from rota.files.job import masked
+from rota.live.control import Control
+from rota.live.forecast import Forecast
+
+Json = dict[str, Any]
+
+
+class ReasonOut(BaseModel):
+    """Why a job waits."""
+
+    code: str
+    sentence: str
+    need_gpus: float = 0
+    free_gpus: float = 0
+    job: str | None = None
+    until: str | None = None
+
+
+class ForecastOut(BaseModel):
+    """When a job is expected to start; null where that is not within a month."""
+
+    position: int
+    earliest: str | None = None
+    usual: str | None = None
+    latest: str | None = None
+    known: bool = Field(description="Whether anything is known of how long the jobs ahead run.")
+
+
+class WhyOut(BaseModel):
+    """Why a job waits, and for how long."""
+
+    state: str
+    reason: ReasonOut | None = None
+    expected: ForecastOut | None = None
+
+
+class JobOut(BaseModel):
+    """A job."""
+
+    id: str
+    name: str
+    tenant: str
+    owner: str
+    state: str = Field(description="held, waiting, starting, running, suspended, succeeded, failed or cancelled")
+    reason: ReasonOut | None = None
+    submitted: str
+    started: str | None = None
+    ended: str | None = None
+    attempt: int = 0
+    exit_code: int | None = None
+    message: str = ""
+    gpus: float = 0
+    tasks: int = 1
+    priority: int = 0
+    version: int = 0
+    spec: dict[str, Any] | None = None
+    nodes: list[str] | None = None
+    progress: dict[str, Any] | None = Field(None, description="What the job says of its progress, through the SDK.")
+    usage: dict[str, float] | None = Field(None, description="What the last attempt's tasks used.")
+
+
+class JobPage(BaseModel):
+    """A page of jobs, newest first."""
+
+    jobs: list[JobOut]
+    next: str | None = Field(None, description="Give it as `after` to get the next page.")
+
+
+class SubmitOut(BaseModel):
+    """What a submission was given."""
+
+    id: str
+    ids: list[str]
+
+
+class NodeOut(BaseModel):
+    """A node and what is free there."""
+
+    id: str
+    type: str
+    gpus: int
+    free_gpus: int
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    state: str
+
+
+class Problem(BaseModel):
+    """What was wrong with a request."""
+
+    error: str
+
+
+def moment(at_s: float | None) -> str | None:
+    """A time as ISO 8601 in UTC."""
+    if at_s is None:
+        return None
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def reason_out(reason: Reason | None) -> Json | None:
+    """A reason as the wire has it."""
+    if reason is None:
+        return None
+    return {
+        "code": reason.code.value,
+        "sentence": reason.sentence(),
+        "need_gpus": reason.need_milli / 1000,
+        "free_gpus": reason.free_milli / 1000,
+        "job": reason.job,
+        "until": moment(reason.until_s),
+    }
+
+
+def forecast_out(found: Forecast | None) -> Json | None:
+    """A forecast as the wire has it."""
+    if found is None:
+        return None
+    return {
+        "position": found.position,
+        "earliest": moment(found.earliest_s),
+        "usual": moment(found.usual_s),
+        "latest": moment(found.latest_s),
+        "known": found.known,
+    }
+
+
+def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
+    """A job's record as the wire has it; what it waits for is asked of the engine now."""
+    live = control.state.jobs.get(row.id)
+    spec = json.loads(row.spec)
+    out: Json = {
+        "id": row.id,
+        "name": row.name,
+        "tenant": row.tenant,
+        "owner": row.owner,
+        "state": row.state,
+        "reason": reason_out(control.explain(row.id)),
+        "submitted": moment(row.submitted_s),
+        "started": moment(row.started_s),
+        "ended": moment(row.ended_s),
+        "attempt": row.attempt,
+        "exit_code": row.exit_code,
+        "message": row.message,
+        "gpus": _gpus(spec),
+        "tasks": _tasks(spec),
+        "priority": spec.get("priority") or (-1 if spec.get("class") == "opportunistic" else 0),
+        "version": row.version,
+    }
+    if whole:
+        out["spec"] = masked(spec)
+        out["nodes"] = []
+        if live is not None and live.placement is not None and not live.reserved:
+            nodes = control.state.inventory.nodes
+            out["nodes"] = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.placement))
+    return out
+
+
+def _tasks(spec: Json) -> int:
+    roles = spec.get("roles") or {}
+    return sum(role.get("count", 1) for role in roles.values()) if roles else int(spec.get("workers", 1))
+
+
+def _gpus(spec: Json) -> float:
+    roles = spec.get("roles") or {}
+    parts = [(role.get("count", 1), role.get("gpus", 0)) for role in roles.values()] or [
+        (spec.get("workers", 1), (spec.get("resources") or {}).get("gpus", 0))
+    ]
+    return sum(float(count) * float(gpus or 0) for count, gpus in parts)
+
+
+def nodes_out(inventory: Inventory) -> list[Json]:
+    """All nodes."""
+    return [
+        {
+            "id": books.node.id,
+            "type": books.node.device_type,
+            "gpus": books.node.devices,
+            "free_gpus": books.free,
+            "cpus": None if books.node.cpu_milli is None else books.node.cpu_milli / 1000,
+            "memory_bytes": books.node.memory_bytes,
+            "state": "down" if not books.up else "drained" if books.drained else "up",
+        }
+        for books in inventory.nodes
+    ]

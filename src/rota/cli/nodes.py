@@ -1,0 +1,85 @@
+"""`rota nodes`, `rota drain`, `rota undrain`, `rota tenants`: the cluster and who uses it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rota.cli.manager import ServerOption
+from rota.cli.render import Column, OutputFormat, OutputOption, emit
+
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
+NODE_COLUMNS = (
+    Column(key="id", title="node"),
+    Column(key="type"),
+    Column(key="gpus", right=True),
+    Column(key="free_gpus", title="free", right=True),
+    Column(key="state"),
+)
+TENANT_COLUMNS = (
+    Column(key="tenant"),
+    Column(key="running", right=True),
+    Column(key="waiting", right=True),
+    Column(key="ended", right=True),
+)
+
+
+def nodes(server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
+    """List the nodes and what is free on them.
+
+    Examples:
+
+      rota nodes
+    """
+    from rota.sdk.client import Client
+
+    emit(Client(server).nodes(), NODE_COLUMNS, output)
+
+
+def drain(node: NodeArgument, server: ServerOption = None) -> None:
+    """Let nothing new start on a node; what runs there stays.
+
+    Examples:
+
+      rota drain n1
+    """
+    from rota.sdk.client import Client
+
+    Client(server).drain(node)
+
+
+def undrain(node: NodeArgument, server: ServerOption = None) -> None:
+    """Let a drained node take jobs again.
+
+    Examples:
+
+      rota undrain n1
+    """
+    from rota.sdk.client import Client
+
+    Client(server).drain(node, drained=False)
+
+
+def tenants(server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
+    """List the tenants and their jobs.
+
+    Examples:
+
+      rota tenants
+    """
+    from rota.sdk.client import Client
+
+    rows = []
+    for each in Client(server).tenants():
+        jobs = each["jobs"]
+        rows.append(
+            {
+                "tenant": each["tenant"],
+                "running": sum(jobs.get(state, 0) for state in ("starting", "running")),
+                "waiting": sum(jobs.get(state, 0) for state in ("waiting", "held", "suspended")),
+                "ended": sum(jobs.get(state, 0) for state in ("succeeded", "failed", "cancelled")),
+                "jobs": jobs,
+            }
+        )
+    emit(rows, TENANT_COLUMNS, output)

@@ -1,0 +1,129 @@
+"""`rota submit`: a job file or a command becomes a job."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rota.cli.manager import ServerOption, follow
+from rota.core.errors import RotaError
+
+Json = dict[str, Any]
+_FILE_ENDINGS = frozenset({".yaml", ".yml", ".json"})
+_SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
+MOST_MEMBERS = 10_000
+
+
+def submit(
+    what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="A job file, or -- and a command.")],
+    name: Annotated[str | None, typer.Option("--name", help="What to call it.")] = None,
+    gpus: Annotated[str | None, typer.Option(help="GPUs per task; 0.5 shares one.")] = None,
+    gpu: Annotated[list[str] | None, typer.Option(help="GPU types that will do, best first.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Tasks, started together.", min=1)] = None,
+    cpus: Annotated[str | None, typer.Option(help="CPUs per task.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory per task, e.g. 16Gi.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="For which tenant.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
+    time_limit: Annotated[str | None, typer.Option(help="End it after so long, e.g. 12h.")] = None,
+    max_restarts: Annotated[int | None, typer.Option(help="How often to start it again if it fails.", min=0)] = None,
+    after: Annotated[list[str] | None, typer.Option("--depends-on", help="A job that must succeed first.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
+    secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
+    array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
+    held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Submit nothing; say when it would start.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit as it does.")] = False,
+    server: ServerOption = None,
+) -> int:
+    """Submit a job file, or a command; print the job's id.
+
+    Examples:
+
+      rota submit train.yaml
+
+      rota submit --name bert --gpus 4 --workers 2 -- torchrun train.py
+
+      rota submit --array 0-9 --gpus 1 -- python sweep.py
+    """
+    job: Json = _from_file(Path(what[0])) if _is_file(what) else {"run": what}
+    needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
+    own = {
+        "name": name,
+        "workers": workers,
+        "tenant": tenant,
+        "priority": priority,
+        "time_limit": time_limit,
+        "max_restarts": max_restarts,
+        "depends_on": after,
+    }
+    job.update({key: value for key, value in own.items() if value is not None})
+    if any(value is not None for value in needs.values()):
+        given = {key: value for key, value in needs.items() if value is not None}
+        job["resources"] = {**job.get("resources", {}), **given}
+    _set_env(job, env or [], secret or [])
+    job.setdefault("workdir", os.getcwd())
+    if dry_run:
+        return _try_out(job, server)
+    return _send(job, array, held=held, wait=wait, server=server)
+
+
+def _send(job: Json, array: str | None, *, held: bool, wait: bool, server: str | None) -> int:
+    from rota.files.job import job_file
+    from rota.sdk.client import Client
+
+    job_file(job)
+    jobs = [job] if array is None else [{**job, "array": number} for number in _members(array)]
+    client = Client(server)
+    ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
+    for job_id in ids:
+        typer.echo(job_id)
+    if not wait:
+        return 0
+    outcomes = [follow(client, job_id, show=len(ids) == 1) for job_id in ids]
+    return max(outcomes)
+
+
+def _try_out(job: Json, server: str | None) -> int:
+    from rota.cli.show import expectation
+    from rota.files.job import job_file
+    from rota.sdk.client import Client
+
+    job_file(job)
+    typer.echo(expectation(Client(server).try_out(job)["expected"]))
+    return 0
+
+
+def _is_file(what: list[str]) -> bool:
+    return len(what) == 1 and Path(what[0]).suffix in _FILE_ENDINGS
+
+
+def _from_file(path: Path) -> Json:
+    from rota.files.job import read_job_file
+
+    return dict(read_job_file(path))
+
+
+def _set_env(job: Json, env: list[str], secret: list[str]) -> None:
+    for given, hide in ((env, False), (secret, True)):
+        for pair in given:
+            key, equals, value = pair.partition("=")
+            if not equals:
+                raise RotaError(f"--{'secret' if hide else 'env'} is {key!r}; write it as NAME=VALUE")
+            job["env"] = {**job.get("env", {}), key: {"secret": value} if hide else value}
+
+
+def _members(text: str) -> list[int]:
+    """The numbers in `0-9` or `1,3,5-7`."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        span = _SPAN.fullmatch(part.strip())
+        first, last = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
+        if first > last or last - first >= MOST_MEMBERS:
+            raise RotaError(f"--array is {text!r}; write it like 0-9 or 1,3,5-7, at most {MOST_MEMBERS} numbers")
+        found.update(dict.fromkeys(range(first, last + 1)))
+    return list(found)

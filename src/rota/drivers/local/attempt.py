@@ -1,0 +1,138 @@
+"""One attempt to run a job: its tasks together, from the barrier to the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from rota.core.decisions import Cause
+from rota.core.model import Job
+from rota.drivers.local.failure import Failure, FailureClass, classify
+from rota.drivers.local.folder import tail
+from rota.drivers.local.task import Phase, Task
+from rota.files.job import Launch
+
+
+class Verdict(Enum):
+    """How an attempt came to its end."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+    NEVER_STARTED = "never-started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The verdict, the exit code to show, and why in words."""
+
+    verdict: Verdict
+    exit_code: int | None = None
+    failure: Failure | None = None
+    message: str = ""
+
+
+class Attempt:
+    """The tasks of one start order, and what has been decided about them."""
+
+    def __init__(self, job: Job, launch: Launch, number: int, tasks: list[Task], work_s: float) -> None:
+        self.job = job
+        self.launch = launch
+        self.number = number
+        self.tasks = tasks
+        self.work_s = work_s
+        """Work that was safe when it started."""
+        self.announced = False
+        """Whether the engine has been told that it runs."""
+        self.ordered: Cause | None = None
+        """Why it was told to stop, if it was."""
+        self.given_up = ""
+        """Why we stop it ourselves, if we do."""
+        self.ending = False
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether tasks have to wait for each other."""
+        return len(self.tasks) > 1
+
+    @property
+    def all_ready(self) -> bool:
+        """Whether every task waits at the barrier, or is past it."""
+        return all(task.phase is not Phase.NEW for task in self.tasks)
+
+    @property
+    def all_running(self) -> bool:
+        """Whether every task was started."""
+        return all(task.phase is Phase.RUNNING or (task.phase is Phase.ENDED and task.ran) for task in self.tasks)
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether nothing of the attempt is left."""
+        return all(task.phase is Phase.ENDED for task in self.tasks)
+
+    def is_decided(self) -> bool:
+        """Whether the rest need not run on: enough tasks of a role have failed, or succeeded, or one was lost."""
+        for index, role in enumerate(self.launch.roles):
+            mine = [task for task in self.tasks if task.seat.role == index and task.phase is Phase.ENDED]
+            succeeded = sum(task.succeeded for task in mine)
+            if len(mine) - succeeded >= role.min_failed or any(task.lost or not task.ran for task in mine):
+                return True
+            if role.min_succeeded is not None and succeeded >= role.min_succeeded:
+                return True
+        return False
+
+    def outcome(self) -> Outcome:
+        """How it ended, once nothing of it is left."""
+        if not any(task.ran for task in self.tasks):
+            return Outcome(verdict=Verdict.NEVER_STARTED, message=self.given_up or "its tasks were not started")
+        if self.ordered is not None and not self._finished_all_the_same:
+            return Outcome(verdict=Verdict.STOPPED, message=self.ordered.value)
+        failed = self._failed_role()
+        if failed is None:
+            return Outcome(verdict=Verdict.SUCCEEDED, exit_code=0)
+        lost = next((task for task in self.tasks if task.lost or not task.ran), None)
+        if lost is not None:
+            return Outcome(
+                verdict=Verdict.LOST,
+                exit_code=lost.exit_code,
+                message=f"task {lost.seat.rank} was lost: its supervisor died",
+            )
+        failure = classify(
+            failed.state.get("exit_code"),
+            failed.state.get("signal"),
+            tail(failed.folder),
+            memory_limit=failed.state.get("cause") == "memory",
+        )
+        where = f"task {failed.seat.rank}: " if self.is_gang else ""
+        kind = "" if failure.kind is FailureClass.UNKNOWN else f" ({failure.kind.value})"
+        return Outcome(
+            verdict=Verdict.FAILED,
+            exit_code=failed.exit_code,
+            failure=failure,
+            message=f"{where}{failure.cause}{kind}",
+        )
+
+    @property
+    def _finished_all_the_same(self) -> bool:
+        """Whether it succeeded before the stop reached it. A job that saves its progress ends well when it
+        is stopped, too: for that one it means that it was stopped, unless nobody had told it yet."""
+        if not all(task.succeeded for task in self.tasks):
+            return False
+        if self.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT):
+            return not any(task.state.get("stopped") for task in self.tasks)
+        return not self.launch.checkpoint or not any(task.state.get("stopped") for task in self.tasks)
+
+    def _failed_role(self) -> Task | None:
+        """The task whose failure made the job fail; None if it succeeded."""
+        for index, role in enumerate(self.launch.roles):
+            mine = [task for task in self.tasks if task.seat.role == index]
+            if role.min_succeeded is not None and sum(task.succeeded for task in mine) >= role.min_succeeded:
+                return None
+        for index, role in enumerate(self.launch.roles):
+            mine = [task for task in self.tasks if task.seat.role == index]
+            bad = [task for task in mine if not task.succeeded]
+            if len(bad) >= role.min_failed:
+                # The first to fail is the cause; what ended after it was ended because of it.
+                return min(bad, key=lambda task: float(task.state.get("ended_s") or 0.0))
+        return None

@@ -1,0 +1,364 @@
+"""The local driver: carries orders out on this machine's processes and answers with events.
+
+Everything it has to remember is in the tasks' folders. A new server hands it the jobs that should be running,
+and it finds them again: a start order that was cut short is taken up where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.core.cluster import Node
+from rota.core.decisions import Cause
+from rota.core.events import End, Event, Interrupted, JobEnded, Started, StartFailed, Stopped
+from rota.core.model import Job, JobId
+from rota.core.placement import Placement
+from rota.drivers.local.attempt import Attempt, Outcome, Verdict
+from rota.drivers.local.failure import pause_s, tries_again
+from rota.drivers.local.folder import Json, attempt_folder, read_json, shared_folder, write_json
+from rota.drivers.local.task import Phase, Task
+from rota.drivers.local.tasks import Seat, environment, seats
+from rota.files.job import Launch
+
+RECORDER_S = 10.0
+"""How long a recorder may take to write a task's end after its supervisor died."""
+GIVEN_UP_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How tasks are run."""
+
+    home: Path
+    barrier_s: float = 60.0
+    log_bytes: int = 16 << 20
+    log_files: int = 8
+    user: tuple[int, int, tuple[int, ...]] | None = None
+    """Whose processes tasks are: user, group, further groups; None is the server's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A job to start, with all that is needed for it."""
+
+    job: Job
+    launch: Launch
+    placement: Placement
+    attempt: int
+    failures: int
+    work_s: float
+
+
+Answer = Callable[[Event, int | None, str], None]
+"""Takes the driver's events, each with the exit code and the words that go with it."""
+
+
+class LocalDriver:
+    """All attempts that are under way."""
+
+    def __init__(self, nodes: Sequence[Node], settings: Settings, answer: Answer) -> None:
+        self._nodes = list(nodes)
+        self._settings = settings
+        self._answer = answer
+        self._attempts: dict[JobId, Attempt] = {}
+        self._failures: dict[JobId, int] = {}
+        self._by_token: dict[str, tuple[Attempt, Task]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._busy: set[asyncio.Task[None]] = set()
+        self._nudges = self._listen()
+
+    # -- orders ----------------------------------------------------------------------------------
+
+    def start(self, order: Order) -> None:
+        """Start a job's tasks, each exactly once however often this is asked."""
+        attempt = self._attempt(order)
+        try:
+            port = self._port(order)
+        except OSError as error:
+            attempt.given_up = f"its folder can't be made: {error.strerror}"
+            port = 0
+        for task in attempt.tasks:
+            task.find()
+            if task.claimed:
+                self._watch(attempt, task)
+            elif attempt.given_up:
+                self._loop.call_soon(self._spawn_failed, attempt, task)
+            else:
+                self._spawn(attempt, task, port)
+        if attempt.is_gang:
+            self._loop.call_later(self._settings.barrier_s, self._barrier_is_over, attempt)
+        self._look(attempt)
+
+    def find(self, order: Order) -> None:
+        """Take a running job on again, after a restart of the server."""
+        attempt = self._attempt(order)
+        attempt.announced = True
+        for task in attempt.tasks:
+            task.find()
+            self._watch(attempt, task)
+        self._look(attempt)
+
+    def stop(self, job_id: JobId, cause: Cause) -> None:
+        """End a job's tasks: its own signal, its grace, then the end."""
+        attempt = self._attempts.get(job_id)
+        if attempt is None:
+            return
+        attempt.ordered = cause
+        self._end(attempt, attempt.launch.grace_s)
+
+    def close(self) -> None:
+        """Stop listening; the tasks run on."""
+        self._loop.remove_reader(self._nudges.fileno())
+        self._nudges.close()
+        for work in self._busy:
+            work.cancel()
+        for _, task in self._by_token.values():
+            if task.pidfd >= 0:
+                self._loop.remove_reader(task.pidfd)
+
+    # -- starting --------------------------------------------------------------------------------
+
+    def _attempt(self, order: Order) -> Attempt:
+        folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
+        tasks = []
+        for seat in seats(order.placement, self._nodes):
+            task = Task(seat, folder / str(seat.rank), f"{order.job.id}/{order.attempt}/{seat.rank}")
+            tasks.append(task)
+        attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
+        for task in tasks:
+            task.refresh()
+            self._by_token[task.token] = (attempt, task)
+        self._attempts[order.job.id] = attempt
+        self._failures[order.job.id] = order.failures
+        return attempt
+
+    def _port(self, order: Order) -> int:
+        """The port on which the tasks meet, the same for all of an attempt."""
+        folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._make_shared(order.job.id)
+        known = read_json(folder / "attempt.json")
+        if known is None:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                known = {"port": probe.getsockname()[1]}
+            write_json(folder / "attempt.json", known)
+        return int(known["port"])
+
+    def _make_shared(self, job_id: JobId) -> None:
+        """The folder in which a job's tasks may write, whoever's processes they are."""
+        shared = shared_folder(self._settings.home, job_id)
+        shared.mkdir(exist_ok=True, mode=0o700)
+        if self._settings.user is not None:
+            os.chown(shared, self._settings.user[0], self._settings.user[1])
+            for path in (self._settings.home, shared.parent.parent, shared.parent):
+                path.chmod(0o711)
+
+    def _spawn(self, attempt: Attempt, task: Task, port: int) -> None:
+        try:
+            task.spawn(self._task_order(attempt, task, port))
+        except OSError as error:
+            attempt.given_up = f"task {task.seat.rank} could not be started: {error.strerror}"
+            self._loop.call_soon(self._spawn_failed, attempt, task)
+            return
+        self._watch(attempt, task)
+
+    def _spawn_failed(self, attempt: Attempt, task: Task) -> None:
+        task.give_up()
+        self._end(attempt, GIVEN_UP_GRACE_S)
+        self._look(attempt)
+
+    def _task_order(self, attempt: Attempt, task: Task, port: int) -> Json:
+        settings, seat = self._settings, task.seat
+        role = attempt.job.roles[seat.role]
+        user, group, groups = settings.user or (None, None, ())
+        env = environment(
+            seat,
+            attempt.job,
+            attempt.launch,
+            tasks=len(attempt.tasks),
+            attempt=attempt.number,
+            port=port,
+            folder=str(shared_folder(settings.home, attempt.job.id)),
+            token=task.token,
+        )
+        return {
+            "argv": list(attempt.launch.roles[seat.role].argv),
+            "env": env,
+            "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
+            "barrier": attempt.is_gang,
+            "barrier_s": settings.barrier_s,
+            "grace_s": attempt.launch.grace_s,
+            "memory_bytes": role.memory_bytes,
+            "cpus": _cpus(seat, role.cpu_milli),
+            "log_bytes": settings.log_bytes,
+            "log_files": settings.log_files,
+            "token": task.token,
+            "notify_folder": str(settings.home),
+            "uid": user,
+            "gid": group,
+            "groups": list(groups),
+        }
+
+    def _barrier_is_over(self, attempt: Attempt) -> None:
+        if not attempt.all_ready and self._attempts.get(attempt.job.id) is attempt:
+            late = sum(task.phase is Phase.NEW for task in attempt.tasks)
+            attempt.given_up = f"{late} of {len(attempt.tasks)} tasks did not reach the barrier in time"
+            self._end(attempt, GIVEN_UP_GRACE_S)
+
+    # -- watching --------------------------------------------------------------------------------
+
+    def _listen(self) -> socket.socket:
+        """The socket on which supervisors say that there is news in their folder."""
+        path = self._settings.home / "notify"
+        path.unlink(missing_ok=True)
+        nudges = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        folder = os.open(self._settings.home, os.O_PATH | os.O_DIRECTORY)
+        nudges.bind(f"/proc/self/fd/{folder}/notify")
+        os.close(folder)
+        path.chmod(0o600)
+        self._loop.add_reader(nudges.fileno(), self._hear)
+        return nudges
+
+    def _hear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                known = self._by_token.get(self._nudges.recv(256).decode("utf-8", errors="replace"))
+                if known is not None:
+                    self._news(*known)
+
+    def _watch(self, attempt: Attempt, task: Task) -> None:
+        """Hear of the supervisor's death; if it is dead already, act on that."""
+        if task.pidfd >= 0:
+            self._loop.add_reader(task.pidfd, self._supervisor_died, attempt, task)
+        elif not task.has_ended:
+            self._do(self._find_out(attempt, task))
+
+    def _news(self, attempt: Attempt, task: Task) -> None:
+        if task.phase is not Phase.ENDED and task.refresh():
+            self._look(attempt)
+
+    def _supervisor_died(self, attempt: Attempt, task: Task) -> None:
+        self._loop.remove_reader(task.pidfd)
+        task.let_go()
+        if task.phase is Phase.ENDED:
+            return
+        task.find()
+        moved = task.refresh()
+        if task.pidfd >= 0 or not task.has_ended:
+            # Either it left because an earlier one has the claim, or it died with work to do.
+            self._watch(attempt, task)
+        if moved:
+            self._look(attempt)
+
+    async def _find_out(self, attempt: Attempt, task: Task) -> None:
+        """The supervisor died before it could say how the task ended: wait for the recorder's word."""
+        deadline = self._loop.time() + RECORDER_S
+        if task.phase is Phase.NEW and not task.claimed and not task.forbid():
+            task.find()
+            self._watch(attempt, task)
+            return
+        while not task.has_word_of_recorder():
+            if self._loop.time() > deadline or not task.recorder_lives:
+                if not task.has_word_of_recorder():
+                    task.give_up()
+                break
+            await asyncio.sleep(0.02)
+        self._look(attempt)
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        running = self._loop.create_task(work)
+        self._busy.add(running)
+        running.add_done_callback(self._busy.discard)
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def _look(self, attempt: Attempt) -> None:
+        """Something about an attempt changed: pass the barrier, announce it, end it, or give the verdict."""
+        if self._attempts.get(attempt.job.id) is not attempt:
+            return
+        if attempt.is_gang and attempt.all_ready and not attempt.ending:
+            self._open_barrier(attempt)
+        if not attempt.announced and attempt.all_running:
+            attempt.announced = True
+            now_s = time.time()
+            self._answer(Started(attempt.job.id, 1.0, now_s), None, "")
+        if attempt.all_ended:
+            self._conclude(attempt)
+        elif not attempt.ending and attempt.is_decided():
+            self._end(attempt, attempt.launch.grace_s)
+
+    def _open_barrier(self, attempt: Attempt) -> None:
+        go = attempt.tasks[0].folder.parent / "go"
+        if go.exists():
+            return
+        try:
+            go.touch()
+        except OSError:  # the disk is full; there may be room soon
+            self._loop.call_later(0.5, self._look, attempt)
+            return
+        for task in attempt.tasks:
+            task.nudge()
+
+    def _end(self, attempt: Attempt, grace_s: float) -> None:
+        attempt.ending = True
+        for task in attempt.tasks:
+            if task.phase is not Phase.ENDED:
+                task.order_stop(attempt.launch.signal, grace_s)
+
+    def _conclude(self, attempt: Attempt) -> None:
+        job_id = attempt.job.id
+        for task in attempt.tasks:
+            self._by_token.pop(task.token, None)
+        del self._attempts[job_id]
+        failures = self._failures.pop(job_id)
+        outcome = attempt.outcome()
+        event = self._event(attempt, outcome, failures)
+        self._answer(event, outcome.exit_code, outcome.message)
+
+    def _event(self, attempt: Attempt, outcome: Outcome, failures: int) -> Event:
+        job_id = attempt.job.id
+        kept_s = self._kept_s(attempt)
+        stops_for_good = attempt.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT)
+        match outcome.verdict:
+            case Verdict.SUCCEEDED:
+                return JobEnded(job_id, End.SUCCEEDED, kept_s)
+            case Verdict.STOPPED:
+                return Stopped(job_id, kept_s)
+            case Verdict.NEVER_STARTED:
+                if attempt.ordered is not None:
+                    return Stopped(job_id, attempt.work_s)
+                return StartFailed(job_id, outcome.message, time.time() + pause_s(1))
+            case Verdict.LOST:
+                return Stopped(job_id, kept_s) if stops_for_good else Interrupted(job_id, kept_s)
+            case Verdict.FAILED:
+                failures += 1
+                assert outcome.failure is not None
+                if tries_again(outcome.failure, failures, attempt.launch.max_restarts):
+                    return Interrupted(job_id, kept_s, time.time() + pause_s(failures))
+                return JobEnded(job_id, End.FAILED, kept_s)
+
+    def _kept_s(self, attempt: Attempt) -> float:
+        """Work that a checkpoint keeps: all that was run, for a job that saves its progress."""
+        if not attempt.launch.checkpoint:
+            return 0.0
+        begun = [float(task.state["started_s"]) for task in attempt.tasks if "started_s" in task.state]
+        return attempt.work_s + max(time.time() - min(begun), 0.0) if begun else attempt.work_s
+
+
+def _cpus(seat: Seat, cpu_milli: int) -> list[int]:
+    """The CPUs that a task may use, where that is fewer than there are; neighbours begin at different ones."""
+    usable = sorted(os.sched_getaffinity(0))
+    wanted = -(-cpu_milli // 1000)
+    if not wanted or wanted >= len(usable):
+        return []
+    first = secrets.randbelow(len(usable))
+    return [usable[(first + number) % len(usable)] for number in range(wanted)]

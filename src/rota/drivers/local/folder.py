@@ -1,0 +1,125 @@
+"""The folders in which tasks run: what the server writes there for the supervisors, and reads from them.
+
+`runs/JOB/ATTEMPT/RANK/` belongs to one task of one attempt; see `supervisor.py` for the files in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rota.core.model import JobId
+
+Json = dict[str, Any]
+_OUTPUT = "output-"
+_MOST_PROGRESS = 16384
+
+
+def attempt_folder(home: Path, job_id: JobId, attempt: int) -> Path:
+    """Where one attempt of a job runs."""
+    return home / "runs" / job_id / str(attempt)
+
+
+def shared_folder(home: Path, job_id: JobId) -> Path:
+    """The folder that is a job's own, over all of its attempts; its tasks may write there."""
+    return home / "runs" / job_id / "shared"
+
+
+def progress(home: Path, job_id: JobId) -> Json | None:
+    """What a job's first task last said of its progress. The file is the task's: only numbers are taken from it."""
+    try:
+        file = os.open(shared_folder(home, job_id) / "progress-0.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        said = json.loads(os.read(file, _MOST_PROGRESS))
+        values = {str(name)[:64]: float(value) for name, value in list(said["values"].items())[:32]}
+        return {"step": int(said["step"]), "steps_per_s": float(said["steps_per_s"]), "values": values}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    finally:
+        os.close(file)
+
+
+def usage(home: Path, job_id: JobId, attempt: int) -> Json | None:
+    """What an attempt's tasks used, as far as they have ended: CPU time together, memory of the largest."""
+    try:
+        ranks = [path for path in attempt_folder(home, job_id, attempt).iterdir() if path.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    ended = [told for path in ranks if (told := read_json(path / "exit.json")) is not None]
+    if not ended:
+        return None
+    return {
+        "cpu_s": sum(float(told["cpu_s"]) for told in ended),
+        "memory_bytes": max(int(told["memory_bytes"]) for told in ended),
+    }
+
+
+def read_json(path: Path) -> Json | None:
+    """A file's values; None if there is no such file."""
+    try:
+        value: Json = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return value
+
+
+def write_json(path: Path, value: Json) -> None:
+    """Write a file whole, readable by its owner only."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(draft, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        json.dump(value, file)
+    os.replace(draft, path)
+
+
+def output_parts(folder: Path) -> list[tuple[int, Path]]:
+    """The files of a task's output that are still there, each with where it begins."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.startswith(_OUTPUT))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [(int(name[len(_OUTPUT) : -4]), folder / name) for name in names]
+
+
+def read_output(folder: Path, offset: int, most_bytes: int) -> tuple[int, bytes]:
+    """Up to so many bytes of a task's output from an offset on, and where they begin: later if those are gone."""
+    for begins, path in _from(output_parts(folder), offset):
+        at = max(offset, begins)
+        try:
+            with path.open("rb") as file:
+                file.seek(at - begins)
+                said = file.read(most_bytes)
+        except FileNotFoundError:
+            continue
+        if said:
+            return at, said
+    return offset, b""
+
+
+def output_end(folder: Path) -> int:
+    """How much a task has said so far."""
+    for begins, path in reversed(output_parts(folder)):
+        try:
+            return begins + path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return 0
+
+
+def tail(folder: Path, most_bytes: int = 4096) -> str:
+    """The end of a task's output."""
+    _, said = read_output(folder, max(output_end(folder) - most_bytes, 0), most_bytes)
+    return said.decode("utf-8", errors="replace")
+
+
+def _from(parts: list[tuple[int, Path]], offset: int) -> Iterator[tuple[int, Path]]:
+    """The parts from the one on that holds an offset."""
+    last = 0
+    for index, (begins, _) in enumerate(parts):
+        if begins <= offset:
+            last = index
+    yield from parts[last:]

@@ -1,0 +1,66 @@
+"""What this machine has: CPUs, memory and GPUs; and what of a job file it can't honour."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.core.cluster import Cluster, Node
+from rota.core.errors import RotaError
+from rota.core.model import DeviceType, NodeId
+
+if TYPE_CHECKING:
+    from rota.files.job_shape import JobFile
+
+
+def this_machine() -> Cluster:
+    """One node: this machine with all that it has."""
+    device_type, devices, device_memory = _gpus()
+    pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    node = Node(
+        id=NodeId(socket.gethostname() or "localhost"),
+        device_type=DeviceType(device_type),
+        devices=devices,
+        device_memory_bytes=device_memory,
+        cpu_milli=len(os.sched_getaffinity(0)) * 1000,
+        memory_bytes=pages * page,
+    )
+    return Cluster(nodes=(node,))
+
+
+def _gpus() -> tuple[str, int, int | None]:
+    """Type, number and memory of the GPUs, by NVIDIA's library; none where there is no driver."""
+    if not Path("/dev/nvidiactl").exists():
+        return "gpu", 0, None
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        first = pynvml.nvmlDeviceGetHandleByIndex(0)
+        name = pynvml.nvmlDeviceGetName(first)
+        memory = int(pynvml.nvmlDeviceGetMemoryInfo(first).total)
+    except pynvml.NVMLError:
+        return "gpu", 0, None
+    return _short(name if isinstance(name, str) else name.decode()), count, memory
+
+
+def _short(name: str) -> str:
+    """`NVIDIA H100 80GB HBM3` is `H100`: the word that has a digit, as people write it in a job file."""
+    words = [word for word in name.replace("-", " ").split() if any(char.isdigit() for char in word)]
+    return words[0] if words else name.replace(" ", "-")
+
+
+def refuse_what_cannot_be(file: JobFile) -> None:
+    """Refuse a job that asks for something which processes of this machine can't have, naming the field."""
+    refused = (
+        ("image", file.image is not None, "runs processes, not containers; leave it out, or use Kubernetes"),
+        ("volumes", bool(file.volumes), "runs processes, which see the machine's files as they are; leave it out"),
+        ("elastic", file.elastic is not None, "can't change the number of tasks; give workers"),
+        ("gang", not file.gang, "starts all tasks together; leave it out, or submit an array"),
+    )
+    for field, wanted, why in refused:
+        if wanted:
+            raise RotaError(f"job: {field} can't be honoured here: the local driver {why}")

@@ -1,0 +1,173 @@
+"""One task as the server sees it: a folder, and the supervisor that works in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from enum import Enum
+from pathlib import Path
+
+from rota.drivers.local import supervisor
+from rota.drivers.local.folder import Json, read_json, write_json
+from rota.drivers.local.tasks import Seat
+
+PROGRAM = Path(supervisor.__file__)
+
+
+class Phase(Enum):
+    """How far a task is, by its supervisor's word."""
+
+    NEW = "new"
+    READY = "ready"
+    LAUNCHING = "launching"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class Task:
+    """The server's end of one task. What it knows comes from the folder, so that a new server knows the same."""
+
+    def __init__(self, seat: Seat, folder: Path, token: str) -> None:
+        self.seat = seat
+        self.folder = folder
+        self.token = token
+        self.phase = Phase.NEW
+        self.state: Json = {}
+        self.pidfd = -1
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def spawn(self, order: Json) -> None:
+        """Start a supervisor. If there is one already, or was, the new one sees its claim and leaves."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / "task.json", order)
+        command = [sys.executable, "-I", "-S", str(PROGRAM), str(self.folder)]
+        devnull = subprocess.DEVNULL
+        self._child = subprocess.Popen(
+            command, stdin=devnull, stdout=devnull, stderr=devnull, start_new_session=True, cwd="/"
+        )
+        self.pidfd = os.pidfd_open(self._child.pid)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is known how the task ended."""
+        return self.phase is Phase.ENDED
+
+    @property
+    def claimed(self) -> bool:
+        """Whether a supervisor has taken the task on."""
+        return (self.folder / "claim").exists()
+
+    def find(self) -> None:
+        """Look for the supervisor that has the claim, after a restart of the server."""
+        claim = read_json(self.folder / "claim")
+        if claim is None:
+            return
+        pid = int(claim["supervisor"])
+        if not pid:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(pid)
+            if supervisor.start_time(pid) == claim["supervisor_start"]:
+                self.pidfd = pidfd
+            else:  # the number has been given to another process since
+                os.close(pidfd)
+
+    def refresh(self) -> bool:
+        """Read what the supervisor wrote last; whether the task is further than it was."""
+        state = read_json(self.folder / "state.json")
+        if state is None:
+            return False
+        before, self.state = self.phase, state
+        self.phase = Phase(state["phase"])
+        return self.phase is not before
+
+    def has_word_of_recorder(self) -> bool:
+        """The supervisor died; whether the recorder wrote how the task ended. If so, that is taken."""
+        told = read_json(self.folder / "exit.json")
+        if told is None:
+            return False
+        self.state = {**self.state, **told, "phase": "ended", "ran": True, "unsupervised": True}
+        self.phase = Phase.ENDED
+        return True
+
+    def forbid(self) -> bool:
+        """Take the claim for nobody, so that no supervisor can start the task any more; False if one has it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.folder / f"claim.{os.getpid()}"
+        write_json(draft, {"supervisor": 0, "supervisor_start": -1})
+        try:
+            os.link(draft, self.folder / "claim")
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        return True
+
+    def give_up(self) -> None:
+        """Nobody is left who could say how the task ended."""
+        supervisor.end_session(int(self.state.get("pid", 0)), self.token)
+        ran = self.phase not in (Phase.NEW, Phase.READY)
+        lost: Json = {"exit_code": None, "signal": int(signal.SIGKILL), "lost": True, "ran": ran}
+        self.state = {**self.state, **lost, "phase": "ended"}
+        self.phase = Phase.ENDED
+
+    @property
+    def recorder_lives(self) -> bool:
+        """Whether the recorder may still write how the task ended."""
+        recorder = int(self.state.get("recorder", 0))
+        if not recorder:
+            return self.phase is Phase.LAUNCHING
+        return supervisor.start_time(recorder) == self.state.get("recorder_start")
+
+    def nudge(self) -> None:
+        """Make the supervisor look at its orders."""
+        self._signal(signal.SIGUSR1)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """A supervisor that has not claimed its task yet would not survive a signal, and will look by itself."""
+        if self.pidfd >= 0 and self.claimed:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    def order_stop(self, signal_name: str, grace_s: float) -> None:
+        """Tell the supervisor to end the task: in writing first, so that one that is just starting obeys too."""
+        path = self.folder / "stop.json"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                write_json(path, {"signal": signal_name, "grace_s": grace_s})
+        except OSError:  # the disk is full: say it by a signal, which has the same meaning
+            self._signal(signal.SIGTERM)
+        self.nudge()
+
+    def let_go(self) -> None:
+        """The supervisor is gone: collect what the kernel keeps of it."""
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+        if self._child is not None:
+            self._child.poll()
+
+    @property
+    def ran(self) -> bool:
+        """Whether the task was started at all."""
+        return bool(self.state.get("ran"))
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the task ended by itself and well."""
+        return self.phase is Phase.ENDED and self.ran and self.state.get("exit_code") == 0
+
+    @property
+    def lost(self) -> bool:
+        """Whether it was our machinery that failed, not the task."""
+        return bool(self.state.get("lost")) or (bool(self.state.get("unsupervised")) and not self.succeeded)
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell would say it: 128 and more for signals."""
+        number = self.state.get("signal")
+        return 128 + int(number) if number is not None else self.state.get("exit_code")

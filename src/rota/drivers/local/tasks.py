@@ -1,0 +1,88 @@
+"""From a placement to tasks: which devices each gets, and what it finds in its environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rota.core.cluster import Node
+from rota.core.model import Job
+from rota.core.placement import Placement, device_indexes
+from rota.files.job import Launch
+
+_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+"""What a task inherits of the server's own environment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """One task's place: its rank in the job and in its role, its node and devices."""
+
+    rank: int
+    role: int
+    role_rank: int
+    node: Node
+    devices: tuple[int, ...]
+    local_rank: int
+
+
+def seats(placement: Placement, nodes: Sequence[Node]) -> list[Seat]:
+    """The tasks of a placement: role by role, each role's in the placement's order."""
+    found: list[Seat] = []
+    rank_by_role: dict[int, int] = {}
+    rank_by_node: dict[int, int] = {}
+    for slot in sorted(placement, key=lambda slot: slot.role):
+        devices = device_indexes(slot.devices)
+        per_task = len(devices) // slot.tasks
+        for number in range(slot.tasks):
+            mine = devices[number * per_task : (number + 1) * per_task] if per_task else devices
+            found.append(
+                Seat(
+                    rank=len(found),
+                    role=slot.role,
+                    role_rank=rank_by_role.setdefault(slot.role, 0),
+                    node=nodes[slot.node],
+                    devices=tuple(mine),
+                    local_rank=rank_by_node.setdefault(slot.node, 0),
+                )
+            )
+            rank_by_role[slot.role] += 1
+            rank_by_node[slot.node] += 1
+    return found
+
+
+def environment(
+    seat: Seat, job: Job, launch: Launch, *, tasks: int, attempt: int, port: int, folder: str, token: str
+) -> dict[str, str]:
+    """What a task finds in its environment; the job's own variables come last and win."""
+    role = launch.roles[seat.role]
+    inherited = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    given: Mapping[str, object] = {
+        "ROTA_JOB_ID": job.id,
+        "ROTA_JOB_NAME": launch.name,
+        "ROTA_TENANT": job.tenant,
+        "ROTA_TASKS": tasks,
+        "ROTA_RANK": seat.rank,
+        "ROTA_ROLE": role.name,
+        "ROTA_ROLE_RANK": seat.role_rank,
+        "ROTA_ROLE_TASKS": role.count,
+        "ROTA_NODE": seat.node.id,
+        "ROTA_GPUS": len(seat.devices),
+        "ROTA_ATTEMPT": attempt,
+        "ROTA_RUN_DIR": folder,
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, seat.devices)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "RANK": seat.rank,
+        "WORLD_SIZE": tasks,
+        "LOCAL_RANK": seat.local_rank,
+    }
+    extra: dict[str, object] = {"ROTA_STOP_SIGNAL": launch.signal}
+    if launch.array is not None:
+        extra["ROTA_ARRAY_INDEX"] = launch.array
+    if launch.checkpoint_path is not None:
+        extra["ROTA_CHECKPOINT"] = launch.checkpoint_path
+    plain = {name: str(value) for name, value in (*given.items(), *extra.items())}
+    return {**inherited, **plain, **role.env, "ROTA_TASK_TOKEN": token}

@@ -1,0 +1,178 @@
+"""Reads job files, and turns what they say into the engine's job and into what is to be run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rota.core.errors import RotaError
+from rota.core.model import (
+    OPPORTUNISTIC,
+    Checkpoint,
+    DeviceType,
+    Elastic,
+    Job,
+    JobId,
+    Locality,
+    Role,
+    TenantId,
+)
+from rota.files.document import read_document
+from rota.files.shape import checked
+
+if TYPE_CHECKING:
+    from rota.files.job_shape import JobFile, ResourcesPart, RolePart
+
+MASK = "***"
+"""What is shown in place of a secret."""
+DEFAULT_GRACE_S = 10.0
+"""How long a job without checkpoints may take to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleRun:
+    """What the tasks of a role run, and when enough of them have failed or succeeded."""
+
+    name: str
+    count: int
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    min_failed: int
+    min_succeeded: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a job's tasks are run and stopped: all that a driver needs beside their placement."""
+
+    name: str
+    roles: tuple[RoleRun, ...]
+    workdir: str | None = None
+    checkpoint: bool = False
+    checkpoint_path: str | None = None
+    grace_s: float = DEFAULT_GRACE_S
+    signal: str = "SIGTERM"
+    max_restarts: int | None = None
+    array: int | None = None
+
+
+def read_job_file(path: Path) -> dict[str, Any]:
+    """The plain values of a job file, found to be a job; each mistake is told with file and field."""
+    values = read_document(path)
+    job_file(values, path)
+    if not isinstance(values, dict):
+        raise RotaError(f"{path}: it must be a mapping of fields to values")
+    return values
+
+
+def job_file(values: object, source: Path | str = "job") -> JobFile:
+    """Plain values as a job file, or one line that names the field."""
+    from rota.files.job_shape import JobFile
+
+    return checked(JobFile, values, Path(source))
+
+
+def job_of(file: JobFile, job_id: JobId, depends_on: tuple[JobId, ...] = (), user: str = "") -> Job:
+    """The job as the engine sees it."""
+    locality = file.locality
+    relax_after = None if locality is None else locality.relax_after
+    return Job(
+        id=job_id,
+        roles=_roles(file),
+        name=file.name or str(job_id),
+        tenant=TenantId(file.tenant),
+        user=user,
+        priority=_priority(file),
+        estimate_s=None if file.estimate == math.inf else file.estimate,
+        locality=None
+        if locality is None
+        else Locality(
+            level=locality.level, hard=locality.hard, relax_after_s=math.inf if relax_after is None else relax_after
+        ),
+        exclusive=file.exclusive,
+        elastic=None if file.elastic is None else Elastic(min_tasks=file.elastic.min, max_tasks=file.elastic.max),
+        depends_on=depends_on,
+        deadline_s=None if file.deadline is None else file.deadline.timestamp(),
+        time_limit_s=None if file.time_limit == math.inf else file.time_limit,
+        checkpoint=None if file.checkpoint is None else Checkpoint(grace_s=file.checkpoint.grace),
+    )
+
+
+def launch_of(file: JobFile, job_id: JobId) -> Launch:
+    """What the job's tasks run."""
+    shared = {name: _reveal(value) for name, value in file.env.items()}
+    parts: dict[str, RolePart | None] = {**file.roles} or {"worker": None}
+    checkpoint = file.checkpoint
+    return Launch(
+        name=file.name or str(job_id),
+        roles=tuple(_run_of(file, name, part, shared) for name, part in parts.items()),
+        workdir=file.workdir,
+        checkpoint=checkpoint is not None,
+        checkpoint_path=None if checkpoint is None else checkpoint.path,
+        grace_s=DEFAULT_GRACE_S if checkpoint is None else checkpoint.grace,
+        signal="SIGTERM" if checkpoint is None else checkpoint.signal,
+        max_restarts=file.max_restarts,
+        array=file.array,
+    )
+
+
+def masked(values: dict[str, Any]) -> dict[str, Any]:
+    """A job file's plain values with every secret covered."""
+    shown = dict(values)
+    if isinstance(shown.get("env"), dict):
+        shown["env"] = {name: _cover(value) for name, value in shown["env"].items()}
+    if isinstance(shown.get("roles"), dict):
+        shown["roles"] = {
+            name: masked(role) if isinstance(role, dict) else role for name, role in shown["roles"].items()
+        }
+    return shown
+
+
+def _cover(value: object) -> object:
+    return {"secret": MASK} if isinstance(value, dict) else value
+
+
+def _reveal(value: Any) -> str:
+    return value if isinstance(value, str) else str(value.secret)
+
+
+def _priority(file: JobFile) -> int:
+    if file.priority is not None:
+        return file.priority
+    return OPPORTUNISTIC if file.class_ == "opportunistic" else 0
+
+
+def _roles(file: JobFile) -> tuple[Role, ...]:
+    if not file.roles:
+        return (_role("worker", file.workers, file.resources),)
+    return tuple(_role(name, part.count, part) for name, part in file.roles.items())
+
+
+def _role(name: str, count: int, needs: ResourcesPart | RolePart) -> Role:
+    types = (needs.gpu,) if isinstance(needs.gpu, str) else needs.gpu
+    return Role(
+        name=name,
+        count=count,
+        device_milli=needs.gpus or 0,
+        device_types=tuple(DeviceType(kind) for kind in types),
+        device_memory_bytes=needs.gpu_memory,
+        cpu_milli=needs.cpus,
+        memory_bytes=needs.memory,
+    )
+
+
+def _run_of(file: JobFile, name: str, part: RolePart | None, shared: dict[str, str]) -> RoleRun:
+    command = file.run if part is None or part.run is None else part.run
+    completion = file.completion if part is None else part.completion
+    own = {} if part is None else {key: _reveal(value) for key, value in part.env.items()}
+    assert command is not None
+    return RoleRun(
+        name=name,
+        count=file.workers if part is None else part.count,
+        argv=("/bin/sh", "-c", command) if isinstance(command, str) else command,
+        env={**shared, **own},
+        min_failed=completion.min_failed,
+        min_succeeded=completion.min_succeeded,
+    )

@@ -1,0 +1,206 @@
+"""The shape of a job file, which is also the body of a submission: its fields, and what each may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from rota.core.errors import did_you_mean
+from rota.core.model import OPPORTUNISTIC, WHOLE, Level
+from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus, parse_duration
+from rota.files.shape import Shape
+
+MOST_TASKS = 4096
+MOST_TEXT = 65536
+MOST_PRIORITY = 1_000_000
+STOP_SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
+
+
+def _read(parse: Callable[[object], Any]) -> BeforeValidator:
+    def read(value: object) -> Any:
+        try:
+            return parse(value)
+        except NotAQuantity as error:
+            raise ValueError(str(error)) from error
+
+    return BeforeValidator(read)
+
+
+def _name(value: object) -> object:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not _NAME.fullmatch(text):
+        raise ValueError(
+            f"{_short(value)} is no name; use up to 128 letters, digits, dots, dashes and underscores, "
+            "and begin with a letter or digit"
+        )
+    return text
+
+
+def _devices(value: object) -> int:
+    """Thousandths of a device from `4` or `0.5`."""
+    try:
+        milli = parse_cpus(value)
+    except NotAQuantity:
+        raise NotAQuantity(f"{_short(value)} is no number of GPUs; write it like 4 or 0.5") from None
+    if milli > WHOLE and milli % WHOLE:
+        raise NotAQuantity(f"{_short(value)} GPUs: above one it must be a whole number")
+    return milli
+
+
+def _text(value: object) -> object:
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("it holds a NUL character, which no command or variable can")
+    return value
+
+
+def _moment(value: object) -> object:
+    """A moment as ISO 8601; without an offset it is UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(f"{_short(value)} is no moment; write it like 2026-12-01T08:00") from None
+    if not isinstance(value, datetime):
+        raise ValueError(f"{_short(value)} is no moment; write it like 2026-12-01T08:00")
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+
+
+def _level(value: object) -> object:
+    words = {level.name.lower(): level for level in Level}
+    if isinstance(value, str) and value in words:
+        return words[value]
+    raise ValueError(f"unknown level {_short(value)}; {did_you_mean(str(value)[:40], words)}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+Text = Annotated[str, BeforeValidator(_text), Field(max_length=MOST_TEXT)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST_TASKS)]
+Bytes = Annotated[int, _read(parse_bytes), Field(le=1 << 62)]
+Cpus = Annotated[int, _read(parse_cpus), Field(le=1 << 40), PlainSerializer(lambda milli: milli / 1000)]
+Gpus = Annotated[int, _read(_devices), Field(le=1 << 30), PlainSerializer(lambda milli: milli / WHOLE)]
+Seconds = Annotated[float, _read(parse_duration), Field(ge=0)]
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+LevelName = Annotated[Level, BeforeValidator(_level), PlainSerializer(lambda level: level.name.lower())]
+Command = Text | Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]
+"""A text is for the task's shell; a list is a program and its arguments, taken as they are."""
+
+
+class Secret(Shape):
+    """A value that is handed to the task and never shown."""
+
+    secret: Text
+
+
+class ResourcesPart(Shape):
+    """What each task needs."""
+
+    gpus: Gpus = 0
+    gpu: tuple[Name, ...] | Name = ()
+    gpu_memory: Bytes = 0
+    cpus: Cpus = 0
+    memory: Bytes = 0
+
+
+class LocalityPart(Shape):
+    """How near to each other the tasks want to be."""
+
+    level: LevelName = Level.NODE
+    hard: bool = False
+    relax_after: Seconds | None = None
+
+
+class ElasticPart(Shape):
+    """Between how many tasks the scheduler may choose."""
+
+    min: Count
+    max: Count
+
+
+class CheckpointPart(Shape):
+    """Where progress is kept, how the job is told to save it, and how long that may take."""
+
+    path: Text | None = None
+    grace: Seconds = 60.0
+    signal: Literal["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT"] = "SIGTERM"
+
+
+class CompletionPart(Shape):
+    """How many tasks of a role must fail, or succeed, for the job to be over."""
+
+    min_failed: Count = 1
+    min_succeeded: Count | None = None
+
+
+class RolePart(Shape):
+    """A kind of task."""
+
+    count: Count = 1
+    gpus: Gpus = 0
+    gpu: tuple[Name, ...] | Name = ()
+    gpu_memory: Bytes = 0
+    cpus: Cpus = 0
+    memory: Bytes = 0
+    run: Command | None = None
+    env: dict[Text, Text | Secret] = {}
+    completion: CompletionPart = CompletionPart()
+
+
+class JobFile(Shape):
+    """The whole file. Every field is optional but `run`."""
+
+    run: Command | None = None
+    name: Name | None = None
+    tenant: Name = "default"
+    priority: Annotated[int, Field(strict=True, ge=OPPORTUNISTIC, le=MOST_PRIORITY)] | None = None
+    class_: Annotated[Literal["guaranteed", "opportunistic"] | None, Field(alias="class")] = None
+    workers: Count = 1
+    gang: bool = True
+    resources: ResourcesPart = ResourcesPart()
+    locality: LocalityPart | None = None
+    exclusive: bool = False
+    elastic: ElasticPart | None = None
+    depends_on: Annotated[tuple[Name, ...], Field(max_length=1000)] = ()
+    deadline: Moment | None = None
+    time_limit: Annotated[Seconds, Field(gt=0)] | None = None
+    estimate: Seconds | None = None
+    max_restarts: Annotated[int, Field(strict=True, ge=0, le=1000)] | None = None
+    checkpoint: CheckpointPart | None = None
+    completion: CompletionPart = CompletionPart()
+    image: Text | None = None
+    volumes: tuple[Text, ...] = ()
+    workdir: Text | None = None
+    env: Annotated[dict[Text, Text | Secret], Field(max_length=1000)] = {}
+    roles: Annotated[dict[Name, RolePart], Field(max_length=64)] = {}
+    array: Annotated[int, Field(strict=True, ge=0)] | None = None
+    """Which member of an array this is; the command line sets it."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> JobFile:
+        if self.roles:
+            if "workers" in self.model_fields_set or "resources" in self.model_fields_set:
+                raise ValueError("roles say how many tasks there are and what they need; drop workers and resources")
+            for name, role in self.roles.items():
+                if role.run is None and self.run is None:
+                    raise ValueError(f"roles.{name}.run is missing; add it, or a run for all roles")
+        elif self.run is None:
+            raise ValueError("run is missing; say what to run")
+        opportunistic = self.class_ == "opportunistic"
+        if self.class_ and self.priority is not None and opportunistic != (self.priority == OPPORTUNISTIC):
+            raise ValueError(f"class is {self.class_!r} and priority is {self.priority}; give one of them")
+        for name in (*self.env, *(name for role in self.roles.values() for name in role.env)):
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"env: {_short(name)} is no name of a variable")
+        if sum(role.count for role in self.roles.values()) > MOST_TASKS:
+            raise ValueError(f"the roles have more than {MOST_TASKS} tasks together")
+        return self

@@ -1,0 +1,77 @@
+"""From a database to a running loop: the state is rebuilt from the jobs' records, the journal gets a new stretch."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+from rota.core import snapshot
+from rota.core.cluster import Cluster
+from rota.core.codec import decode_job
+from rota.core.engine import Engine
+from rota.core.errors import RotaError
+from rota.core.model import JobId, NodeId
+from rota.core.state import State
+from rota.live.control import Control, Tape
+from rota.live.record import Record
+from rota.placement import style
+from rota.policies import find_policy
+from rota.store.journal import JournalHeader, encode_header
+from rota.store.records import Records
+from rota.tenancy import allocator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """How the manager schedules."""
+
+    cluster: Cluster
+    policy: str = "priority"
+    placement: str | None = None
+    tenancy: str = "none"
+
+
+def boot(records: Records, scheduling: Scheduling) -> Control:
+    """The loop, ready to run, in the state in which the last one stopped."""
+    state, kept = _restore(records, scheduling.cluster)
+    declared, options = find_policy(scheduling.policy)
+    placement = scheduling.placement or declared.placement
+    alloc = allocator(scheduling.tenancy, style(placement))
+    tape = Tape()
+    engine = Engine(state, declared.build(options, alloc), alloc, journal=tape)
+    header = JournalHeader(
+        cluster=scheduling.cluster,
+        policy=scheduling.policy,
+        placement=placement,
+        tenancy=scheduling.tenancy,
+        about="a live manager",
+        snapshot=snapshot.take(state),
+    )
+    first_step = records.begin_segment(encode_header(header))
+    return Control(engine, tape, records, kept, first_step, lambda: declared.build(options, alloc))
+
+
+def _restore(records: Records, cluster: Cluster) -> tuple[State, dict[JobId, Record]]:
+    rows = records.live_jobs()
+    now_s = time.time()
+    kept: dict[JobId, Record] = {}
+    pairs = []
+    for row in rows:
+        job = decode_job(json.loads(row.job))
+        live = json.loads(row.live)
+        now_s = max(now_s, live["submitted_s"], live["since_s"])
+        pairs.append((job, live))
+        record = kept[job.id] = Record(row.spec, row.owner)
+        record.attempt, record.failures = row.attempt, row.failures
+        record.exit_code, record.message = row.exit_code, row.message
+    frame = snapshot.Snapshot(
+        now_s=now_s, seq=records.next_seq(), drained=tuple(NodeId(name) for name in records.drained())
+    )
+    try:
+        return snapshot.rebuild(cluster, pairs, frame), kept
+    except (KeyError, IndexError) as error:
+        raise RotaError(
+            f"node {error} is gone, but jobs run on it; start with the same nodes as before, "
+            "or with an empty --data folder"
+        ) from error

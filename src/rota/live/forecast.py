@@ -1,0 +1,194 @@
+"""When a waiting job will start: the present, run forward by the same engine, with what is known of durations.
+
+Three runs, with every job as short, as usual and as long as is likely, give a range. The durations are those of
+jobs of the same name that succeeded; otherwise the job's own estimate or time limit; otherwise a guess.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from rota.core.decisions import Decision, Resize, Start, Stop
+from rota.core.engine import Engine
+from rota.core.events import End, Event, JobArrived, JobEnded, Resized, Started, Stopped, TimerFired
+from rota.core.live import LiveJob
+from rota.core.model import Job, JobId, JobState
+from rota.core.policy import Policy
+
+GUESS_S = (600.0, 3600.0, 6 * 3600.0)
+"""How long a job takes of which nothing is known: short, usual, long."""
+MOST_STEPS = 20_000
+HORIZON_S = 30 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """How long a job runs: at best, usually, at worst."""
+
+    short_s: float
+    usual_s: float
+    long_s: float
+    known: bool = True
+
+
+Durations = Callable[[Job], Span]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """When a job starts, on the engine's clock; None where that lies beyond the horizon."""
+
+    position: int
+    """How many waiting jobs start no later than this one, itself included, in the usual run."""
+    earliest_s: float | None
+    usual_s: float | None
+    latest_s: float | None
+    known: bool
+    """Whether anything is known of how long the jobs ahead run."""
+
+
+def span_of(job: Job, past_s: list[float]) -> Span:
+    """What is known of a job's run time."""
+    if past_s:
+        ordered = sorted(past_s)
+        return Span(short_s=ordered[0], usual_s=ordered[len(ordered) // 2], long_s=ordered[-1])
+    if job.estimate_s is not None:
+        return Span(short_s=0.5 * job.estimate_s, usual_s=job.estimate_s, long_s=1.5 * job.estimate_s)
+    if job.time_limit_s is not None:
+        limit_s = job.time_limit_s
+        return Span(short_s=0.1 * limit_s, usual_s=0.5 * limit_s, long_s=limit_s)
+    return Span(short_s=GUESS_S[0], usual_s=GUESS_S[1], long_s=GUESS_S[2], known=False)
+
+
+def forecast(
+    engines: Callable[[], Engine], job_id: JobId, durations: Durations, *, arrives: JobArrived | None = None
+) -> Forecast:
+    """Run the present forward three times, each on a copy of it; `arrives` is a job that is only thought of."""
+    starts: list[float | None] = []
+    position = 0
+    known = True
+    for pick in (_short, _usual, _long):
+        run = _Run(engines(), durations, pick)
+        starts.append(run.until_start(job_id, arrives))
+        known = known and run.known
+        if pick is _usual:
+            position = run.started
+    found = [start for start in starts if start is not None]
+    return Forecast(
+        position=position,
+        earliest_s=min(found, default=None),
+        usual_s=starts[1],
+        latest_s=max(found) if len(found) == len(starts) else None,
+        known=known,
+    )
+
+
+def _short(span: Span) -> float:
+    return span.short_s
+
+
+def _usual(span: Span) -> float:
+    return span.usual_s
+
+
+def _long(span: Span) -> float:
+    return span.long_s
+
+
+class _Run:
+    """One way on from the present."""
+
+    def __init__(self, engine: Engine, durations: Durations, pick: Callable[[Span], float]) -> None:
+        self._engine = engine
+        self._durations = durations
+        self._pick = pick
+        self._ends: list[tuple[float, int, JobId]] = []
+        self._due: dict[JobId, float] = {}
+        self.known = True
+        self.started = 0
+        self._waiting = {live.job.id for live in engine.state.jobs.values() if live.state is JobState.WAITING}
+
+    def until_start(self, job_id: JobId, arrives: JobArrived | None) -> float | None:
+        """When the job starts; None if not within the horizon."""
+        engine, begun_s = self._engine, self._engine.state.now_s
+        first: list[Event] = list(self._settle())
+        if arrives is not None:
+            first.append(arrives)
+            self._waiting.add(arrives.job.id)
+        decisions = engine.step(begun_s, first or [TimerFired()])
+        for _ in range(MOST_STEPS):
+            if any(isinstance(each, Start) and each.job_id == job_id for each in decisions):
+                self._count(decisions)
+                return engine.state.now_s
+            self._count(decisions)
+            if decisions:
+                decisions = engine.step(engine.state.now_s, [self._answer(each) for each in decisions])
+                continue
+            now_s, events = self._next()
+            if now_s - begun_s > HORIZON_S:
+                return None
+            decisions = engine.step(now_s, events)
+        return None
+
+    def _settle(self) -> Iterator[Event]:
+        """What is under way now comes to its point: starting jobs run, stopping ones stop, running ones will end."""
+        now_s = self._engine.state.now_s
+        for live in self._engine.state.jobs.values():
+            if live.stopping is not None:
+                yield Stopped(live.job.id, live.work)
+            elif live.state is JobState.STARTING:
+                self._expect(live, now_s)
+                yield Started(live.job.id, 1.0, now_s)
+            elif live.state is JobState.RUNNING:
+                self._expect(live, now_s)
+
+    def _expect(self, live: LiveJob, now_s: float) -> None:
+        """Say when a running job will end: one that ran longer than expected takes as long again."""
+        span = self._durations(live.job)
+        self.known = self.known and span.known
+        ran_s = live.run_s(now_s)
+        left_s = self._pick(span) - (live.work_done(now_s) if live.job.checkpoint else ran_s)
+        at_s = now_s + (left_s if left_s > 0 else max(ran_s, 1.0))
+        self._due[live.job.id] = at_s
+        heapq.heappush(self._ends, (at_s, live.seq, live.job.id))
+
+    def _next(self) -> tuple[float, list[Event]]:
+        while self._ends and self._due.get(self._ends[0][2]) != self._ends[0][0]:
+            heapq.heappop(self._ends)
+        end_s = self._ends[0][0] if self._ends else math.inf
+        wake_s = max(self._engine.wakeup_s, self._engine.state.now_s)
+        if wake_s < end_s:
+            return wake_s, [TimerFired()]
+        if end_s == math.inf:
+            return math.inf, []
+        _, _, job_id = heapq.heappop(self._ends)
+        del self._due[job_id]
+        return end_s, [JobEnded(job_id, End.SUCCEEDED, self._engine.state.live(job_id).work_done(end_s))]
+
+    def _answer(self, decision: Decision) -> Event:
+        now_s = self._engine.state.now_s
+        live = self._engine.state.live(decision.job_id)
+        match decision:
+            case Start(job_id, _):
+                self._expect(live, now_s)
+                return Started(job_id, 1.0, now_s)
+            case Stop(job_id, _):
+                self._due.pop(job_id, None)
+                return Stopped(job_id, live.work_done(now_s) if live.job.checkpoint else 0.0)
+            case Resize(job_id, _):
+                return Resized(job_id, live.work_done(now_s), 1.0, now_s)
+
+    def _count(self, decisions: list[Decision]) -> None:
+        for each in decisions:
+            if isinstance(each, Start) and each.job_id in self._waiting:
+                self._waiting.discard(each.job_id)
+                self.started += 1
+
+
+def copies(engine: Engine, policy: Callable[[], Policy]) -> Callable[[], Engine]:
+    """Copies of an engine as it is now, each under a policy of its own."""
+    frozen = engine.fork(policy())
+    return lambda: frozen.fork(policy())

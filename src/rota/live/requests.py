@@ -1,0 +1,209 @@
+"""What users ask of the manager, as entries for the loop; each is checked before it can change anything."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import RotaError
+from rota.core.events import (
+    Event,
+    JobArrived,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    NodeDrained,
+    NodeUndrained,
+)
+from rota.core.model import Job, JobId, JobState, NodeId
+from rota.files.job import job_file, job_of
+from rota.files.job_shape import JobFile
+from rota.live.control import Control, Entry
+from rota.live.forecast import Forecast, Span, copies, forecast, span_of
+from rota.live.record import Record
+from rota.store.records import FINAL, Records
+
+Json = dict[str, Any]
+
+
+class NotFound(RotaError):
+    """There is no such thing, or none that the asker may know of."""
+
+
+class Conflict(RotaError):
+    """The thing is not in a state in which that can be done."""
+
+
+class CantStore(RotaError):
+    """Nothing can be made durable now; nothing was accepted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who asks: a name for the audit log."""
+
+    name: str = "local"
+
+
+class Requests:
+    """The changes that users can make."""
+
+    def __init__(self, control: Control, records: Records, refuse: Callable[[JobFile], None]) -> None:
+        self._control = control
+        self._records = records
+        self._refuse = refuse
+        self._next = control.state.seq
+        self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
+        self._latest: dict[tuple[str, str], JobId] = {}
+        for live in control.state.jobs.values():
+            self._latest[(live.job.tenant, live.job.name)] = live.job.id
+
+    async def submit(
+        self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
+    ) -> list[JobId]:
+        """Accept jobs, all or none; their ids once they are durable. A repeated key gets the first answer again."""
+        if self._control.trouble is not None:
+            raise CantStore(f"nothing can be stored now: {self._control.trouble}; try again later")
+        if key is None:
+            return await self._accept(files, asker, held, None, "")
+        digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+        known = await asyncio.to_thread(self._records.answer, key)
+        if known is not None:
+            if known[0] != digest:
+                raise Conflict(f"idempotency key {key!r} was used for another request; use a new one")
+            return [JobId(name) for name in known[1]["ids"]]
+        if key not in self._under_way:
+            work = asyncio.ensure_future(self._accept(files, asker, held, key, digest))
+            self._under_way[key] = work
+            work.add_done_callback(lambda _: self._under_way.pop(key, None))
+        return await asyncio.shield(self._under_way[key])
+
+    async def _accept(
+        self, files: Sequence[Json], asker: Asker, held: bool, key: str | None, digest: str
+    ) -> list[JobId]:
+        checked = [job_file(values, Path("job")) for values in files]
+        for file in checked:
+            self._refuse(file)
+        needs = [await self._dependencies(file) for file in checked]
+        entry = Entry([])
+        ids: list[JobId] = []
+        for values, file, needed in zip(files, checked, needs, strict=True):
+            job_id = JobId(str(self._next + len(ids) + 1))
+            job = job_of(file, job_id, self._unmet(needed), asker.name)
+            ids.append(job_id)
+            entry.events.append(JobArrived(job, held))
+            entry.records[job_id] = Record(json.dumps(values, separators=(",", ":")), asker.name)
+            entry.audit.append(_audit(asker, "submit", job_id, job.name))
+            self._latest[(job.tenant, job.name)] = job_id
+        self._next += len(ids)
+        if key is not None:
+            answer = json.dumps({"ids": ids})
+            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
+        await self._control.apply(entry)
+        return ids
+
+    async def _dependencies(self, file: JobFile) -> list[JobId]:
+        """The jobs that a file depends on, by id or by name, the newest of a name."""
+        found = []
+        for name in file.depends_on:
+            job_id = JobId(name)
+            if job_id not in self._control.state.jobs:
+                row = await asyncio.to_thread(self._records.job, name)
+                other = None
+                if row is None or row.tenant != file.tenant:
+                    other = await self._named(name, file.tenant)
+                    if other is None:
+                        raise RotaError(f"job: depends_on: there is no job {name!r} in tenant {file.tenant!r}")
+                    row = await asyncio.to_thread(self._records.job, other)
+                job_id = JobId(other or name)
+                if row is not None and row.state in FINAL and row.state != JobState.SUCCEEDED.value:
+                    raise RotaError(f"job: depends_on: job {name!r} has {row.state}; nothing can wait for it any more")
+            elif self._control.state.jobs[job_id].job.tenant != file.tenant:
+                raise RotaError(f"job: depends_on: there is no job {name!r} in tenant {file.tenant!r}")
+            found.append(job_id)
+        return found
+
+    async def _named(self, name: str, tenant: str) -> JobId | None:
+        known = self._latest.get((tenant, name))
+        if known is not None:
+            return known
+        found = await asyncio.to_thread(self._records.latest_named, name, tenant)
+        return None if found is None else JobId(found)
+
+    def _unmet(self, needed: list[JobId]) -> tuple[JobId, ...]:
+        """Those that still have to succeed; what the loop has forgotten did."""
+        known = self._control.state.jobs
+        pending = {name for entry in self._control.pending for name in entry.records}
+        return tuple(dict.fromkeys(name for name in needed if name in known or name in pending))
+
+    async def foresee(self, job_id: JobId) -> Forecast | None:
+        """When a waiting job will start; None if it does not wait."""
+        live = self._control.state.jobs.get(job_id)
+        if live is None or live.state is not JobState.WAITING:
+            return None
+        return await self._forecast(job_id, None)
+
+    async def try_out(self, values: Json, asker: Asker) -> Forecast:
+        """When a job would start if it were submitted now; nothing is changed."""
+        file = job_file(values, Path("job"))
+        self._refuse(file)
+        needs = self._unmet(await self._dependencies(file))
+        job_id = JobId("dry-run")
+        return await self._forecast(job_id, JobArrived(job_of(file, job_id, needs, asker.name)))
+
+    async def _forecast(self, job_id: JobId, arrives: JobArrived | None) -> Forecast:
+        past = await asyncio.to_thread(self._records.past_runs)
+        engines = copies(self._control.engine, self._control.make_policy)
+
+        def span(job: Job) -> Span:
+            return span_of(job, past.get((job.tenant, job.name), []))
+
+        return await asyncio.to_thread(forecast, engines, job_id, span, arrives=arrives)
+
+    async def cancel(self, job_id: JobId, asker: Asker) -> None:
+        """End a job, whatever it is doing."""
+        self._must_be_unfinished(job_id)
+        await self._apply(JobCancelled(job_id), asker, "cancel", job_id)
+
+    async def hold(self, job_id: JobId, asker: Asker) -> None:
+        """Keep a waiting job from starting."""
+        live = self._must_be_unfinished(job_id)
+        if live not in (JobState.WAITING, JobState.HELD):
+            raise Conflict(f"job {job_id} is {live.value}; only a waiting job can be held")
+        await self._apply(JobHeld(job_id), asker, "hold", job_id)
+
+    async def release(self, job_id: JobId, asker: Asker) -> None:
+        """Let a held job run."""
+        state = self._must_be_unfinished(job_id)
+        if state is not JobState.HELD:
+            raise Conflict(f"job {job_id} is {state.value}; only a held job can be released")
+        await self._apply(JobReleased(job_id), asker, "release", job_id)
+
+    async def drain(self, node_id: NodeId, asker: Asker, *, drained: bool) -> None:
+        """Let nothing new start on a node, or let it take jobs again."""
+        if node_id not in self._control.state.inventory.by_name:
+            raise NotFound(f"there is no node {node_id!r}")
+        event: Event = NodeDrained(node_id) if drained else NodeUndrained(node_id)
+        word = "drain" if drained else "undrain"
+        await self._apply(event, asker, word, node_id, drained={node_id: drained})
+
+    async def _apply(
+        self, event: Event, asker: Asker, what: str, thing: str, drained: dict[str, bool] | None = None
+    ) -> None:
+        await self._control.apply(Entry([event], drained=drained or {}, audit=[_audit(asker, what, thing)]))
+
+    def _must_be_unfinished(self, job_id: JobId) -> JobState:
+        live = self._control.state.jobs.get(job_id)
+        if live is None or live.state.is_final:
+            raise Conflict(f"job {job_id} has ended already")
+        return live.state
+
+
+def _audit(asker: Asker, what: str, thing: str, detail: str = "") -> Json:
+    return {"at_s": time.time(), "who": asker.name, "what": what, "thing": thing, "detail": detail}

@@ -1,0 +1,28 @@
+"""What is old goes: output and records of jobs that ended long ago, journal stretches, remembered answers."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+
+from rota.store.records import Records
+
+EVERY_S = 600.0
+ANSWERS_S = 86400.0
+
+
+async def keep_tidy(records: Records, home: Path, keep_s: float) -> None:
+    """For ever, now and then."""
+    while True:
+        await asyncio.to_thread(tidy, records, home, keep_s, time.time())
+        await asyncio.sleep(EVERY_S)
+
+
+def tidy(records: Records, home: Path, keep_s: float, now_s: float) -> list[str]:
+    """Drop what ended more than `keep_s` ago; the jobs that are gone."""
+    gone = records.drop_before(now_s - keep_s, answers_before_s=now_s - min(ANSWERS_S, keep_s))
+    for job_id in gone:
+        shutil.rmtree(home / "runs" / job_id, ignore_errors=True)
+    return gone

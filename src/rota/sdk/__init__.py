@@ -1,0 +1,40 @@
+"""What a training script imports, and the client that the command line uses. Importing it loads nothing heavy.
+
+    import rota.sdk
+
+    for batch in (run := rota.sdk.steps(loader)):
+        loss = train(batch)
+        run.report(loss=loss)
+        if run.should_save:
+            save_checkpoint(run.step)
+            run.saved()
+
+Outside of a job this does nothing and costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rota.sdk.client import Client
+    from rota.sdk.functions import Call, submit
+    from rota.sdk.training import Steps, steps
+
+__all__ = ["Call", "Client", "Steps", "steps", "submit"]
+
+_HOMES = {
+    "Call": "rota.sdk.functions",
+    "Client": "rota.sdk.client",
+    "Steps": "rota.sdk.training",
+    "steps": "rota.sdk.training",
+    "submit": "rota.sdk.functions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rota.sdk' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,203 @@
+"""A manager's API as Python calls. Standard library only, so that commands and scripts start at once."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from rota.core.errors import RotaError, Unavailable
+from rota.sdk.place import find_manager
+
+Json = dict[str, Any]
+CHUNK = 65536
+
+
+class Refused(RotaError):
+    """The manager said no; `status` is HTTP's number for it."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Client:
+    """One manager, by address, or the one on this machine."""
+
+    def __init__(self, url: str | None = None, token: str | None = None, *, timeout_s: float = 60.0) -> None:
+        found = url or os.environ.get("ROTA_SERVER") or find_manager()
+        if found is None:
+            raise Unavailable(
+                "no manager runs on this machine; start one with `rota up`, or name one with --server URL"
+            )
+        parts = urlsplit(found)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise RotaError(f"server {found!r} is no address; write it like http://127.0.0.1:7650")
+        self.url = found.rstrip("/")
+        self._secure = parts.scheme == "https"
+        self._host, self._port = parts.hostname, parts.port or (443 if self._secure else 80)
+        self._token = token or os.environ.get("ROTA_TOKEN")
+        self._timeout_s = timeout_s
+        self._kept: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        """Let go of the connection; the next call makes a new one."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_kept", None) is not None:
+            self.close()
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def submit(self, files: Json | Sequence[Json], *, key: str | None = None, held: bool = False) -> list[str]:
+        """Submit a job, or several together; their ids."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        answer = self._call("POST", f"/jobs?held={str(held).lower()}", files, headers)
+        return [str(name) for name in answer["ids"]]
+
+    def jobs(self, *, all: bool = False, limit: int | None = None, **only: str | None) -> Iterator[Json]:
+        """Jobs, newest first, page by page."""
+        after: str | None = None
+        left = limit
+        while True:
+            wanted = {"all": str(all).lower(), "limit": min(left or 1000, 1000), "after": after, **only}
+            query = urlencode({name: value for name, value in wanted.items() if value is not None})
+            page = self._call("GET", f"/jobs?{query}")
+            yield from page["jobs"]
+            after = page["next"]
+            if left is not None:
+                left -= len(page["jobs"])
+            if after is None or left == 0:
+                return
+
+    def job(self, job_id: str) -> Json:
+        """Everything about a job."""
+        answer: Json = self._call("GET", f"/jobs/{quote(job_id, safe='')}")
+        return answer
+
+    def try_out(self, file: Json) -> Json:
+        """When a job would start if it were submitted now."""
+        answer: Json = self._call("POST", "/jobs?dry_run=true", file)
+        return answer
+
+    def why(self, job_id: str) -> Json:
+        """Why a job waits, and when it is expected to start."""
+        answer: Json = self._call("GET", f"/jobs/{quote(job_id, safe='')}/why")
+        return answer
+
+    def act(self, job_id: str, action: str) -> Json:
+        """`cancel`, `hold` or `release` a job."""
+        answer: Json = self._call("POST", f"/jobs/{quote(job_id, safe='')}/{action}")
+        return answer
+
+    def logs(self, job_id: str, *, follow: bool = False, **options: int | None) -> Iterator[bytes]:
+        """What a task says; with `follow` until the job has ended."""
+        wanted = {"follow": str(follow).lower(), **{k: v for k, v in options.items() if v is not None}}
+        with self._open("GET", f"/jobs/{quote(job_id, safe='')}/logs?{urlencode(wanted)}") as answer:
+            while said := answer.read1(CHUNK):
+                yield said
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def nodes(self) -> list[Json]:
+        """The nodes."""
+        answer: list[Json] = self._call("GET", "/nodes")
+        return answer
+
+    def drain(self, node_id: str, *, drained: bool = True) -> Json:
+        """Let nothing new start on a node, or let it take jobs again."""
+        word = "drain" if drained else "undrain"
+        answer: Json = self._call("POST", f"/nodes/{quote(node_id, safe='')}/{word}")
+        return answer
+
+    def tenants(self) -> list[Json]:
+        """The tenants and their jobs."""
+        answer: list[Json] = self._call("GET", "/tenants")
+        return answer
+
+    def journal(self) -> Iterator[bytes]:
+        """The journal since the manager was last started."""
+        with self._open("GET", "/journal") as answer:
+            while said := answer.read1(CHUNK):
+                yield said
+
+    def get(self, path: str) -> Any:
+        """Any other answer, by its path below /api/v1."""
+        return self._call("GET", path)
+
+    def post(self, path: str, body: object = None) -> Any:
+        """Any other request, by its path below /api/v1."""
+        return self._call("POST", path, body)
+
+    def delete(self, path: str) -> Any:
+        """Remove something, by its path below /api/v1."""
+        return self._call("DELETE", path)
+
+    # -- HTTP ------------------------------------------------------------------------------------
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._secure:
+            trusted = ssl.create_default_context(cafile=os.environ.get("ROTA_CA"))
+            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=trusted)
+        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+
+    def _headers(self) -> dict[str, str]:
+        return {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+
+    def _call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Any:
+        sent = None if body is None else json.dumps(body).encode()
+        given = {**self._headers(), **(headers or {}), "Content-Type": "application/json"}
+        for fresh in (False, True):
+            connection = self._kept if self._kept is not None and not fresh else self._connect()
+            reused, self._kept = connection is self._kept, None
+            try:
+                connection.request(method, f"/api/v1{path}", body=sent, headers=given)
+                answer = connection.getresponse()
+                said = answer.read()
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                if reused and not fresh and method == "GET":
+                    continue
+                raise Unavailable(
+                    f"the manager at {self.url} does not answer: {error or type(error).__name__}"
+                ) from error
+            self._kept = connection
+            return _checked(answer.status, said)
+        raise AssertionError
+
+    @contextmanager
+    def _open(self, method: str, path: str) -> Iterator[http.client.HTTPResponse]:
+        connection = self._connect()
+        if connection.sock is None:
+            connection.timeout = None  # no limit: a followed job may be silent
+        try:
+            connection.request(method, f"/api/v1{path}", headers=self._headers())
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                _checked(answer.status, answer.read())
+            yield answer
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"the manager at {self.url} does not answer: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+
+
+def _checked(status: int, said: bytes) -> Any:
+    try:
+        value = json.loads(said) if said else None
+    except ValueError:
+        value = {"error": said[:200].decode("utf-8", errors="replace")}
+    if status < 400:
+        return value
+    message = value.get("error", f"HTTP {status}") if isinstance(value, dict) else f"HTTP {status}"
+    if status >= 500:
+        raise Unavailable(f"the manager failed: {message}")
+    raise Refused(str(message), status)

@@ -1,0 +1,126 @@
+"""Python functions as jobs: `submit(fn, *args, gpus=1)` gives a future.
+
+What a function used is remembered: its next submission asks for a little more memory than it ever took, and one
+that ran out all the same is tried again with twice as much.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from rota.core.errors import RotaError
+from rota.sdk.client import Client
+from rota.sdk.place import data_folder
+
+T = TypeVar("T")
+HEADROOM = 1.3
+TRIES = 3
+LEAST_BYTES = 64 << 20
+LOOK_EVERY_S = 0.05
+RAN_OUT = "it used more memory than it asked for"
+_FINAL = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class JobFailed(RotaError):
+    """The function did not come to its end; the message says why."""
+
+
+class Call(Generic[T]):
+    """A function that runs as a job; `result()` waits for it."""
+
+    def __init__(self, client: Client, job: dict[str, Any], folder: Path, known: Path) -> None:
+        self._client = client
+        self._job = job
+        self._folder = folder
+        self._known = known
+        self._tries = 1
+        self.id = client.submit(job, key=uuid.uuid4().hex)[0]
+
+    def done(self) -> bool:
+        """Whether the job has ended; one that ran out of memory is submitted again first."""
+        job = self._client.job(self.id)
+        if job["state"] not in _FINAL:
+            return False
+        if job["state"] == "failed" and RAN_OUT in job["message"] and self._tries < TRIES:
+            asked = int(self._job["resources"]["memory"])
+            self._job["resources"]["memory"] = asked * 2
+            self._tries += 1
+            self.id = self._client.submit(self._job, key=uuid.uuid4().hex)[0]
+            return False
+        return True
+
+    def result(self, timeout_s: float | None = None) -> T:
+        """What the function returned, or what it raised."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.done():
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"job {self.id} has not ended after {timeout_s} s")
+            time.sleep(LOOK_EVERY_S)
+        job = self._client.job(self.id)
+        if job["state"] == "succeeded" and job.get("usage"):
+            _remember(self._known, int(job["usage"]["memory_bytes"]))
+        answer = self._folder / "answer.pickle"
+        if not answer.exists():
+            raise JobFailed(f"job {self.id} {job['state']}: {job['message'] or 'it left no result'}")
+        worked, value = pickle.loads(answer.read_bytes())
+        if not worked:
+            raise value
+        result: T = value
+        return result
+
+    def cancel(self) -> None:
+        """End the job."""
+        self._client.act(self.id, "cancel")
+
+
+def submit(
+    function: Callable[..., T],
+    *args: Any,
+    gpus: float = 0,
+    memory: int | None = None,
+    client: Client | None = None,
+    job: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> Call[T]:
+    """Run a function as a job of the manager on this machine. `job` gives further fields of a job file."""
+    import cloudpickle
+
+    name = f"{function.__module__}.{function.__qualname__}"
+    root = data_folder() / "functions"
+    folder = root / uuid.uuid4().hex
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "call.pickle").write_bytes(cloudpickle.dumps((function, args, kwargs)))
+    known = root / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+    wanted = memory or _fitting(known)
+    resources: dict[str, Any] = {"gpus": gpus, **({} if wanted is None else {"memory": wanted})}
+    shown = "".join(char if char.isalnum() or char in "._-" else "-" for char in function.__qualname__).strip("-._")
+    request = {
+        "run": [sys.executable, "-m", "rota.sdk.call", str(folder)],
+        "name": (shown or "function")[:128],
+        "workdir": str(Path.cwd()),
+        **(job or {}),
+        "resources": resources,
+    }
+    return Call(client or Client(), request, folder, known)
+
+
+def _fitting(known: Path) -> int | None:
+    """What the function should ask for, by what it took before; None if it never ran."""
+    try:
+        most = int(json.loads(known.read_text(encoding="utf-8"))["memory_bytes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return max(int(most * HEADROOM), LEAST_BYTES)
+
+
+def _remember(known: Path, memory_bytes: int) -> None:
+    most = max(memory_bytes, int((_fitting(known) or 0) / HEADROOM))
+    known.write_text(json.dumps({"memory_bytes": most}), encoding="utf-8")

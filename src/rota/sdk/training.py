@@ -1,0 +1,128 @@
+"""A training loop that says how far it is, and hears when to save and stop.
+
+The task writes its progress into the job's folder at most once a second; between two writes a step costs a
+comparison. The order to stop arrives as the job's stop signal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+REPORT_EVERY_S = 1.0
+
+
+class Steps(Generic[T]):
+    """The steps of a loop over `source`: iterate over it once."""
+
+    def __init__(self, source: Iterable[T], *, save_every_s: float | None = None) -> None:
+        self._source = source
+        self._save_every_s = save_every_s
+        folder = os.environ.get("ROTA_RUN_DIR")
+        self._folder = None if folder is None else Path(folder)
+        self._rank = os.environ.get("ROTA_RANK", "0")
+        self.step = self._restored()
+        """Steps done so far, those before the last save in earlier runs included."""
+        self.tasks = int(os.environ.get("ROTA_TASKS", "1"))
+        """How many tasks the job has in this run; after a resize it differs from the run before."""
+        self.stop_asked = False
+        self._stopped = False
+        self._first = self.step
+        self._values: dict[str, float] = {}
+        self._begun = self._told = self._saved_at = time.monotonic()
+
+    def __iter__(self) -> Iterator[T]:
+        if self._folder is None:
+            yield from self._plain()
+            return
+        with self._listening():
+            for item in self._source:
+                yield item
+                self.step += 1
+                if time.monotonic() - self._told >= REPORT_EVERY_S:
+                    self._tell()
+                if self._stopped:
+                    break
+            self._tell()
+
+    def _plain(self) -> Iterator[T]:
+        for item in self._source:
+            yield item
+            self.step += 1
+
+    @property
+    def should_save(self) -> bool:
+        """Whether a checkpoint is due: the scheduler wants the devices back, or enough time has passed."""
+        if self.stop_asked:
+            return True
+        return self._save_every_s is not None and time.monotonic() - self._saved_at >= self._save_every_s
+
+    def saved(self) -> None:
+        """The loop has saved its progress, this step included. If it was asked to stop, it ends after this step."""
+        self._saved_at = time.monotonic()
+        self._stopped = self.stop_asked
+        if self._folder is not None and self._rank == "0":
+            _write(self._folder / "saved.json", {"step": self.step + 1})
+
+    def report(self, **values: float) -> None:
+        """Numbers to show with the progress, such as the loss."""
+        self._values.update(values)
+
+    def _restored(self) -> int:
+        if self._folder is None:
+            return 0
+        try:
+            return int(json.loads((self._folder / "saved.json").read_text(encoding="utf-8"))["step"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        self._told = now
+        passed_s = now - self._begun
+        speed = (self.step - self._first) / passed_s if passed_s > 0 else 0.0
+        values = {name: float(value) for name, value in self._values.items()}
+        if self._folder is not None:
+            _write(
+                self._folder / f"progress-{self._rank}.json",
+                {"step": self.step, "steps_per_s": speed, "at_s": time.time(), "values": values},
+            )
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Hear the stop signal while the loop runs; only a main thread can."""
+        number = getattr(signal, os.environ.get("ROTA_STOP_SIGNAL", "SIGTERM"))
+
+        def heard(_: int, __: FrameType | None) -> None:
+            self.stop_asked = True
+
+        try:
+            before = signal.signal(number, heard)
+        except ValueError:
+            yield
+            return
+        try:
+            yield
+        finally:
+            signal.signal(number, before)
+
+
+def steps(source: Iterable[T], *, save_every_s: float | None = None) -> Steps[T]:
+    """Iterate over a loader, step by step, with progress reported and orders heard."""
+    return Steps(source, save_every_s=save_every_s)
+
+
+def _write(path: Path, value: dict[str, object]) -> None:
+    """Progress is worth little: a full disk must not end the training."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        draft.write_text(json.dumps(value), encoding="utf-8")
+        draft.replace(path)

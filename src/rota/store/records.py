@@ -1,0 +1,247 @@
+"""What a manager keeps: jobs, the journal's steps, answers to repeated requests. One batch is one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
+
+from rota.store.schema import answers, audit, jobs, nodes, segments, steps
+
+Json = dict[str, Any]
+FINAL = ("succeeded", "failed", "cancelled")
+_NEW_JOB, _NEW_STEP, _NEW_AUDIT = insert(jobs), insert(steps), insert(audit)
+_LISTED = [column for column in jobs.c if column.name not in ("job", "live")]
+
+
+@dataclass(slots=True)
+class Batch:
+    """Changes that become durable together."""
+
+    new_jobs: list[Json] = field(default_factory=list)
+    changed_jobs: list[Json] = field(default_factory=list)
+    steps: list[Json] = field(default_factory=list)
+    answers: list[Json] = field(default_factory=list)
+    drained: dict[str, bool] = field(default_factory=dict)
+    audit: list[Json] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which jobs to list, newest first; `before` is the last sequence number of the page before."""
+
+    states: tuple[str, ...] = ()
+    live_only: bool = False
+    tenants: tuple[str, ...] | None = None
+    name: str | None = None
+    before: int | None = None
+    limit: int = 100
+
+
+class Records:
+    """The database as the manager uses it. One batch at a time is written; reading is for any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._change = (
+            update(jobs)
+            .where(jobs.c.id == bindparam("key"))
+            .values(
+                state=bindparam("state"),
+                started_s=bindparam("started_s"),
+                ended_s=bindparam("ended_s"),
+                live=bindparam("live"),
+                attempt=bindparam("attempt"),
+                failures=bindparam("failures"),
+                exit_code=bindparam("exit_code"),
+                message=bindparam("message"),
+                version=jobs.c.version + 1,
+            )
+        )
+
+    @property
+    def is_near(self) -> bool:
+        """Whether writing costs only computing, so that a thread of its own for it would cost more than it saves."""
+        return self._engine.dialect.name == "sqlite"
+
+    def write(self, batch: Batch) -> Callable[[], None]:
+        """Write a batch, all of it or nothing; it is durable when the function that is returned has returned."""
+        connection = self._engine.connect()
+        try:
+            connection.begin()
+            self._write(connection, batch)
+        except BaseException:
+            connection.close()
+            raise
+
+        def make_durable() -> None:
+            with connection:
+                connection.commit()
+
+        return make_durable
+
+    def _write(self, connection: Connection, batch: Batch) -> None:
+        if batch.new_jobs:
+            connection.execute(_NEW_JOB, batch.new_jobs)
+        if batch.changed_jobs:
+            connection.execute(self._change, batch.changed_jobs)
+        if batch.steps:
+            connection.execute(_NEW_STEP, batch.steps)
+        if batch.answers:
+            connection.execute(insert(answers), batch.answers)
+        for node_id, drained in batch.drained.items():
+            connection.execute(delete(nodes).where(nodes.c.id == node_id))
+            connection.execute(insert(nodes), {"id": node_id, "drained": int(drained)})
+        if batch.audit:
+            connection.execute(_NEW_AUDIT, batch.audit)
+
+    # -- what a restart needs --------------------------------------------------------------------
+
+    def live_jobs(self) -> list[Row[Any]]:
+        """Jobs that have not ended, and ended ones on which they may depend, in order of submission."""
+        unfinished = jobs.c.state.not_in(FINAL)
+        with self._engine.connect() as connection:
+            found = connection.execute(select(jobs).where(unfinished).order_by(jobs.c.seq)).all()
+            known = {row.id for row in found}
+            needed: dict[str, None] = {}
+            for row in found:
+                for name in json.loads(row.job).get("depends_on", ()):
+                    if name not in known:
+                        needed[name] = None
+            ended = [connection.execute(select(jobs).where(jobs.c.id == name)).one() for name in needed]
+        return sorted([*found, *ended], key=lambda row: row.seq)
+
+    def next_seq(self) -> int:
+        """The sequence number of the next job."""
+        with self._engine.connect() as connection:
+            last = connection.execute(select(func.max(jobs.c.seq))).scalar()
+        return 0 if last is None else int(last) + 1
+
+    def drained(self) -> list[str]:
+        """Nodes on which nothing new may start."""
+        with self._engine.connect() as connection:
+            return list(connection.execute(select(nodes.c.id).where(nodes.c.drained == 1)).scalars())
+
+    # -- the journal -----------------------------------------------------------------------------
+
+    def begin_segment(self, header: Json) -> int:
+        """A new stretch of the journal, from the next step on; the number of that step."""
+        with self._engine.begin() as connection:
+            last = connection.execute(select(func.max(steps.c.n))).scalar()
+            first = 0 if last is None else int(last) + 1
+            connection.execute(delete(segments).where(segments.c.first_step == first))
+            connection.execute(insert(segments), {"first_step": first, "header": json.dumps(header)})
+        return first
+
+    def segments(self) -> list[tuple[int, Json]]:
+        """The stretches of the journal: where each begins, and what has to be known to run it."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(segments).order_by(segments.c.first_step)).all()
+        return [(row.first_step, json.loads(row.header)) for row in rows]
+
+    def steps(self, first: int = 0, before: int | None = None) -> Iterator[str]:
+        """The journal's steps as they were written."""
+        wanted = select(steps.c.body).where(steps.c.n >= first)
+        if before is not None:
+            wanted = wanted.where(steps.c.n < before)
+        with self._engine.connect() as connection:
+            yield from connection.execution_options(yield_per=1000).execute(wanted.order_by(steps.c.n)).scalars()
+
+    # -- forgetting ------------------------------------------------------------------------------
+
+    def drop_before(self, at_s: float, *, answers_before_s: float) -> list[str]:
+        """Drop jobs that ended before a time, and journal stretches that were over by then; the jobs' ids.
+
+        The newest job stays whatever its age: numbers are counted on from it and never given twice.
+        """
+        old = jobs.c.state.in_(FINAL) & (jobs.c.ended_s < at_s) & (jobs.c.seq < self.next_seq() - 1)
+        stretches = self.segments()
+        over = [first for (first, _), (_, header) in pairwise(stretches) if header["snapshot"]["now_s"] < at_s]
+        with self._engine.begin() as connection:
+            gone = list(connection.execute(select(jobs.c.id).where(old)).scalars())
+            connection.execute(delete(jobs).where(old))
+            connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
+            if over:
+                kept = next(first for first, _ in stretches if first > over[-1])
+                connection.execute(delete(steps).where(steps.c.n < kept))
+                connection.execute(delete(segments).where(segments.c.first_step < kept))
+        return gone
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> Row[Any] | None:
+        """One job's record."""
+        with self._engine.connect() as connection:
+            return connection.execute(select(*_LISTED).where(jobs.c.id == job_id)).first()
+
+    def page(self, query: Query) -> Sequence[Row[Any]]:
+        """A page of jobs, newest first."""
+        wanted = select(*_LISTED).order_by(jobs.c.seq.desc()).limit(query.limit)
+        if query.live_only:
+            wanted = wanted.where(jobs.c.state.not_in(FINAL))
+        if query.states:
+            wanted = wanted.where(jobs.c.state.in_(query.states))
+        if query.tenants is not None:
+            wanted = wanted.where(jobs.c.tenant.in_(query.tenants))
+        if query.name is not None:
+            wanted = wanted.where(jobs.c.name == query.name)
+        if query.before is not None:
+            wanted = wanted.where(jobs.c.seq < query.before)
+        with self._engine.connect() as connection:
+            return connection.execute(wanted).all()
+
+    def latest_named(self, name: str, tenant: str) -> str | None:
+        """The id of the newest job of a name in a tenant."""
+        wanted = select(jobs.c.id).where(jobs.c.name == name, jobs.c.tenant == tenant)
+        with self._engine.connect() as connection:
+            return connection.execute(wanted.order_by(jobs.c.seq.desc()).limit(1)).scalar()
+
+    def past_runs(self, limit: int = 2000) -> dict[tuple[str, str], list[float]]:
+        """How long the jobs that succeeded last took from start to end, by tenant and name."""
+        wanted = (
+            select(jobs.c.tenant, jobs.c.name, jobs.c.started_s, jobs.c.ended_s)
+            .where(jobs.c.state == "succeeded", jobs.c.started_s.is_not(None))
+            .order_by(jobs.c.seq.desc())
+            .limit(limit)
+        )
+        found: dict[tuple[str, str], list[float]] = {}
+        with self._engine.connect() as connection:
+            for row in connection.execute(wanted):
+                found.setdefault((row.tenant, row.name), []).append(row.ended_s - row.started_s)
+        return found
+
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """How many jobs there are of each tenant in each state."""
+        wanted = select(jobs.c.tenant, jobs.c.state, func.count()).group_by(jobs.c.tenant, jobs.c.state)
+        with self._engine.connect() as connection:
+            return {(row[0], row[1]): int(row[2]) for row in connection.execute(wanted)}
+
+    def answer(self, key: str) -> tuple[str, Json] | None:
+        """What a request with this key was answered, with the digest of its body."""
+        with self._engine.connect() as connection:
+            row = connection.execute(select(answers).where(answers.c.key == key)).first()
+        return None if row is None else (row.digest, json.loads(row.answer))
+
+    def spec(self, job_id: str) -> Json | None:
+        """A job as it was submitted, secrets included."""
+        with self._engine.connect() as connection:
+            found = connection.execute(select(jobs.c.spec).where(jobs.c.id == job_id)).scalar()
+        return None if found is None else json.loads(found)
+
+    def audit(self, limit: int) -> Sequence[Row[Any]]:
+        """Who changed what, newest first."""
+        with self._engine.connect() as connection:
+            return connection.execute(select(audit).order_by(audit.c.n.desc()).limit(limit)).all()
+
+    def ping(self) -> None:
+        """Raise if the database does not answer."""
+        with self._engine.connect() as connection:
+            connection.execute(select(1))
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()

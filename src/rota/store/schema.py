@@ -1,0 +1,99 @@
+"""The tables of a manager's database, the same on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+HEAD = "0001"
+"""The revision that this code works with; `migrations` leads there from every older one."""
+
+metadata = MetaData()
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("seq", BigInteger, nullable=False, unique=True),
+    Column("name", String(128), nullable=False),
+    Column("tenant", String(128), nullable=False),
+    Column("owner", String(128), nullable=False, server_default=""),
+    Column("state", String(16), nullable=False),
+    Column("submitted_s", Float(53), nullable=False),
+    Column("started_s", Float(53)),
+    Column("ended_s", Float(53)),
+    Column("job", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("live", Text, nullable=False),
+    Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("exit_code", Integer),
+    Column("message", Text, nullable=False, server_default=""),
+    Column("version", Integer, nullable=False, server_default="0"),
+    Index("jobs_by_state", "state", "seq"),
+    Index("jobs_by_tenant", "tenant", "seq"),
+    Index("jobs_by_name", "name", "seq"),
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("first_step", BigInteger, primary_key=True, autoincrement=False),
+    Column("header", Text, nullable=False),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("n", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("key", String(256), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("created_s", Float(53), nullable=False),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("id", String(256), primary_key=True),
+    Column("drained", Integer, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("name", String(128), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("tenants", Text, nullable=False),
+    Column("created_s", Float(53), nullable=False),
+    Column("expires_s", Float(53)),
+    Column("revoked_s", Float(53)),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("at_s", Float(53), nullable=False),
+    Column("who", String(128), nullable=False),
+    Column("what", String(64), nullable=False),
+    Column("thing", String(256), nullable=False),
+    Column("detail", Text, nullable=False, server_default=""),
+)

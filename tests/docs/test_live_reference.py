@@ -1,0 +1,31 @@
+"""Every field of a job file and every endpoint has its place in the reference."""
+
+from __future__ import annotations
+
+import re
+
+from docs.pages import ROOT
+from rota.api import jobs, logs, metrics, system, tokens
+from rota.files.job_shape import JobFile, ResourcesPart, RolePart
+
+
+def test_every_field_of_a_job_file_is_explained() -> None:
+    page = (ROOT / "docs/reference/job-file.md").read_text(encoding="utf-8")
+    fields = [field.alias or name for name, field in JobFile.model_fields.items()]
+    fields += [*ResourcesPart.model_fields, *RolePart.model_fields]
+
+    assert [field for field in fields if f"`{field}`" not in page] == []
+
+
+def test_every_endpoint_is_explained_and_no_other() -> None:
+    page = (ROOT / "docs/reference/rest.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\| `((?:GET|POST|DELETE) [^`]+)`", page, re.MULTILINE))
+    routers = (jobs.router, logs.router, metrics.router, system.router, system.probes, tokens.router)
+    known = {
+        f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as
+        for router in routers
+        for route in router.routes
+        for method in getattr(route, "methods", ())
+    }
+
+    assert told == known

@@ -1,0 +1,216 @@
+"""The kill test: whatever is killed, and whenever, every accepted job comes to its right end exactly once.
+
+Short here; in full with `make chaos`, which sets ROTA_CHAOS=full.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from managers import FINAL, Manager, eventually
+from rota.core.errors import Unavailable
+from rota.sdk.client import Client
+
+Json = dict[str, Any]
+pytestmark = pytest.mark.slow
+FULL = os.environ.get("ROTA_CHAOS") == "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much happens."""
+
+    jobs: int
+    server_kills: int
+    task_kills: int
+    seed: int = 7
+
+
+@dataclass(slots=True)
+class Course:
+    """What was submitted and accepted so far, by key."""
+
+    plan: Plan
+    expected: dict[str, Json] = field(default_factory=dict)
+    accepted: dict[str, str] = field(default_factory=dict)
+    pause: threading.Event = field(default_factory=threading.Event)
+
+
+def make_job(number: int, rng: random.Random, folder: Path) -> tuple[Json, Json]:
+    """A short job, and how it must end."""
+    code = 3 if number % 10 == 9 else 0
+    workers = rng.choice((1, 1, 1, 2, 3, 4))
+    seconds = rng.uniform(0.02, 0.6)
+    line = '"$ROTA_JOB_ID $ROTA_ATTEMPT $ROTA_RANK"'
+    job = {
+        "run": f"echo {line} >> {folder}/started; sleep {seconds:.3f}; exit {code}",
+        "name": f"job-{number}",
+        "workers": workers,
+        "resources": {"gpus": rng.choice((0.5, 1, 1, 2))},
+    }
+    return job, {"state": "failed" if code else "succeeded", "exit_code": code, "workers": workers}
+
+
+def submit_all(manager: Manager, course: Course) -> None:
+    """Submit every job until it is accepted; a key makes that safe however often it is tried."""
+    rng = random.Random(course.plan.seed)
+    client: Client | None = None
+    for number in range(course.plan.jobs):
+        job, expected = make_job(number, rng, manager.folder)
+        key = f"key-{number}"
+        course.expected[key] = expected
+        while key not in course.accepted:
+            try:
+                if client is None:
+                    client = Client(find(manager), timeout_s=10.0)
+                course.accepted[key] = client.submit(job, key=key)[0]
+            except Unavailable:
+                if client is not None:
+                    client.close()
+                client = None
+                time.sleep(0.05)
+        time.sleep(rng.uniform(0.0, 0.15 if FULL else 0.05))
+    if client is not None:
+        client.close()
+
+
+def find(manager: Manager) -> str:
+    """The manager's address; it changes with every start."""
+    try:
+        return str(json.loads((manager.folder / "state" / "rota" / "manager.json").read_text())["url"])
+    except (OSError, ValueError):
+        raise Unavailable("it is just being started") from None
+
+
+def some_process(manager: Manager, rng: random.Random, role: str) -> int | None:
+    """A task or a supervisor that runs now."""
+    states = list((manager.home / "runs").glob("*/*/*/state.json"))
+    rng.shuffle(states)
+    for path in states:
+        try:
+            state = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        if state.get("phase") == "running" and Path(f"/proc/{state[role]}").exists():
+            return int(state[role])
+    return None
+
+
+def kill_around(manager: Manager, plan: Plan) -> Counter[str]:
+    """Kill the server, supervisors and tasks at random moments, and fill the disk once."""
+    rng = random.Random(plan.seed + 1)
+    acts = ["server"] * plan.server_kills + ["supervisor", "pid"] * plan.task_kills + ["disk"]
+    rng.shuffle(acts)
+    done: Counter[str] = Counter()
+    for act in acts:
+        time.sleep(rng.uniform(0.0, 0.4))
+        if act == "server":
+            manager.kill()
+            manager.start()
+        elif act == "disk":
+            fill_disk_for_a_while(manager)
+        else:
+            victim = some_process(manager, rng, act)
+            if victim is None:
+                continue
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        done[act] += 1
+    return done
+
+
+def fill_disk_for_a_while(manager: Manager) -> None:
+    """No file of the server's can grow for a moment: to it the disk is full."""
+    assert manager.process is not None
+    pid = manager.process.pid
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(Unavailable):
+            Client(manager.client.url, timeout_s=1.5).submit({"run": "true", "name": "extra"}, key="extra")
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return Plan(jobs=300, server_kills=50, task_kills=20) if FULL else Plan(jobs=40, server_kills=5, task_kills=4)
+
+
+@pytest.fixture
+def chaos(tmp_path: Path) -> Iterator[Manager]:
+    made = Manager(tmp_path, "--emulate", "gpu=8/4").start()
+    yield made
+    made.clean_up()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_every_accepted_job_ends_right_and_once(chaos: Manager, plan: Plan) -> None:
+    course = Course(plan=plan)
+    submitter = threading.Thread(target=submit_all, args=(chaos, course))
+    submitter.start()
+
+    done = kill_around(chaos, plan)
+    submitter.join(timeout=300)
+    assert not submitter.is_alive()
+    eventually(lambda: not list(chaos.client.jobs()), within_s=120, every_s=0.2)
+
+    assert done["server"] == plan.server_kills
+    assert done["disk"] == 1
+    jobs = [job for job in chaos.client.jobs(all=True) if job["name"] != "extra"]
+    check_jobs(course, jobs)
+    check_runs(chaos, course, jobs)
+    check_journal(chaos)
+    eventually(lambda: chaos.task_processes() == [], within_s=20)
+
+
+def check_jobs(course: Course, jobs: list[Json]) -> None:
+    """Every accepted job is there once, with the right end."""
+    assert sorted(job["id"] for job in jobs) == sorted(course.accepted.values())
+    by_id = {job["id"]: job for job in jobs}
+    wrong = []
+    for key, job_id in course.accepted.items():
+        job, expected = by_id[job_id], course.expected[key]
+        assert job["state"] in FINAL
+        if (job["state"], job["exit_code"]) != (expected["state"], expected["exit_code"]):
+            wrong.append((job_id, job["state"], job["exit_code"], job["message"], expected))
+    assert wrong == []
+
+
+def check_runs(manager: Manager, course: Course, jobs: list[Json]) -> None:
+    """No task was started twice in one attempt, and exactly one attempt of a job succeeded as a whole."""
+    lines = Counter((manager.folder / "started").read_text().splitlines())
+    assert [line for line, times in lines.items() if times > 1] == []
+    for job in jobs:
+        if job["state"] != "succeeded":
+            continue
+        whole = 0
+        for attempt in (manager.home / "runs" / job["id"]).iterdir():
+            codes = [json.loads(path.read_text())["exit_code"] for path in attempt.glob("*/exit.json")]
+            whole += codes == [0] * job["tasks"]
+        assert whole == 1, (job["id"], whole)
+
+
+def check_journal(manager: Manager) -> None:
+    """Steps are numbered without a gap."""
+    database = sqlite3.connect(manager.home / "rota.db")
+    numbers = [row[0] for row in database.execute("SELECT n FROM steps ORDER BY n")]
+    inner = [json.loads(row[0])["n"] for row in database.execute("SELECT body FROM steps ORDER BY n")]
+    database.close()
+    assert numbers == inner == list(range(len(numbers)))

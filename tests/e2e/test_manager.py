@@ -1,0 +1,269 @@
+"""One machine's manager from the outside: real processes, a real database, real HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from datetime import UTC, datetime
+
+import pytest
+
+from managers import Manager, eventually
+from rota.sdk.client import Refused
+
+pytestmark = pytest.mark.slow
+
+
+def test_command_becomes_a_job_and_says_what_it_says(manager: Manager) -> None:
+    told = manager.rota("submit", "--name", "hello", "--gpus", "1", "--", "echo", "hello there")
+    job_id = told.stdout.strip()
+
+    job = manager.wait(job_id)
+
+    assert (told.returncode, told.stderr) == (0, "")
+    assert (job["state"], job["exit_code"], job["name"]) == ("succeeded", 0, "hello")
+    assert manager.rota("logs", job_id).stdout == "hello there\n"
+    listed = json.loads(manager.rota("ps", "--all", "-o", "json").stdout)
+    assert [(each["id"], each["state"], each["reason"]) for each in listed] == [(job_id, "succeeded", None)]
+    assert manager.rota("ps", "-o", "json").stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("run", "status", "said"),
+    [("echo ok", 0, ""), ("exit 7", 100, "exit code 7"), ("kill -TERM $$", 100, "ended by SIGTERM")],
+)
+def test_following_ends_as_the_job_does(manager: Manager, run: str, status: int, said: str) -> None:
+    told = manager.rota("submit", "--wait", "--", "sh", "-c", run)
+
+    assert told.returncode == status
+    assert said in told.stderr
+
+
+def test_gang_gets_ranks_devices_and_a_meeting_point(manager: Manager) -> None:
+    show = "echo $RANK/$WORLD_SIZE $CUDA_VISIBLE_DEVICES $ROTA_ROLE $MASTER_ADDR:${MASTER_PORT:+port}"
+    job_id = manager.submit(show, workers=2, resources={"gpus": 2})
+    manager.wait(job_id)
+
+    assert manager.said(job_id, 0) == "0/2 0,1 worker 127.0.0.1:port\n"
+    assert manager.said(job_id, 1) == "1/2 2,3 worker 127.0.0.1:port\n"
+
+
+def test_waiting_job_says_why_and_starts_when_its_turn_comes(manager: Manager) -> None:
+    first = manager.submit("sleep 60", workers=2, resources={"gpus": 4})
+    manager.wait(first, "running")
+    second = manager.submit("true", resources={"gpus": 4})
+
+    told = manager.rota("why", second)
+
+    assert told.stdout.startswith(
+        f"job {second} is waiting: needs 4 devices, 0 devices could be had now\nexpected start: "
+    )
+    manager.client.act(first, "cancel")
+    assert manager.wait(first)["state"] == "cancelled"
+    assert manager.wait(second)["state"] == "succeeded"
+
+
+def test_expected_start_follows_from_what_is_known(manager: Manager) -> None:
+    first = manager.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
+    manager.wait(first, "running")
+    second = manager.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
+    third = manager.submit("true", resources={"gpus": 1}, estimate="1s")
+
+    told = manager.client.why(third)["expected"]
+    tried = manager.rota("submit", "--dry-run", "--gpus", "8", "--", "true")
+
+    seconds = (datetime.fromisoformat(told["usual"]) - datetime.now(UTC)).total_seconds()
+    assert 150 < seconds < 201
+    assert (told["position"], told["known"]) == (2, True)
+    assert manager.client.why(second)["expected"]["position"] == 1
+    assert told["earliest"] < told["usual"] < told["latest"]
+    assert (tried.returncode, tried.stdout) == (0, "expected start: not within a month, as things are\n")
+    assert len(list(manager.client.jobs())) == 3
+
+
+def test_cancelled_task_takes_its_children_with_it(manager: Manager) -> None:
+    job_id = manager.submit(
+        "sleep 300 & (setsid sleep 300 &) ; trap '' TERM; echo up; sleep 300", checkpoint={"grace": 0.2}
+    )
+    eventually(lambda: manager.said(job_id) == "up\n")
+
+    manager.client.act(job_id, "cancel")
+
+    assert manager.wait(job_id)["state"] == "cancelled"
+    eventually(lambda: manager.task_processes() == [])
+
+
+def test_time_limit_ends_a_job(manager: Manager) -> None:
+    job = manager.wait(manager.submit("sleep 60", time_limit="300ms"))
+
+    assert (job["state"], job["message"]) == ("failed", "it ran into its time limit")
+
+
+def test_urgent_job_preempts_and_the_other_resumes_from_its_checkpoint(manager: Manager) -> None:
+    script = (
+        "n=$(cat ckpt 2>/dev/null || echo 0); echo from $n; trap 'echo 7 > ckpt; exit 0' TERM; "
+        "[ $n = 7 ] || sleep 60 & wait"
+    )
+    job_id = manager.submit(script, priority=-1, workers=1, resources={"gpus": 4}, checkpoint={"path": "ckpt"})
+    eventually(lambda: manager.said(job_id) == "from 0\n")
+    both = manager.submit("sleep 0.5", priority=5, workers=2, resources={"gpus": 4})
+
+    manager.wait(job_id, "suspended")
+    manager.wait(both)
+
+    assert manager.wait(job_id)["state"] == "succeeded"
+    assert manager.said(job_id) == "from 7\n"
+
+
+def test_failure_of_one_task_ends_its_gang(manager: Manager) -> None:
+    job_id = manager.submit('[ "$RANK" = 1 ] && exit 4; sleep 60', workers=3, resources={"gpus": 1})
+
+    job = manager.wait(job_id)
+
+    assert (job["state"], job["exit_code"], job["message"]) == ("failed", 4, "task 1: exit code 4")
+    eventually(lambda: manager.task_processes() == [])
+
+
+def test_roles_complete_as_they_say(manager: Manager) -> None:
+    job = {
+        "roles": {
+            "worker": {"count": 2, "gpus": 1, "run": "true", "completion": {"min_succeeded": 2}},
+            "ps": {"count": 1, "run": "sleep 60"},
+        }
+    }
+
+    assert manager.wait(manager.client.submit(job)[0])["state"] == "succeeded"
+
+
+def test_job_is_tried_again_as_often_as_it_says(manager: Manager) -> None:
+    job_id = manager.submit("echo try $ROTA_ATTEMPT; [ $ROTA_ATTEMPT = 2 ]", max_restarts=1)
+
+    job = manager.wait(job_id)
+
+    assert (job["state"], job["attempt"]) == ("succeeded", 2)
+
+
+def test_permanent_failure_is_not_tried_again(manager: Manager) -> None:
+    job = manager.wait(manager.submit("echo 'ModuleNotFoundError: no torch'; exit 1", max_restarts=5))
+
+    assert (job["state"], job["attempt"], job["message"]) == ("failed", 1, "import error (permanent)")
+
+
+def test_missing_command_is_told_in_the_log(manager: Manager) -> None:
+    job_id = manager.client.submit({"run": ["no-such-program"]})[0]
+
+    assert manager.wait(job_id)["message"] == "the command was not found (permanent)"
+    assert "can't run 'no-such-program'" in manager.said(job_id)
+
+
+def test_dependent_job_waits_and_follows_its_cause(manager: Manager) -> None:
+    first = manager.submit("sleep 0.5", name="prepare")
+    second = manager.submit("true", depends_on=["prepare"])
+    third = manager.submit("exit 1", depends_on=[first])
+    fourth = manager.submit("true", depends_on=[third])
+
+    assert manager.client.why(second)["reason"]["code"] == "waits-for-dependency"
+    assert [manager.wait(each)["state"] for each in (second, third, fourth)] == ["succeeded", "failed", "cancelled"]
+
+
+def test_held_job_waits_for_its_release(manager: Manager) -> None:
+    job_id = manager.client.submit({"run": "true"}, held=True)[0]
+    assert manager.state(job_id) == "held"
+
+    manager.client.act(job_id, "release")
+
+    assert manager.wait(job_id)["state"] == "succeeded"
+    with pytest.raises(Refused, match="has ended already"):
+        manager.client.act(job_id, "hold")
+
+
+def test_drained_node_takes_nothing_new_even_after_a_restart(manager: Manager) -> None:
+    manager.client.drain("n1")
+    manager.kill()
+    manager.start()
+
+    job_id = manager.submit("echo $ROTA_NODE", resources={"gpus": 1})
+    manager.wait(job_id)
+
+    assert manager.said(job_id) == "n2\n"
+    manager.client.drain("n1", drained=False)
+    assert {node["state"] for node in manager.client.nodes()} == {"up"}
+
+
+def test_memory_limit_is_kept(manager: Manager) -> None:
+    hungry = "python3 -c 'x = bytearray(300 << 20); import time; time.sleep(60)'"
+
+    job = manager.wait(manager.submit(hungry, resources={"memory": "100Mi"}))
+
+    assert job["message"] == "it used more memory than it asked for (permanent)"
+
+
+@pytest.mark.parametrize("field", ["image", "volumes", "elastic", "gang"])
+def test_what_cannot_be_honoured_is_refused_by_name(manager: Manager, field: str) -> None:
+    values = {"image": "x", "volumes": ["/a:/b"], "elastic": {"min": 1, "max": 2}, "gang": False}
+
+    with pytest.raises(Refused, match=f"{field} can't be honoured here"):
+        manager.client.submit({"run": "true", field: values[field]})
+
+
+def test_secret_reaches_the_task_and_nobody_else(manager: Manager) -> None:
+    job_id = manager.submit("test ${#KEY} = 7", env={"KEY": {"secret": "hunter2"}})
+
+    assert manager.wait(job_id)["state"] == "succeeded"
+    assert "hunter2" not in json.dumps(manager.client.job(job_id))
+    assert b"hunter2" not in b"".join(manager.client.journal())
+    assert manager.client.job(job_id)["spec"]["env"] == {"KEY": {"secret": "***"}}
+
+
+def test_second_manager_of_a_folder_is_refused(manager: Manager) -> None:
+    told = manager.rota("up", "--port", "0")
+
+    assert told.returncode == 1
+    assert "a manager runs already" in told.stderr
+
+
+def test_running_tasks_outlive_the_server_and_are_found_again(manager: Manager) -> None:
+    job_id = manager.submit("echo $$; sleep 1.5; echo done", workers=2)
+    manager.wait(job_id, "running")
+    manager.kill()
+    manager.start()
+
+    job = manager.wait(job_id)
+
+    assert (job["state"], job["attempt"]) == ("succeeded", 1)
+    assert manager.said(job_id).count("done") == 1
+
+
+def test_task_that_ends_while_the_server_is_away_is_not_lost(manager: Manager) -> None:
+    job_id = manager.submit("sleep 0.3; exit 9")
+    manager.wait(job_id, "running")
+    manager.kill()
+    eventually(lambda: manager.task_processes() == [])
+    manager.start()
+
+    job = manager.wait(job_id)
+
+    assert (job["state"], job["exit_code"]) == ("failed", 9)
+
+
+def test_killed_supervisor_does_not_lose_the_job(manager: Manager) -> None:
+    job_id = manager.submit("echo up; [ $ROTA_ATTEMPT = 2 ] || sleep 60")
+    eventually(lambda: manager.said(job_id) == "up\n")
+    state = json.loads((manager.home / "runs" / job_id / "1" / "0" / "state.json").read_text())
+
+    os.kill(state["supervisor"], signal.SIGKILL)
+
+    job = manager.wait(job_id)
+    assert (job["state"], job["attempt"]) == ("succeeded", 2)
+    assert not os.path.exists(f"/proc/{state['pid']}")
+
+
+def test_repeated_submission_with_a_key_is_one_job(manager: Manager) -> None:
+    first = manager.client.submit({"run": "true"}, key="k1")
+    manager.kill()
+    manager.start()
+
+    assert manager.client.submit({"run": "true"}, key="k1") == first
+    with pytest.raises(Refused, match="used for another request"):
+        manager.client.submit({"run": "false"}, key="k1")

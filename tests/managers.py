@@ -1,0 +1,162 @@
+"""Real managers for tests: a process of `rota up` in folders of its own, with its client."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota.core.errors import RotaError, Unavailable
+from rota.sdk.client import Client
+
+Json = dict[str, Any]
+T = TypeVar("T")
+ROTA = [sys.executable, "-c", "from rota.cli.main import run; run()"]
+FINAL = frozenset({"succeeded", "failed", "cancelled"})
+
+
+def eventually(what: Callable[[], T], *, within_s: float = 30.0, every_s: float = 0.02) -> T:
+    """The first true answer; fails if there is none in time."""
+    deadline = time.monotonic() + within_s
+    while True:
+        answer = what()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still {answer!r} after {within_s} s")
+        time.sleep(every_s)
+
+
+class Manager:
+    """One manager, started and killed at will; its folders outlive it."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.options: Sequence[str] = options or ("--emulate", "gpu=8/4")
+        self.env = {
+            **os.environ,
+            "XDG_DATA_HOME": str(folder / "data"),
+            "XDG_STATE_HOME": str(folder / "state"),
+            "HOME": str(folder),
+        }
+        for name in ("ROTA_SERVER", "ROTA_TOKEN"):
+            self.env.pop(name, None)
+        self.home = folder / "data" / "rota"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.client: Client
+        self.token = ""
+        self._log = folder / "up.log"
+
+    def start_guarded(self) -> Manager:
+        """Start one that asks for tokens for the first time: it says its first token once."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen([*ROTA, "up", "--port", "0", *self.options], env=self.env, stderr=log)
+        said = eventually(lambda: self._log.read_text() if "manages this machine" in self._log.read_text() else "")
+        self.token = said.split("shown only now: ")[1].split()[0]
+        self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)
+        return self
+
+    def start(self) -> Manager:
+        """Start it and wait until it answers."""
+        sign = self.folder / "state" / "rota" / "manager.json"
+        sign.unlink(missing_ok=True)
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen([*ROTA, "up", "--port", "0", *self.options], env=self.env, stderr=log)
+
+        def answers() -> bool:
+            assert self.process is not None
+            assert self.process.poll() is None, self._log.read_text()
+            if not sign.exists():
+                return False
+            self._close()
+            self.client = Client(json.loads(sign.read_text())["url"])
+            try:
+                self.client.nodes()
+            except Unavailable:
+                return False
+            return True
+
+        eventually(answers)
+        return self
+
+    def _close(self) -> None:
+        if hasattr(self, "client"):
+            self.client.close()
+
+    def kill(self) -> None:
+        """As the out-of-memory killer does it."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """As an administrator does it."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=20)
+
+    def rota(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """A command in its own process, as a shell would run it."""
+        return subprocess.run([*ROTA, *args], env=self.env, capture_output=True, text=True, timeout=60, cwd=self.folder)
+
+    def submit(self, run: str, **fields: Any) -> str:
+        """Submit a shell command as a job."""
+        return self.client.submit({"run": run, "workdir": str(self.folder), **fields})[0]
+
+    def state(self, job_id: str) -> str:
+        """Where a job stands."""
+        return str(self.client.job(job_id)["state"])
+
+    def wait(self, job_id: str, *states: str, within_s: float = 30.0) -> Json:
+        """The job, once it is in one of these states, or ended if none is given."""
+        wanted = frozenset(states) or FINAL
+
+        def arrived() -> Json | None:
+            job = self.client.job(job_id)
+            if job["state"] in FINAL - wanted:
+                raise AssertionError(f"job {job_id} {job['state']}: {job['message']}")
+            return job if job["state"] in wanted else None
+
+        found = eventually(arrived, within_s=within_s)
+        assert found is not None
+        return found
+
+    def said(self, job_id: str, task: int = 0) -> str:
+        """What a task said."""
+        return b"".join(self.client.logs(job_id, task=task)).decode()
+
+    def task_processes(self) -> list[int]:
+        """Processes that belong to tasks or supervisors of this manager."""
+        found = []
+        mark = str(self.home).encode()
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != os.getpid():
+                try:
+                    text = Path(f"/proc/{name}/cmdline").read_bytes() + Path(f"/proc/{name}/environ").read_bytes()
+                except OSError:
+                    continue
+                if (mark in text and b"supervisor.py" in text) or b"ROTA_RUN_DIR=" + mark in text:
+                    found.append(int(name))
+        return found
+
+    def clean_up(self) -> None:
+        """End what still runs."""
+        if self.process is not None and self.process.poll() is None:
+            for job in list(self.client.jobs()):
+                try:
+                    self.client.act(job["id"], "cancel")
+                except (RotaError, Unavailable):
+                    continue
+            self.kill()
+        self._close()
+        for pid in self.task_processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue

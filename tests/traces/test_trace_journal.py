@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders import cluster, job, node
+from rota.core.decisions import Cause, Stop
+from rota.core.errors import RotaError
+from rota.core.events import End, JobArrived, JobCancelled, JobEnded, Started, Stopped
+from rota.core.model import JobId
+from rota.store.journal import JournalHeader, JournalWriter
+from rota.traces.formats import read_trace
+from rota.traces.workload import Outcome
+
+
+def written(path: Path) -> Path:
+    a, b, c = JobId("a"), JobId("b"), JobId("c")
+    header = JournalHeader(cluster=cluster(node("n1")), policy="fifo", placement="any", tenancy="none")
+    with JournalWriter(path, header) as journal:
+        journal.append(100.0, [JobArrived(job("a")), JobArrived(job("b")), JobArrived(job("c"))], [], [])
+        journal.append(101.0, [Started(a, 1.0, 101.0), Started(b, 1.0, 101.0)], [Stop(b, Cause.PREEMPTED)], [])
+        journal.append(105.0, [Stopped(b, 4.0), JobEnded(a, End.FAILED, 0.0)], [], [])
+        journal.append(110.0, [Started(b, 1.0, 110.0), JobCancelled(c)], [], [])
+        journal.append(116.0, [JobEnded(b, End.SUCCEEDED, 10.0)], [], [])
+    return path
+
+
+def test_jobs_of_a_journal_run_as_long_as_they_ran(tmp_path: Path) -> None:
+    workload = read_trace(written(tmp_path / "journal.jsonl"))
+
+    found = [(each.job.id, each.submit_s, each.job.work, each.outcome) for each in workload.submissions]
+    assert found == [("a", 0.0, 4.0, Outcome.FAILED), ("b", 0.0, 10.0, Outcome.SUCCEEDED)]
+    assert (workload.format, workload.left_out) == ("journal", 1)
+    assert workload.cluster == cluster(node("n1"))
+
+
+def test_broken_step_is_told_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path / "journal.jsonl")
+    path.write_text(path.read_text() + '{"n": 5}\n')
+
+    with pytest.raises(RotaError, match=r"journal.jsonl:7: a broken step"):
+        read_trace(path)
