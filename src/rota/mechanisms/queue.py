@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
 
@@ -19,6 +20,21 @@ COMPACT_AT = 256
 def moved(key: Key, slope: float, seconds: float) -> Key:
     """A key with its first number moved along its slope."""
     return (key[0] + slope * seconds, *key[1:])
+
+
+def rounding(key: Key, slope: float, now_s: float) -> float:
+    """By how much moving a key may have missed: a few units in the last place of the largest number involved."""
+    return 4 * math.ulp(abs(key[0]) + abs(slope) * now_s) if slope else 0.0
+
+
+def is_beyond(moved_key: Key, slope: float, now_s: float, key: Key) -> bool:
+    """Whether a moved key comes after another; where rounding alone could tell, the rest of the key decides.
+
+    Otherwise two jobs with as much left would each look a hair shorter while it waits, and swap for ever.
+    """
+    if slope and abs(moved_key[0] - key[0]) <= rounding(moved_key, slope, now_s):
+        return moved_key[1:] > key[1:]
+    return moved_key > key
 
 
 class Lane:
@@ -104,12 +120,13 @@ class Holders:
             del self._by_slope[slope]
 
     def last_key(self, now_s: float) -> Key | None:
-        """The key of the job that would have to yield first."""
+        """The key of the job that would have to yield first, or what rounding may have made of it at most."""
         last: Key | None = None
         for slope, entries in self._by_slope.items():
             key = entries[-1][0]
             if slope:
                 key = moved(key, slope, now_s)
+                key = (key[0] + rounding(key, slope, now_s), *key[1:])
             if last is None or key > last:
                 last = key
         return last
@@ -126,7 +143,7 @@ class Holders:
         while tails:
             last = max(range(len(tails)), key=lambda i: tails[i][0])
             now_key, slope, at = tails[last]
-            if now_key <= key:
+            if not is_beyond(now_key, slope, now_s, key):
                 return
             entries = self._by_slope[slope]
             yield now_key, entries[at][1]
@@ -139,6 +156,6 @@ class Holders:
         ((slope, entries),) = self._by_slope.items()
         for stored, live in reversed(entries):
             now_key = moved(stored, slope, now_s) if slope else stored
-            if now_key <= key:
+            if not is_beyond(now_key, slope, now_s, key):
                 return
             yield now_key, live
