@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from builders import World, on, start, stop
+import pytest
+
+from builders import World, cluster, node, on, start, stop
 from rota.core.decisions import Cause
 
 
@@ -56,3 +58,40 @@ def test_job_that_is_being_moved_can_lose_the_devices_that_it_was_to_have() -> N
     assert world.stopped("y") == [start("big", on("n2", 4))]
     assert world.stopped("x") == [start("huge", on("n1", 4))]
     assert world.states() == {"x": "waiting", "y": "waiting", "big": "starting", "huge": "starting"}
+
+
+@pytest.mark.parametrize(("cpus", "waits"), [(0, False), (1000, True)], ids=["devices alone", "CPUs"])
+def test_devices_beside_a_leaver_are_clear_unless_cpus_are_at_stake(cpus: int, waits: bool) -> None:
+    """`low` leaves devices 2 and 3 with its CPUs; who needs no CPUs may have 0 and 1 at once."""
+    world = World(of=cluster(node("n1", 4, cpu_milli=4000)), policy="priority")
+    world.running("low", gpus=2, cpu_milli=4000, at=on("n1", [2, 3]))
+    world.cancel("low")
+
+    decisions = world.submit("next", gpus=2, cpu_milli=cpus)
+
+    assert decisions == ([] if waits else [start("next", on("n1", 2))])
+    assert world.stopped("low") == ([start("next", on("n1", 2))] if waits else [])
+
+
+def test_exclusive_job_waits_until_its_node_is_empty() -> None:
+    world = World(gpus=4, policy="priority").running("low", gpus=2, at=on("n1", [2, 3]))
+    world.cancel("low")
+
+    assert world.submit("alone", gpus=2, exclusive=True) == []
+    assert world.stopped("low") == [start("alone", on("n1", 2))]
+
+
+def test_nobody_joins_an_exclusive_job_that_is_leaving() -> None:
+    world = World(gpus=4, policy="priority").running("alone", gpus=1, exclusive=True, at=on("n1", [3]))
+    world.cancel("alone")
+
+    assert world.submit("next", gpus=2) == []
+    assert world.stopped("alone") == [start("next", on("n1", 2))]
+
+
+def test_part_of_a_device_that_another_part_leaves_waits_for_it() -> None:
+    world = World(gpus=1, policy="priority").running("half", gpus=0.5)
+    world.cancel("half")
+
+    assert world.submit("next", gpus=0.5) == []
+    assert world.stopped("half") == [start("next", on("n1", 1, milli=500))]

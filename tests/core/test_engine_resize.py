@@ -82,3 +82,35 @@ def test_job_does_not_grow_onto_devices_that_others_have_not_left() -> None:
     assert world.step(TimerFired()) == [stop("low"), stop("e", Cause.MOVED)]
     assert world.stopped("e") == []
     assert world.stopped("low") == [start("e", on("n1", 4, tasks=4))]
+
+
+def test_answer_to_a_resize_that_comes_after_a_cancellation_is_ignored() -> None:
+    script = Script()
+    world = World(gpus=4, policy=script).running("e", **elastic("e", 1, 4), at=on("n1", 4, tasks=4))
+    resize(world, script, "e", on("n1", 2, tasks=2))
+    assert world.cancel("e") == [stop("e", Cause.CANCELLED)]
+
+    assert world.resized("e") == []
+    world.stopped("e")
+
+    assert world.states() == {"e": "cancelled"}
+    assert world.state.vacating == {}
+
+
+def test_second_resize_before_the_first_is_answered_is_a_move() -> None:
+    script = Script()
+    world = World(gpus=4, policy=script).running("e", **elastic("e", 1, 4), at=on("n1", 4, tasks=4))
+    resize(world, script, "e", on("n1", 2, tasks=2))
+
+    assert resize(world, script, "e", on("n1", 3, tasks=3)) == [stop("e", Cause.MOVED)]
+    assert world.stopped("e") == [start("e", on("n1", 3, tasks=3))]
+
+
+def test_job_that_ends_while_it_is_resized_leaves_everything() -> None:
+    script = Script()
+    world = World(gpus=4, policy=script).running("e", **elastic("e", 1, 4), at=on("n1", 4, tasks=4))
+    resize(world, script, "e", on("n1", 2, tasks=2))
+    world.ended("e")
+
+    assert world.state.vacating == {}
+    assert world.state.inventory.free == 4

@@ -229,10 +229,18 @@ def test_scattered_type_is_passed_over_when_tasks_need_several_devices() -> None
         ((), 2, [0, 1]),
         ((), 4, [0, 1, 2, 3]),
         ((on("n1", [0, 1, 2]),), 1, [3]),
+        ((on("n1", [4, 5, 6]),), 1, [7]),
         ((on("n1", [0, 1, 2]),), 2, [4, 5]),
         ((on("n1", [0]),), 5, [1, 4, 5, 6, 7]),
     ],
-    ids=["lowest", "a whole socket", "the tightest socket", "the other socket", "the fullest first"],
+    ids=[
+        "lowest",
+        "a whole socket",
+        "the tightest socket",
+        "the tightest is the second",
+        "the other socket",
+        "the fullest first",
+    ],
 )
 def test_devices_of_one_socket_are_preferred(taken: tuple[Placement, ...], gpus: int, devices: list[int]) -> None:
     books = inventory(cluster(node("n1", 8, sockets=(4, 4))), *taken)
