@@ -169,8 +169,18 @@ def _physical(state: State) -> Iterator[tuple[LiveJob, Placement]]:
         if live.state not in _ON_DEVICES:
             continue
         _, leaving = state.vacating.get(live.job.id, (live, ()))
+        if live.stopping is not None:
+            leaving = tuple(slot for slot in leaving if not _is_packed(slot, live.job.roles[slot.role]))
         here = leaving if live.stopping is not None else (live.placement or ()) + leaving
         yield live, here if live.job.elastic is None else _merged(here)
+
+
+def _is_packed(slot: Slot, role: Role) -> bool:
+    """Whether tasks run beside others on devices that they could have had whole.
+
+    One that leaves does not stand in the way of a neighbour that stays and claims the whole of them.
+    """
+    return role.device_milli >= WHOLE > slot.milli
 
 
 def _merged(placement: Placement) -> Placement:

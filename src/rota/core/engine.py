@@ -31,7 +31,7 @@ from rota.core.events import (
 )
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
-from rota.core.placement import Placement
+from rota.core.placement import Placement, same_devices
 from rota.core.policy import Allocator, Changes, Draft, Policy
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
@@ -196,6 +196,9 @@ class Engine:
                 continue
             if before is None or live.reserved:
                 comers.append(live)
+            elif after is not None and same_devices(before, after):
+                live.settle(state.now_s)
+                live.run_milli = live.gpu_milli
             elif after is not None and self._is_resizable(live):
                 resized.append((live, before))
             else:
