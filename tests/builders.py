@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.core.check import check
 from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
 from rota.core.engine import Engine, Journal
 from rota.core.events import (
     End,
@@ -22,6 +22,7 @@ from rota.core.events import (
     JobHeld,
     JobReleased,
     Resized,
+    SpeedChanged,
     Started,
     StartFailed,
     Stopped,
@@ -249,6 +250,8 @@ class World:
                 return Started(name, 1.0, self.now_s)
             case Stop():
                 return Stopped(name, self._work(name, None))
+            case Renew():
+                return SpeedChanged(name, self._work(name, None), 1.0)
             case Resize():
                 return Resized(name, self._work(name, None), 1.0, self.now_s)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from rota.core.decisions import Cause
+from rota.core.decisions import Cause, Lease
 from rota.core.model import WHOLE, Job, JobState
 from rota.core.placement import Placement, held_milli
 from rota.core.reasons import ReasonCode
@@ -76,6 +76,7 @@ class LiveJob:
         "first_start_s",
         "gpu_milli",
         "job",
+        "lease",
         "lost_work",
         "memo",
         "nominal_rate",
@@ -113,6 +114,8 @@ class LiveJob:
         self.stopping: Cause | None = None
         self.unmet = 0
         """Dependencies that have not succeeded yet."""
+        self.lease: Lease | None = None
+        """How long it may go on, under a policy that plans in rounds; None once that is over."""
         self.gpu_milli = job.gpu_milli
         self.nominal_rate = nominal_rate
         self.rate = 0.0
@@ -219,6 +222,8 @@ class LiveJob:
     def set_placement(self, placement: Placement | None) -> None:
         """Claim devices, or none."""
         self.placement = placement
+        if placement is None:
+            self.lease = None
         self.gpu_milli = self.job.gpu_milli if placement is None else held_milli(placement)
 
     def fork(self) -> LiveJob:
@@ -230,6 +235,7 @@ class LiveJob:
         copy.reserved = self.reserved
         copy.stopping = self.stopping
         copy.unmet = self.unmet
+        copy.lease = self.lease
         copy.gpu_milli = self.gpu_milli
         copy.rate = self.rate
         copy.work = self.work
