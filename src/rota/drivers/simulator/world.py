@@ -22,7 +22,7 @@ from rota.core.events import (
     Started,
     Stopped,
 )
-from rota.core.model import Job, JobId
+from rota.core.model import WHOLE, Job, JobId
 from rota.core.placement import Placement
 from rota.drivers.simulator.neighbours import Neighbours
 from rota.perf.speed import Costs, SpeedModel
@@ -87,7 +87,7 @@ class World:
         self._runs: dict[JobId, Run] = {}
         self._ends: list[tuple[float, int, Run]] = []
         self._pushed = 0
-        self._neighbours = Neighbours() if speed.sees_neighbours else None
+        self._neighbours = Neighbours() if speed.sees_neighbours or speed.knows_pairs else None
 
     def expect(self, submission: Submission) -> None:
         """A job was submitted; remember how it will go."""
@@ -166,8 +166,7 @@ class World:
         run.work_from_s = now_s + (self._costs.restart_s if run.ever_ran else 0.0)
         run.saved, run.saved_s = run.work, run.work_from_s
         run.ever_ran = True
-        if self._neighbours is not None:
-            self._neighbours.enter(run.job.id, placement)
+        self._enter(run.job.id, placement)
         self._set_rate(run, self._rate(run))
         return Started(run.job.id, run.rate, run.work_from_s)
 
@@ -184,7 +183,7 @@ class World:
         run.lease, run.lapsed = order.lease, False
         if self._neighbours is not None and run.placement is not None and run.placement != order.placement:
             self._neighbours.leave(run.job.id, run.placement)
-            self._neighbours.enter(run.job.id, order.placement)
+            self._enter(run.job.id, order.placement)
         run.placement = order.placement
         self._set_rate(run, self._rate(run))
         return SpeedChanged(run.job.id, run.work, run.rate)
@@ -221,10 +220,14 @@ class World:
         run.placement = decision.placement
         run.work_from_s = now_s + self._costs.restart_s
         run.saved, run.saved_s = run.work, run.work_from_s
-        if self._neighbours is not None:
-            self._neighbours.enter(run.job.id, decision.placement)
+        self._enter(run.job.id, decision.placement)
         self._set_rate(run, self._rate(run))
         return Resized(run.job.id, run.work, run.rate, run.work_from_s)
+
+    def _enter(self, job_id: JobId, placement: Placement) -> None:
+        """Watch who runs beside whom, as far as that matters for speed."""
+        if self._neighbours is not None and (self._speed.sees_neighbours or placement[0].milli != WHOLE):
+            self._neighbours.enter(job_id, placement)
 
     def _leave(self, run: Run) -> None:
         run.end_s = math.inf
@@ -253,6 +256,11 @@ class World:
         placement = run.placement or ()
         if self._neighbours is None:
             return self._speed.rate(run.job, placement, self._nodes)
+        if self._speed.knows_pairs:
+            mate = self._neighbours.mate(run.job.id, placement)
+            beside = None if mate is None else self._runs[mate].job
+            if not self._speed.sees_neighbours or beside is not None:
+                return self._speed.rate(run.job, placement, self._nodes, beside=beside)
         on_device, on_node = self._neighbours.count(run.job.id, placement)
         return self._speed.rate(run.job, placement, self._nodes, on_device, on_node)
 
