@@ -41,6 +41,12 @@ BUILT_IN = {
     "e-las": "rota.policies.elas:epoch_aware_attained_service",
     "priority": "rota.policies.priority:highest_priority",
     "drf": "rota.policies.drf:dominant_resource_fairness",
+    "gavel/fifo": "rota.policies.gavel.fifo:fifo",
+    "gavel/fifo_perf": "rota.policies.gavel.fifo:fifo_perf",
+    "gavel/fifo_packed": "rota.policies.gavel.fifo:fifo_packed",
+    "gavel/isolated": "rota.policies.gavel.isolated:isolated",
+    "gavel/gandiva": "rota.policies.gavel.gandiva:gandiva",
+    "gavel/allox": "rota.policies.gavel.allox:allox",
 }
 
 _ENTRY_POINTS = "rota.policies"
