@@ -47,6 +47,9 @@ BUILT_IN = {
     "gavel/isolated": "rota.policies.gavel.isolated:isolated",
     "gavel/gandiva": "rota.policies.gavel.gandiva:gandiva",
     "gavel/allox": "rota.policies.gavel.allox:allox",
+    "gavel/max_min_fairness": "rota.policies.gavel.max_min:max_min_fairness",
+    "gavel/max_min_fairness_perf": "rota.policies.gavel.max_min:max_min_fairness_perf",
+    "gavel/max_min_fairness_packed": "rota.policies.gavel.max_min:max_min_fairness_packed",
 }
 
 _ENTRY_POINTS = "rota.policies"

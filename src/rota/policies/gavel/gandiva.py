@@ -31,9 +31,8 @@ class Gandiva:
     def shares(self, question: Question) -> Shares:
         """Everyone alone if there is room for all; otherwise good pairs stay and the rest are drawn anew."""
         jobs = {job.seq: job for job in question.jobs}
-        self._pairs = [
-            pair for pair in self._pairs if pair[0] in jobs and pair[1] in jobs and self._pays(question, jobs[pair[0]], jobs[pair[1]])
-        ]
+        whole = [pair for pair in self._pairs if pair[0] in jobs and pair[1] in jobs]
+        self._pairs = [pair for pair in whole if self._pays(question, jobs[pair[0]], jobs[pair[1]])]
         if question.scale.sum() <= sum(question.devices):
             return self._isolated(question, [(job.seq,) for job in question.jobs], jobs)
         paired = {seq for pair in self._pairs for seq in pair}
