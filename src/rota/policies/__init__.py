@@ -50,6 +50,12 @@ BUILT_IN = {
     "gavel/max_min_fairness": "rota.policies.gavel.max_min:max_min_fairness",
     "gavel/max_min_fairness_perf": "rota.policies.gavel.max_min:max_min_fairness_perf",
     "gavel/max_min_fairness_packed": "rota.policies.gavel.max_min:max_min_fairness_packed",
+    "gavel/min_total_duration": "rota.policies.gavel.makespan:min_total_duration",
+    "gavel/min_total_duration_perf": "rota.policies.gavel.makespan:min_total_duration_perf",
+    "gavel/min_total_duration_packed": "rota.policies.gavel.makespan:min_total_duration_packed",
+    "gavel/finish_time_fairness": "rota.policies.gavel.finish_time:finish_time_fairness",
+    "gavel/finish_time_fairness_perf": "rota.policies.gavel.finish_time:finish_time_fairness_perf",
+    "gavel/finish_time_fairness_packed": "rota.policies.gavel.finish_time:finish_time_fairness_packed",
 }
 
 _ENTRY_POINTS = "rota.policies"

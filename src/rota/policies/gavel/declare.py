@@ -40,6 +40,14 @@ class RoundParams:
             raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LpParams(RoundParams):
+    """As all of the family; `collapse` solves alike jobs as one, `spare` shares out what the least served leave."""
+
+    collapse: bool = True
+    spare: bool = True
+
+
 def shares(
     name: str,
     rule: Callable[[Any, Knowledge], ShareRule],

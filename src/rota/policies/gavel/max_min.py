@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rota.mechanisms.programs import Program, Solution, Solver
+from rota.mechanisms.programs import Solver
 from rota.mechanisms.shares import Floats, Question, Shares
-from rota.policies.gavel.declare import RoundParams, shares
+from rota.policies.gavel.declare import LpParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
-
-_SLACK = 1e-9
-"""How far below the optimum a second look may go, as a part of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LpParams(RoundParams):
-    """As all of the family; `collapse` solves alike jobs as one, `spare` shares out what the least served leave."""
-
-    collapse: bool = True
-    spare: bool = True
+from rota.policies.gavel.least import nothing, serve_the_least
 
 
 def fair_factor(layout: Layout) -> Floats:
@@ -32,23 +21,10 @@ def fair_factor(layout: Layout) -> Floats:
     return np.where(mean > 0, layout.scale / (weight * np.where(mean > 0, mean, 1.0)), 0.0)
 
 
-def max_min_program(layout: Layout) -> Program:
-    """Maximise z with factor_k * (progress of one job of class k) >= z for all that can run at all."""
-    program = layout.program(extra=1)
+def fair_need(layout: Layout) -> Floats:
+    """The progress that counts as 1 for a job: w_i p_i / s_i."""
     factor = fair_factor(layout)
-    z = layout.columns
-    program.gain[z] = 1.0
-    rows, columns, speeds = layout.progress()
-    able = np.nonzero(factor > 0)[0]
-    program.add_rows(
-        np.concatenate([rows, able]),
-        np.concatenate([columns, np.full(len(able), z)]),
-        np.concatenate([speeds * factor[rows], -layout.count[able]]),
-        np.zeros(len(layout.count)),
-        np.full(len(layout.count), np.inf),
-        [("served", key) for key in layout.keys],
-    )
-    return program
+    return np.where(factor > 0, 1.0 / np.where(factor > 0, factor, 1.0), 0.0)
 
 
 class MaxMin:
@@ -67,26 +43,8 @@ class MaxMin:
         """The least served as well as can be; nothing for anybody if there is no solution."""
         speeds = None if self.sees_types else np.ones_like(question.speeds)
         layout = lay_out(question, speeds=speeds, packs=self.packs, collapse=self._params.collapse)
-        if not layout.columns:
-            return {(job.seq,): [0.0] * len(question.types) for job in question.jobs}
-        program = max_min_program(layout)
-        found = self._solver.solve(program)
-        if not isinstance(found, Solution):
-            return layout.split(np.zeros(layout.columns))
-        if self._params.spare:
-            found = self._use_what_is_left(layout, program, found)
-        return layout.split(found.x)
-
-    def _use_what_is_left(self, layout: Layout, program: Program, found: Solution) -> Solution:
-        """Of all optima, one with the most progress in all: the least served are not the only ones who count."""
-        factor = fair_factor(layout)
-        rows, columns, speeds = layout.progress()
-        z = layout.columns
-        program.lower[z] = found.objective * (1 - _SLACK)
-        program.gain[z] = 0.0
-        np.add.at(program.gain, columns, speeds * factor[rows])
-        better = self._solver.solve(program)
-        return better if isinstance(better, Solution) else found
+        best = serve_the_least(self._solver, layout, fair_need(layout), spare=self._params.spare)
+        return nothing(question) if best is None else layout.split(best.x)
 
 
 max_min_fairness = shares(
