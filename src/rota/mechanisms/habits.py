@@ -26,7 +26,7 @@ class Habits:
     lists_all_pairs = False
     """Whether every possible pair is in the books, or only those that have a share."""
     serves_newcomers = True
-    """Whether a job without a share may run on devices that nobody else wants."""
+    """Whether who joined after shares were worked out may run on devices that nobody else wants."""
     failed = False
     """Whether a lease of the present round is known to come to nothing, so that shares are worked out anew."""
     solve_gap_s = 0.0

@@ -26,7 +26,7 @@ class Ledger:
         self.members: NDArray[np.int64] = np.zeros((0, 2), dtype=np.int64)
         self.scale: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.runs: NDArray[np.bool_] = np.zeros((0, types), dtype=np.bool_)
-        self.named: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.considered: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self.share: Floats = np.zeros((0, types))
         self.time_s: Floats = np.zeros((0, types))
         self.deficit_s: Floats = np.zeros((0, types))
@@ -54,7 +54,7 @@ class Ledger:
         self.members = np.concatenate([self.members, members])
         self.scale = np.concatenate([self.scale, np.full(count, scale, dtype=np.int64)])
         self.runs = np.concatenate([self.runs, runs])
-        self.named = np.concatenate([self.named, np.zeros(count, dtype=np.bool_)])
+        self.considered = np.concatenate([self.considered, np.zeros(count, dtype=np.bool_)])
         self.share = np.concatenate([self.share, np.zeros((count, types))])
         self.time_s = np.concatenate([self.time_s, time_s])
         self.deficit_s = np.concatenate([self.deficit_s, np.zeros((count, types))])
@@ -68,7 +68,7 @@ class Ledger:
 
     def forget_idle_pairs(self) -> None:
         """Drop pairs that have no share now: they come back when they get one."""
-        keep: NDArray[np.bool_] = self.named | (self.members[:, 1] == NOBODY)
+        keep: NDArray[np.bool_] = (self.share > 0).any(axis=1) | (self.members[:, 1] == NOBODY)
         if not keep.all():
             self._keep(keep)
 
@@ -76,7 +76,7 @@ class Ledger:
         parties = [party for party, stays in zip(self._rows, keep.tolist(), strict=True) if stays]
         self._rows = {party: row for row, party in enumerate(parties)}
         self.members, self.scale, self.runs = self.members[keep], self.scale[keep], self.runs[keep]
-        self.named, self.share = self.named[keep], self.share[keep]
+        self.considered, self.share = self.considered[keep], self.share[keep]
         self.time_s, self.deficit_s = self.time_s[keep], self.deficit_s[keep]
 
     def served(self, party: Party, at: int, seconds: float) -> None:
@@ -93,14 +93,13 @@ class Ledger:
         self.type_time_s[:] = self._quantum_s * len(self._rows)
 
     def set_shares(self, shares: Shares) -> None:
-        """The shares from now on; parties that are not named have none."""
+        """The shares from now on; parties that are not named have none, but they were considered."""
         self.share[:] = 0.0
-        self.named[:] = False
+        self.considered[:] = True
         if not shares:
             return
         rows = np.fromiter((self._rows[party] for party in shares), dtype=np.int64, count=len(shares))
         self.share[rows] = np.array(list(shares.values()), dtype=np.float64)
-        self.named[rows] = True
 
     def priorities(self) -> Floats:
         """Share over the part of the type's time that was had; 0 for parties without a share or that can't run."""

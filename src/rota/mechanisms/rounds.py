@@ -121,7 +121,7 @@ class RoundScheduler:
 
     def plan(self, draft: Draft) -> None:
         """When all leases are over: settle the round that was, and draw the next."""
-        if not self._due or self._out:
+        if self._out or not (self._due or self.wakeup_s <= draft.now_s):
             self._start_bare(draft)
             return
         self._due = False
@@ -132,6 +132,8 @@ class RoundScheduler:
         self._began_s = draft.now_s
         self._seat(draft, self._draw())
         self._start_bare(draft)
+        idle = self._stale and bool(self._jobs) and not self._turns
+        self.wakeup_s = self._solved_s + self._habits.solve_gap_s if idle else math.inf
 
     def _settle(self) -> None:
         """Who ran in the last round has had so much more; who is gone leaves the books."""
@@ -242,8 +244,8 @@ class RoundScheduler:
 
     def _draw_type(self, rows: NDArray[np.int64], at: int, taken: set[int], drawn: list[tuple[Party, int]]) -> None:
         ledger, left = self._ledger, self._devices[at]
-        scale, named = ledger.scale[rows].tolist(), ledger.named[rows].tolist()
-        for (one, other), size, has_share in zip(ledger.members[rows].tolist(), scale, named, strict=True):
+        scale, considered = ledger.scale[rows].tolist(), ledger.considered[rows].tolist()
+        for (one, other), size, known in zip(ledger.members[rows].tolist(), scale, considered, strict=True):
             if one in taken or other in taken or size > left:
                 continue
             left -= size
@@ -252,7 +254,7 @@ class RoundScheduler:
             if other >= 0:
                 taken.add(other)
                 party = (one, other)
-            if has_share or self._habits.serves_newcomers:
+            if known or self._habits.serves_newcomers:
                 drawn.append((party, at))
             if not left:
                 return

@@ -41,21 +41,32 @@ BUILT_IN = {
     "e-las": "rota.policies.elas:epoch_aware_attained_service",
     "priority": "rota.policies.priority:highest_priority",
     "drf": "rota.policies.drf:dominant_resource_fairness",
-    "gavel/fifo": "rota.policies.gavel.fifo:fifo",
-    "gavel/fifo_perf": "rota.policies.gavel.fifo:fifo_perf",
-    "gavel/fifo_packed": "rota.policies.gavel.fifo:fifo_packed",
-    "gavel/isolated": "rota.policies.gavel.isolated:isolated",
-    "gavel/gandiva": "rota.policies.gavel.gandiva:gandiva",
-    "gavel/allox": "rota.policies.gavel.allox:allox",
-    "gavel/max_min_fairness": "rota.policies.gavel.max_min:max_min_fairness",
-    "gavel/max_min_fairness_perf": "rota.policies.gavel.max_min:max_min_fairness_perf",
-    "gavel/max_min_fairness_packed": "rota.policies.gavel.max_min:max_min_fairness_packed",
-    "gavel/min_total_duration": "rota.policies.gavel.makespan:min_total_duration",
-    "gavel/min_total_duration_perf": "rota.policies.gavel.makespan:min_total_duration_perf",
-    "gavel/min_total_duration_packed": "rota.policies.gavel.makespan:min_total_duration_packed",
-    "gavel/finish_time_fairness": "rota.policies.gavel.finish_time:finish_time_fairness",
-    "gavel/finish_time_fairness_perf": "rota.policies.gavel.finish_time:finish_time_fairness_perf",
-    "gavel/finish_time_fairness_packed": "rota.policies.gavel.finish_time:finish_time_fairness_packed",
+}
+_GAVEL = {
+    "fifo": ("fifo", "fifo_perf", "fifo_packed"),
+    "isolated": ("isolated",),
+    "gandiva": ("gandiva",),
+    "allox": ("allox",),
+    "max_min": ("max_min_fairness", "max_min_fairness_perf", "max_min_fairness_packed"),
+    "water_filling": (
+        "max_min_fairness_water_filling_perf",
+        "max_min_fairness_water_filling_packed",
+        "hierarchical",
+    ),
+    "strategy_proof": ("max_min_fairness_strategy_proof_perf",),
+    "makespan": ("min_total_duration", "min_total_duration_perf", "min_total_duration_packed"),
+    "finish_time": ("finish_time_fairness", "finish_time_fairness_perf", "finish_time_fairness_packed"),
+    "throughput": (
+        "max_sum_throughput_perf",
+        "max_sum_throughput_normalized_by_cost_perf",
+        "max_sum_throughput_normalized_by_cost_perf_SLOs",
+        "max_sum_throughput_normalized_by_cost_packed_SLOs",
+    ),
+}
+BUILT_IN |= {
+    f"gavel/{name}": f"rota.policies.gavel.{module}:{name.lower()}"
+    for module, names_ in _GAVEL.items()
+    for name in names_
 }
 
 _ENTRY_POINTS = "rota.policies"
