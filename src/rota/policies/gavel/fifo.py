@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.shares import Contender, Party, Question, Shares
-from rota.policies.gavel.declare import shares
+from rota.policies.gavel.declare import Compat, shares
 
 PACKS_WELL = 1.5
 """Sum of normalised speeds from which on two jobs share devices."""
@@ -75,8 +75,10 @@ class FastestFifo:
     backfills = False
     memory: Any = None
 
-    def __init__(self, *, packs: bool) -> None:
+    def __init__(self, *, packs: bool, drops_first: bool = False) -> None:
         self.packs = packs
+        self._drops_first = drops_first
+        """Gavel takes the job that fitted nowhere off the queue, so that it is not paired either."""
 
     def shares(self, question: Question) -> Shares:
         """Worked out anew each time."""
@@ -95,7 +97,8 @@ class FastestFifo:
                 given[(job.seq,)] = best
                 free[best] -= job.scale
         if self.packs:
-            _pack(question, given, waiting)
+            passed_over = 1 if self._drops_first and any(free) else 0
+            _pack(question, given, waiting[passed_over:])
         return {party: whole(question, at) for party, at in given.items()}
 
 
@@ -138,6 +141,6 @@ fifo_perf = shares(
 )
 fifo_packed = shares(
     "fifo_packed",
-    lambda params, knowledge: FastestFifo(packs=True),
+    lambda params, knowledge: FastestFifo(packs=True, drops_first=params.compat is Compat.GAVEL),
     summary="As fifo_perf, and queued jobs share devices where that pays.",
 )
