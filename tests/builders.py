@@ -35,13 +35,18 @@ from rota.core.policy import Allocator, Changes, Draft, Policy
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.placement import style
-from rota.policies import find_policy
+from rota.policies import find_policy, names
 from rota.tenancy import allocator
 
 made: list[World] = []
 """Every world that the running test made, so that the fixture can check them all."""
 
 GIB = 1 << 30
+
+
+def at_once() -> list[str]:
+    """The policies that plan when something happens, not in rounds."""
+    return [name for name in names() if not find_policy(name)[0].plans_in_rounds]
 
 
 def job(name: str = "j", /, *, gpus: float = 1, workers: int = 1, **fields: Any) -> Job:

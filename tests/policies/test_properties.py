@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 
+from builders import at_once
 from rota.core.check import check
 from rota.core.decisions import Decision
 from rota.core.engine import Engine
@@ -19,11 +20,10 @@ from rota.core.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
-from rota.perf.speed import Costs
-from rota.policies import names
+from rota.perf.speed import Costs, SpeedModel
 from strategies import Story, stories
 
-POLICIES = [*names(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60", "priority:aging=360"]
+POLICIES = [*at_once(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60", "priority:aging=360"]
 LEARNS = ("gittins", "tiresias:order=gittins")
 """Policies whose order depends on what they saw, which one that adopts their state did not."""
 

@@ -303,7 +303,7 @@ class Inventory:
         books = self.nodes[slot.node]
         if slot.milli == WHOLE:
             devices_fit = books.free_mask & slot.devices == slot.devices
-        elif slot.devices.bit_count() != 1:
+        elif role.is_fraction and slot.devices.bit_count() != 1:
             devices_fit = False
         else:
             devices_fit = True

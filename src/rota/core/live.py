@@ -171,7 +171,8 @@ class LiveJob:
         """Work done so far, whether or not it is in a checkpoint."""
         if self.run_since_s is None or now_s <= self.work_from_s:
             return self.work
-        return self.work + (now_s - self.work_from_s) * self.rate
+        work = self.work + (now_s - self.work_from_s) * self.rate
+        return work if self.lease is None else max(min(work, self.lease.work), self.work)
 
     def remaining_s(self, now_s: float) -> float:
         """Seconds of running still to go at its present or nominal speed; the user's estimate if that is all."""
@@ -216,7 +217,7 @@ class LiveJob:
         self.ran_s += now_s - self.run_since_s
         self.run_since_s = now_s
         if now_s > self.work_from_s:
-            self.work += (now_s - self.work_from_s) * self.rate
+            self.work = self.work_done(now_s)
             self.work_from_s = now_s
 
     def set_placement(self, placement: Placement | None) -> None:
