@@ -78,7 +78,7 @@ def _check_standing(live: LiveJob, state: State) -> None:
         _must(stopping is None, live, "it is being stopped but runs nowhere")
         _must(holds == live.reserved, live, "it claims devices without a reservation")
         _must(live.state is JobState.WAITING or not holds, live, "it claims devices")
-    _must(live.lease is None or holds, live, "it has a lease of nothing")
+    _must(live.lease is None or holds or stopping is not None, live, "it has a lease of nothing")
     _must((live.ended_s is not None) == live.state.is_final, live, "its end does not fit its state")
 
 

@@ -223,7 +223,7 @@ class LiveJob:
     def set_placement(self, placement: Placement | None) -> None:
         """Claim devices, or none."""
         self.placement = placement
-        if placement is None:
+        if placement is None and self.run_since_s is None:
             self.lease = None
         self.gpu_milli = self.job.gpu_milli if placement is None else held_milli(placement)
 

@@ -148,6 +148,8 @@ class State:
             live.run_since_s = None
         live.work = work
         live.rate = 0.0
+        if live.placement is None:
+            live.lease = None
         live.stopping = None
         live.since_s = self.now_s
         live.state = JobState.WAITING
