@@ -20,7 +20,7 @@ from rota.core.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed import Costs
 from strategies import Story, stories
 
 POLICIES = [*at_once(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60", "priority:aging=360"]
