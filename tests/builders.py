@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.core.check import check
 from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
 from rota.core.engine import Engine, Journal
 from rota.core.events import (
     End,
@@ -22,6 +22,7 @@ from rota.core.events import (
     JobHeld,
     JobReleased,
     Resized,
+    SpeedChanged,
     Started,
     StartFailed,
     Stopped,
@@ -34,13 +35,18 @@ from rota.core.policy import Allocator, Changes, Draft, Policy
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.placement import style
-from rota.policies import find_policy
+from rota.policies import find_policy, names
 from rota.tenancy import allocator
 
 made: list[World] = []
 """Every world that the running test made, so that the fixture can check them all."""
 
 GIB = 1 << 30
+
+
+def at_once() -> list[str]:
+    """The policies that plan when something happens, not in rounds."""
+    return [name for name in names() if not find_policy(name)[0].plans_in_rounds]
 
 
 def job(name: str = "j", /, *, gpus: float = 1, workers: int = 1, **fields: Any) -> Job:
@@ -249,6 +255,8 @@ class World:
                 return Started(name, 1.0, self.now_s)
             case Stop():
                 return Stopped(name, self._work(name, None))
+            case Renew():
+                return SpeedChanged(name, self._work(name, None), 1.0)
             case Resize():
                 return Resized(name, self._work(name, None), 1.0, self.now_s)
 

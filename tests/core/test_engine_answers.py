@@ -224,7 +224,7 @@ Act = tuple[str, Placement]
         ([("new", on("n1", [1, 2], tasks=2)), ("new", on("n1", [1, 2], tasks=2))], "holds devices already"),
         ([("old", on("n1", [1]))], "job old: it holds devices already"),
         ([("gone", on("n1", [1]))], "job gone: it can't be placed, it is succeeded"),
-        ([("new", on("n1", [1, 2], tasks=2, milli=500))], "hold 1000 thousandths"),
+        ([("new", on("n1", [1], tasks=2, milli=500))], "hold 1000 thousandths"),
     ],
 )
 def test_wrong_plan_changes_nothing(acts: list[Act], message: str) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import typing
 
+from docs.pages import anchor
 from rota.mechanisms.declare import DeclaredPolicy, Traits
 from rota.mechanisms.parameters import describe_type, show_value
 from rota.policies import BUILT_IN, find_policy
@@ -54,7 +55,7 @@ def _parameters(params: type) -> str:
 
 def _comparison(found: list[DeclaredPolicy]) -> str:
     names = [field.name for field in dataclasses.fields(Traits)]
-    rows = [[f"[{policy.name}](#{policy.name})", *(value for _, value in _traits(policy))] for policy in found]
+    rows = [[f"[{policy.name}](#{anchor(policy.name)})", *(value for _, value in _traits(policy))] for policy in found]
     return f"## Side by side\n\n{_table(['policy', *map(_words, names)], rows)}\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import World, cluster, job, node, on, start, stop
+from builders import World, at_once, cluster, job, node, on, start, stop
 from rota.core.cluster import Cluster
 from rota.core.decisions import Cause, Stop
 from rota.core.engine import Engine
@@ -16,7 +16,7 @@ from rota.drivers.simulator.run import run
 from rota.drivers.simulator.world import World as SimulatedWorld
 from rota.perf.speed import Costs, SpeedModel
 from rota.placement import style
-from rota.policies import find_policy, names
+from rota.policies import find_policy
 from rota.tenancy import allocator
 from rota.traces.workload import Submission
 
@@ -262,7 +262,7 @@ def test_jobs_are_moved_together_to_make_room_on_one_node() -> None:
 
 
 def test_nobody_moves_when_everybody_fits() -> None:
-    for policy in names():
+    for policy in at_once():
         world = World(gpus=4, nodes=2, policy=policy)
         stops = []
         for number in range(8):

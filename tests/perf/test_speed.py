@@ -11,7 +11,8 @@ from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.model import DeviceType, Elastic, Level
 from rota.core.placement import Placement
-from rota.perf.profiles import Profiles, read_profiles
+from rota.perf.profile_files import read_profiles
+from rota.perf.profiles import Profiles
 from rota.perf.speed import Costs, SpeedModel, span
 
 V100, K80 = DeviceType("v100"), DeviceType("k80")

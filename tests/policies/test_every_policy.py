@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from builders import World, on, start
-from rota.policies import names
+from builders import World, at_once, on, start
 
 
-@pytest.mark.parametrize("policy", names())
+@pytest.mark.parametrize("policy", at_once())
 def test_job_without_devices_runs(policy: str) -> None:
     world = World(gpus=1, policy=policy)
 
@@ -19,7 +18,7 @@ def test_job_without_devices_runs(policy: str) -> None:
     assert world.submit("gpu", gpus=1) == [start("gpu", on("n1", 1))]
 
 
-@pytest.mark.parametrize("policy", names())
+@pytest.mark.parametrize("policy", at_once())
 def test_jobs_of_unknown_length_are_served(policy: str) -> None:
     world = World(gpus=1, policy=policy)
 

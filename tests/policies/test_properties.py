@@ -7,23 +7,25 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from builders import at_once, cluster, job, node
 from rota.core.check import check
 from rota.core.decisions import Decision
 from rota.core.engine import Engine
 from rota.core.events import Event, Interrupted, JobEnded, Resized, SpeedChanged, Started, Stopped, TimerFired
-from rota.core.model import JobId, JobState
+from rota.core.model import JobId, JobState, TenantId
 from rota.core.policy import Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.drivers.simulator.run import run
-from rota.drivers.simulator.study import Setting, scheduler
+from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.drivers.simulator.world import World
 from rota.perf.speed import Costs
-from rota.policies import names
+from rota.traces.workload import Submission, Workload
 from strategies import Story, stories
 
-POLICIES = [*names(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60", "priority:aging=360"]
+POLICIES = [*at_once(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60", "priority:aging=360"]
 LEARNS = ("gittins", "tiresias:order=gittins")
 """Policies whose order depends on what they saw, which one that adopts their state did not."""
 
@@ -144,3 +146,46 @@ def test_nothing_goes_wrong(policy: str, story: Story) -> None:
 @settings(max_examples=100)
 def test_nothing_goes_wrong_at_length(policy: str, story: Story) -> None:
     live_through(story, policy)
+
+
+@st.composite
+def counted(draw: st.DrawFn) -> list[Submission]:
+    """Jobs of tasks of one device, for which only the number of free devices matters."""
+    now_s = 0.0
+    submissions = []
+    for number in range(draw(st.integers(1, 12))):
+        now_s += draw(st.integers(0, 10))
+        asked = job(
+            f"j{number}",
+            workers=draw(st.integers(1, 6)),
+            work=float(draw(st.integers(1, 40))),
+            priority=draw(st.integers(0, 2)),
+            tenant=TenantId(draw(st.sampled_from(["red", "blue"]))),
+        )
+        submissions.append(Submission(job=asked, submit_s=now_s))
+    return submissions
+
+
+def ends(submissions: list[Submission], sizes: Sequence[int], policy: str) -> list[tuple[float | None, int]]:
+    """When each job ended, and how often it was stopped before."""
+    of = cluster(*(node(f"n{number}", size) for number, size in enumerate(sizes)))
+    workload = Workload(submissions=tuple(submissions), source="test", format="rota")
+    history = simulate(workload, policy, Setting(cluster=of, placement="any")).history
+    return [(row.end_s, row.preemptions) for row in history.jobs]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(submissions=counted(), sizes=st.permutations([1, 2, 3]))
+@settings(max_examples=8)
+def test_order_of_the_nodes_does_not_matter(policy: str, submissions: list[Submission], sizes: list[int]) -> None:
+    assert ends(submissions, sizes, policy) == ends(submissions, [1, 2, 3], policy)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(submissions=counted())
+@settings(max_examples=8)
+def test_nobody_is_stopped_when_everybody_fits(policy: str, submissions: list[Submission]) -> None:
+    gpus = sum(int(submission.job.gpus) for submission in submissions)
+    expected = [(one.submit_s + (one.job.work or 0.0), 0) for one in submissions]
+
+    assert ends(submissions, [gpus], policy) == expected

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import World
+from builders import World, at_once
 from rota.core.decisions import Decision, Resize, Start, Stop
 from rota.core.events import (
     End,
@@ -30,10 +30,9 @@ from rota.core.events import (
 from rota.core.model import JobId, JobState
 from rota.core.placement import Placement
 from rota.core.reasons import ReasonCode
-from rota.policies import names
 from strategies import PLACEMENTS, clusters, fits, jobs
 
-POLICIES = [*names(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60"]
+POLICIES = [*at_once(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60"]
 ON_DEVICES = (JobState.STARTING, JobState.RUNNING)
 
 

@@ -16,7 +16,7 @@ from rota.drivers.simulator.study import Result, Setting, oversized, refuse_unkn
 from rota.drivers.simulator.typed import typed_by_speed
 from rota.files.cluster import read_cluster
 from rota.files.faults import read_faults
-from rota.perf.profiles import read_profiles
+from rota.perf.profile_files import read_profiles
 from rota.perf.speed import Costs, SpeedModel
 from rota.report.metrics import Metrics, measure, measure_tenants
 from rota.store.journal import JournalHeader, JournalWriter
@@ -166,7 +166,8 @@ def _setting(request: Request, workload: Workload) -> Setting:
         rates = FaultRates(mean_time_to_failure_s=request.mttf_s, mean_time_to_repair_s=request.mttr_s)
     listed = () if request.faults is None else read_faults(request.faults, cluster)
     neighbours = _factors(request.neighbours, "--neighbours", ("device", "node"))
-    spread = _factors(request.spread, "--spread", tuple(_SPREAD_LEVELS))
+    by_profile = request.spread == "profile"
+    spread = {} if by_profile else _factors(request.spread, "--spread", tuple(_SPREAD_LEVELS))
     speeds = _factors(request.type_speed, "--type-speed", tuple(map(str, cluster.devices_by_type)))
     return Setting(
         cluster=cluster,
@@ -179,6 +180,7 @@ def _setting(request: Request, workload: Workload) -> Setting:
             scaling=request.scaling,
             device_neighbour=neighbours.get("device", 1.0),
             node_neighbour=neighbours.get("node", 1.0),
+            scattered=by_profile,
         ),
         costs=Costs(restart_s=request.restart_cost_s, checkpoint_interval_s=request.checkpoint_interval_s),
         seed=request.seed,

@@ -78,6 +78,7 @@ def _check_standing(live: LiveJob, state: State) -> None:
         _must(stopping is None, live, "it is being stopped but runs nowhere")
         _must(holds == live.reserved, live, "it claims devices without a reservation")
         _must(live.state is JobState.WAITING or not holds, live, "it claims devices")
+    _must(live.lease is None or holds or stopping is not None, live, "it has a lease of nothing")
     _must((live.ended_s is not None) == live.state.is_final, live, "its end does not fit its state")
 
 
@@ -170,8 +171,18 @@ def _physical(state: State) -> Iterator[tuple[LiveJob, Placement]]:
         if live.state not in _ON_DEVICES:
             continue
         _, leaving = state.vacating.get(live.job.id, (live, ()))
+        if live.stopping is not None:
+            leaving = tuple(slot for slot in leaving if not _is_packed(slot, live.job.roles[slot.role]))
         here = leaving if live.stopping is not None else (live.placement or ()) + leaving
         yield live, here if live.job.elastic is None else _merged(here)
+
+
+def _is_packed(slot: Slot, role: Role) -> bool:
+    """Whether tasks run beside others on devices that they could have had whole.
+
+    One that leaves does not stand in the way of a neighbour that stays and claims the whole of them.
+    """
+    return role.device_milli >= WHOLE > slot.milli
 
 
 def _merged(placement: Placement) -> Placement:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.core import events as ev
 from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Lease, Renew, Resize, Start, Stop
 from rota.core.events import End, Event
 from rota.core.model import Checkpoint, Elastic, Job, JobId, Level, Locality, Role
 from rota.core.placement import Placement, Slot, device_indexes
@@ -26,6 +26,7 @@ _EVENT_NAMES: dict[type, str] = {
     ev.Stopped: "stopped",
     ev.Resized: "resized",
     ev.SpeedChanged: "speed-changed",
+    ev.Lapsed: "lapsed",
     ev.JobEnded: "ended",
     ev.Interrupted: "interrupted",
     ev.NodeLost: "node-lost",
@@ -87,8 +88,12 @@ def decode_event(value: Mapping[str, Any]) -> Event:
 def encode_decision(decision: Decision, node_names: Sequence[str]) -> Json:
     """A decision as JSON values, nodes by name."""
     match decision:
-        case Start(job_id, placement):
-            return {"order": "start", "job_id": job_id, "on": encode_placement(placement, node_names)}
+        case Start(job_id, placement, lease):
+            value: Json = {"order": "start", "job_id": job_id, "on": encode_placement(placement, node_names)}
+            return value if lease is None else {**value, "lease": encode_plain(lease)}
+        case Renew(job_id, placement, lease):
+            on = encode_placement(placement, node_names)
+            return {"order": "renew", "job_id": job_id, "on": on, "lease": encode_plain(lease)}
         case Stop(job_id, cause):
             return {"order": "stop", "job_id": job_id, "cause": cause.value}
         case Resize(job_id, placement):
@@ -100,7 +105,10 @@ def decode_decision(value: Mapping[str, Any], index_by_node: Mapping[str, int]) 
     job_id = JobId(value["job_id"])
     match value["order"]:
         case "start":
-            return Start(job_id, decode_placement(value["on"], index_by_node))
+            lease = Lease(**value["lease"]) if "lease" in value else None
+            return Start(job_id, decode_placement(value["on"], index_by_node), lease)
+        case "renew":
+            return Renew(job_id, decode_placement(value["on"], index_by_node), Lease(**value["lease"]))
         case "resize":
             return Resize(job_id, decode_placement(value["on"], index_by_node))
         case _:

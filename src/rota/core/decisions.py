@@ -20,11 +20,25 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """How long a job may go on: until it has done `work` in all, or until `until_s`, whichever comes first.
+
+    Then it waits, devices in hand, for the next order. With `together` it hands back at `until_s` and not
+    before, even if it is through with all its work earlier: those who share devices are let go as one.
+    """
+
+    work: float
+    until_s: float
+    together: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
-    """Start all tasks of a job. Answered by `Started` or `StartFailed`."""
+    """Start all tasks of a job. Answered by `Started` or `StartFailed`; at the end of a lease by `Lapsed`."""
 
     job_id: JobId
     placement: Placement
+    lease: Lease | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +57,13 @@ class Resize:
     placement: Placement
 
 
-Decision: TypeAlias = Start | Stop | Resize
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Go on where you are, under a new lease. Answered by `SpeedChanged`; at the end of the lease by `Lapsed`."""
+
+    job_id: JobId
+    placement: Placement
+    lease: Lease
+
+
+Decision: TypeAlias = Start | Stop | Resize | Renew

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
 from rota.core.errors import InvariantBroken
 from rota.core.events import (
     End,
@@ -17,6 +17,7 @@ from rota.core.events import (
     JobEnded,
     JobHeld,
     JobReleased,
+    Lapsed,
     NodeAdded,
     NodeBack,
     NodeDrained,
@@ -31,7 +32,7 @@ from rota.core.events import (
 )
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
-from rota.core.placement import Placement
+from rota.core.placement import Placement, same_devices
 from rota.core.policy import Allocator, Changes, Draft, Policy
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
@@ -91,6 +92,7 @@ class Engine:
             Stopped: self._stopped,
             Resized: self._resized,
             SpeedChanged: self._speed_changed,
+            Lapsed: self._lapsed,
             JobEnded: self._job_ended,
             Interrupted: self._interrupted,
             NodeLost: self._node_lost,
@@ -140,10 +142,10 @@ class Engine:
             self._start_reserved()
         changes = self._changes
         policy = self._policy
-        if changes.arrived or changes.left or changes.started or changes.freed or changes.shrunk:
+        if changes.arrived or changes.left or changes.started or changes.freed or changes.shrunk or changes.lapsed:
             self._changes = Changes()
             policy.note(changes, now_s)
-            if changes.freed or changes.arrived or changes.left or policy.wakeup_s <= now_s:
+            if changes.freed or changes.arrived or changes.left or changes.lapsed or policy.wakeup_s <= now_s:
                 self._replan()
         elif policy.wakeup_s <= now_s:
             self._replan()
@@ -183,8 +185,13 @@ class Engine:
         except BaseException:
             draft.undo(0)
             raise
+        for live, lease in draft.leases.items():
+            live.lease = lease
         if draft.touched:
             self._order(draft.touched)
+        for live, lease in draft.leases.items():
+            if live.state is JobState.RUNNING and live.stopping is None:
+                self._decisions.append(Renew(live.job.id, live.placement or (), lease))
         for live, reason in draft.waits:
             if live.wait_code is not reason.code:
                 live.wait_code = reason.code
@@ -201,6 +208,9 @@ class Engine:
                 continue
             if before is None or live.reserved:
                 comers.append(live)
+            elif after is not None and same_devices(before, after):
+                live.settle(state.now_s)
+                live.run_milli = live.gpu_milli
             elif after is not None and self._is_resizable(live):
                 resized.append((live, before))
             else:
@@ -241,7 +251,7 @@ class Engine:
     def _order_start(self, live: LiveJob) -> None:
         self._state.begin(live)
         live.wait_code = None
-        self._decisions.append(Start(live.job.id, live.placement or ()))
+        self._decisions.append(Start(live.job.id, live.placement or (), live.lease))
 
     def _order_stop(self, live: LiveJob, held: Placement, cause: Cause) -> None:
         self._state.order_stop(live, held, cause)
@@ -404,6 +414,14 @@ class Engine:
         live.rate = event.rate
         if live.stopping is None:
             self._changes.started.append(live)
+
+    def _lapsed(self, event: Lapsed) -> None:
+        live = self._state.live(event.job_id)
+        if live.run_since_s is None:
+            return
+        self._state.lapse(live, event.work)
+        if live.stopping is None:
+            self._changes.lapsed.append(live)
 
     def _job_ended(self, event: JobEnded) -> None:
         live = self._state.live(event.job_id)

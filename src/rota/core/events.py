@@ -100,6 +100,14 @@ class SpeedChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Lapsed:
+    """A running job's lease is over: it waits on its devices, `work` done, and does nothing more by itself."""
+
+    job_id: JobId
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobEnded:
     """A job came to its end by itself."""
 
@@ -170,6 +178,7 @@ Event: TypeAlias = (
     | Stopped
     | Resized
     | SpeedChanged
+    | Lapsed
     | JobEnded
     | Interrupted
     | NodeLost

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from rota.core.cluster import Cluster, Node
 from rota.core.errors import InvariantBroken
 from rota.core.model import WHOLE, DeviceType, NodeId, Role
-from rota.core.placement import Placement, Slot, lowest
+from rota.core.placement import Placement, Slot, device_indexes, lowest
 
 UNCOUNTED = 1 << 62
 """Free amount of a host resource that a node does not count."""
@@ -303,12 +303,15 @@ class Inventory:
         books = self.nodes[slot.node]
         if slot.milli == WHOLE:
             devices_fit = books.free_mask & slot.devices == slot.devices
-        elif slot.devices.bit_count() != 1:
+        elif role.is_fraction and slot.devices.bit_count() != 1:
             devices_fit = False
         else:
-            device = slot.devices.bit_length() - 1
-            milli, memory = self._share_left(books, device)
-            devices_fit = milli >= slot.milli and memory >= role.device_memory_bytes
+            devices_fit = True
+            for device in device_indexes(slot.devices):
+                milli, memory = self._share_left(books, device)
+                if milli < slot.milli or memory < role.device_memory_bytes:
+                    devices_fit = False
+                    break
         return devices_fit and (
             not role.needs_host
             or (
@@ -330,16 +333,20 @@ class Inventory:
         return 0, 0
 
     def _take_share(self, slot: Slot, books: NodeFree, role: Role) -> None:
-        device = slot.devices.bit_length() - 1
-        milli, memory = self._share_left(books, device)
-        if slot.devices != 1 << device or slot.milli > milli or role.device_memory_bytes > memory:
-            raise InvariantBroken(f"node {books.node.id}: device {device} has no {slot.milli} thousandths free")
-        self._set_share(slot.node, books, device, milli - slot.milli, memory - role.device_memory_bytes, 1)
+        users = 1
+        for device in device_indexes(slot.devices):
+            milli, memory = self._share_left(books, device)
+            if slot.milli > milli or role.device_memory_bytes > memory:
+                raise InvariantBroken(f"node {books.node.id}: device {device} has no {slot.milli} thousandths free")
+            self._set_share(slot.node, books, device, milli - slot.milli, memory - role.device_memory_bytes, users)
+            users = 0
 
     def _give_share(self, slot: Slot, books: NodeFree, role: Role) -> None:
-        device = slot.devices.bit_length() - 1
-        milli, memory = books.shares[device]
-        self._set_share(slot.node, books, device, milli + slot.milli, memory + role.device_memory_bytes, -1)
+        users = -1
+        for device in device_indexes(slot.devices):
+            milli, memory = books.shares[device]
+            self._set_share(slot.node, books, device, milli + slot.milli, memory + role.device_memory_bytes, users)
+            users = 0
 
     def _set_share(self, index: int, books: NodeFree, device: int, milli: int, memory: int, users: int) -> None:
         pool = self.pools[books.pool]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from rota.core.decisions import Cause
+from rota.core.decisions import Cause, Lease
 from rota.core.model import WHOLE, Job, JobState
 from rota.core.placement import Placement, held_milli
 from rota.core.reasons import ReasonCode
@@ -76,6 +76,7 @@ class LiveJob:
         "first_start_s",
         "gpu_milli",
         "job",
+        "lease",
         "lost_work",
         "memo",
         "nominal_rate",
@@ -116,6 +117,8 @@ class LiveJob:
         """Dependencies that have not succeeded yet, and one more while it waits to be tried again."""
         self.retry_s: float | None = None
         """When it contends again after a failure; None if nothing keeps it from that."""
+        self.lease: Lease | None = None
+        """How long it may go on, under a policy that plans in rounds; None once that is over."""
         self.gpu_milli = job.gpu_milli
         self.nominal_rate = nominal_rate
         self.rate = 0.0
@@ -171,7 +174,8 @@ class LiveJob:
         """Work done so far, whether or not it is in a checkpoint."""
         if self.run_since_s is None or now_s <= self.work_from_s:
             return self.work
-        return self.work + (now_s - self.work_from_s) * self.rate
+        work = self.work + (now_s - self.work_from_s) * self.rate
+        return work if self.lease is None else max(min(work, self.lease.work), self.work)
 
     def remaining_s(self, now_s: float) -> float:
         """Seconds of running still to go at its present or nominal speed; the user's estimate if that is all."""
@@ -216,12 +220,14 @@ class LiveJob:
         self.ran_s += now_s - self.run_since_s
         self.run_since_s = now_s
         if now_s > self.work_from_s:
-            self.work += (now_s - self.work_from_s) * self.rate
+            self.work = self.work_done(now_s)
             self.work_from_s = now_s
 
     def set_placement(self, placement: Placement | None) -> None:
         """Claim devices, or none."""
         self.placement = placement
+        if placement is None and self.run_since_s is None:
+            self.lease = None
         self.gpu_milli = self.job.gpu_milli if placement is None else held_milli(placement)
 
     def fork(self) -> LiveJob:
@@ -234,6 +240,7 @@ class LiveJob:
         copy.stopping = self.stopping
         copy.unmet = self.unmet
         copy.retry_s = self.retry_s
+        copy.lease = self.lease
         copy.gpu_milli = self.gpu_milli
         copy.rate = self.rate
         copy.work = self.work

@@ -10,7 +10,8 @@ from rota.core.model import WHOLE, Job
 class Slot(NamedTuple):
     """Tasks of one role on one node, and the devices they hold there, as a bit mask.
 
-    `milli` is what they hold of each of those devices. A plain tuple: there are several per job.
+    `milli` is what they hold of each of those devices. Tasks that ask for whole devices and hold less of
+    each are packed: they run beside others on the same devices. A plain tuple: there are several per job.
     """
 
     node: int
@@ -30,6 +31,24 @@ def held_milli(placement: Placement) -> int:
     for slot in placement:
         held += slot.devices.bit_count() * slot.milli
     return held
+
+
+def devices_of(placement: Placement) -> int:
+    """Devices that a placement touches, whole or in part."""
+    devices = 0
+    for slot in placement:
+        devices += slot.devices.bit_count()
+    return devices
+
+
+def packed(placement: Placement, milli: int) -> Placement:
+    """The same devices, with only so much of each held."""
+    return tuple(slot._replace(milli=milli) for slot in placement)
+
+
+def same_devices(one: Placement, other: Placement) -> bool:
+    """Whether two placements put the same tasks on the same devices, however much they hold of each."""
+    return len(one) == len(other) and all(a[:4] == b[:4] for a, b in zip(one, other, strict=True))
 
 
 def tasks_of(placement: Placement, role: int = 0) -> int:
@@ -70,7 +89,8 @@ def fault_in(placement: Placement, job: Job) -> str | None:
             return f"{tasks} tasks of role {role.name!r} are placed; the gang needs {low}"
     for slot in placement:
         role = job.roles[slot.role]
-        held = slot.devices.bit_count() * slot.milli
+        is_packed = role.device_milli >= WHOLE > slot.milli > 0
+        held = slot.devices.bit_count() * (WHOLE if is_packed else slot.milli)
         if held != slot.tasks * role.device_milli:
             return f"{slot.tasks} tasks of role {role.name!r} hold {held} thousandths of devices on a node"
     return None

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rota.core.decisions import Lease
 from rota.core.errors import PlanRefused
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
@@ -29,6 +30,8 @@ class Changes:
     """Jobs that neither wait nor hold devices any more: ended, cancelled, held, being stopped."""
     started: list[LiveJob] = field(default_factory=list)
     """Jobs that hold devices and whose speed, size or start became known."""
+    lapsed: list[LiveJob] = field(default_factory=list)
+    """Jobs that hold devices and whose lease is over."""
     freed: bool = False
     """Devices became available that were not before."""
     shrunk: bool = False
@@ -94,7 +97,7 @@ class Placer(Protocol):
 class Draft:
     """A plan in the making: claims are really moved, step by step, and can be moved back."""
 
-    __slots__ = ("_log", "allocator", "inventory", "now_s", "touched", "waits")
+    __slots__ = ("_log", "allocator", "inventory", "leases", "now_s", "touched", "waits")
 
     def __init__(self, inventory: Inventory, allocator: Allocator, now_s: float) -> None:
         self.inventory = inventory
@@ -102,6 +105,8 @@ class Draft:
         self.now_s = now_s
         self.touched: dict[LiveJob, Placement | None] = {}
         """Each job that was changed, with the placement that it had before."""
+        self.leases: dict[LiveJob, Lease] = {}
+        """How long each job may go on that was given a lease."""
         self.waits: list[tuple[LiveJob, Reason]] = []
         self._log: list[tuple[LiveJob, Placement | None]] = []
 
@@ -132,6 +137,12 @@ class Draft:
         if live.placement is None:
             raise PlanRefused(f"job {live.job.id}: it holds nothing that could be taken from it")
         self._change(live, None)
+
+    def lease(self, live: LiveJob, lease: Lease) -> None:
+        """Let a job that holds devices in this draft go on for so long, and no longer without a new lease."""
+        if live.placement is None:
+            raise PlanRefused(f"job {live.job.id}: it holds nothing that could be leased")
+        self.leases[live] = lease
 
     def because(self, live: LiveJob, reason: Reason) -> None:
         """Say why a job was passed over; one job speaks for all that are alike."""

@@ -132,6 +132,13 @@ class State:
         else:
             live.overhead_s += work_from_s - now_s
 
+    def lapse(self, live: LiveJob, work: float) -> None:
+        """The job's lease is over; it stays on its devices and does nothing."""
+        live.settle(self.now_s)
+        live.work = work
+        live.rate = 0.0
+        live.lease = None
+
     def halt(self, live: LiveJob, work: float) -> None:
         """Nothing of the job runs any more; `work` is what it keeps."""
         self.vacating.pop(live.job.id, None)
@@ -141,6 +148,8 @@ class State:
             live.run_since_s = None
         live.work = work
         live.rate = 0.0
+        if live.placement is None:
+            live.lease = None
         live.stopping = None
         live.since_s = self.now_s
         live.state = JobState.WAITING

@@ -36,6 +36,11 @@ def boot(records: Records, scheduling: Scheduling) -> Control:
     """The loop, ready to run, in the state in which the last one stopped."""
     state, kept = _restore(records, scheduling.cluster)
     declared, options = find_policy(scheduling.policy)
+    if declared.plans_in_rounds:
+        raise RotaError(
+            f"policy {declared.name!r} plans in rounds, which the manager can't carry out yet; "
+            "it runs in `rota sim`, and `rota policies` lists the others"
+        )
     placement = scheduling.placement or declared.placement
     alloc = allocator(scheduling.tenancy, style(placement))
     tape = Tape()

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.exc import DBAPIError
 
-from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
 from rota.core.engine import Engine
 from rota.core.errors import InvariantBroken
 from rota.core.events import Event, Interrupted, JobArrived, JobEnded, StartFailed, Stopped, TimerFired
@@ -292,6 +292,8 @@ class Control:
                     self._driver.stop(job_id, cause)
                 case Resize(job_id, _):
                     raise InvariantBroken(f"job {job_id} was to be resized; this driver accepts no elastic jobs")
+                case Renew(job_id, _, _):
+                    raise InvariantBroken(f"job {job_id} was given a lease; no policy that plans in rounds is taken")
 
     def _order(self, live: LiveJob) -> Order:
         record = self.kept[live.job.id]

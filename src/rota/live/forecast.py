@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from rota.core.decisions import Decision, Resize, Start, Stop
+from rota.core.decisions import Decision, Renew, Resize, Start, Stop
 from rota.core.engine import Engine
+from rota.core.errors import InvariantBroken
 from rota.core.events import End, Event, JobArrived, JobEnded, Resized, Started, Stopped, TimerFired
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState
@@ -180,6 +181,10 @@ class _Run:
                 return Stopped(job_id, live.work_done(now_s) if live.job.checkpoint else 0.0)
             case Resize(job_id, _):
                 return Resized(job_id, live.work_done(now_s), 1.0, now_s)
+            case Renew(job_id, _, _):
+                raise InvariantBroken(
+                    f"job {job_id} was given a lease; the manager takes no policy that plans in rounds"
+                )
 
     def _count(self, decisions: list[Decision]) -> None:
         for each in decisions:

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rota.core.errors import RotaError
@@ -15,6 +15,7 @@ from rota.core.policy import Allocator, Policy
 from rota.mechanisms.list_scheduler import ListScheduler
 from rota.mechanisms.ordering import Backfill, Groups, OrderingRule, SimpleRule, Turn
 from rota.mechanisms.parameters import NoParams, parse_parameters
+from rota.perf.speed import SpeedModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,15 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """What a policy may know beside the state: how fast jobs run where, what a restart costs, and its chance."""
+
+    speed: SpeedModel = field(default_factory=SpeedModel)
+    restart_s: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredPolicy:
     """A policy that can be named on the command line."""
 
@@ -41,11 +51,13 @@ class DeclaredPolicy:
     traits: Traits
     params: type
     placement: str
-    make: Callable[[Any, Allocator], Policy]
+    make: Callable[[Any, Allocator, Knowledge], Policy]
+    plans_in_rounds: bool = False
+    """Whether a job that arrives may have to wait for the end of a round though devices are free."""
 
-    def build(self, options: str, allocator: Allocator) -> Policy:
+    def build(self, options: str, allocator: Allocator, knowledge: Knowledge | None = None) -> Policy:
         """The policy with its parameters read from `key=value,key=value`."""
-        return self.make(self.read(options), allocator)
+        return self.make(self.read(options), allocator, knowledge or Knowledge())
 
     def read(self, options: str) -> Any:
         """Parameters from `key=value,key=value`."""
@@ -70,7 +82,7 @@ def ordering(
     def declare(subject: Any) -> DeclaredPolicy:
         params = _params_of(subject)
 
-        def make(values: Any, allocator: Allocator) -> Policy:
+        def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
             fill = backfill if isinstance(backfill, Backfill) else backfill(values)
             group = None if groups is None else groups(values)
             return ListScheduler(_rule(subject, params, values, fill, preempts, group), allocator)

@@ -1,30 +1,41 @@
-"""Measured speeds: steps a second of a model, by device type and number of devices."""
+"""Measured speeds: steps a second of a model, by device type, number of devices, spread and neighbour."""
 
 from __future__ import annotations
 
-import ast
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import DeviceType
 
 SpeedKey = tuple[DeviceType, str, int]
+PairKey = tuple[DeviceType, str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiles:
-    """Whole-job steps a second, keyed by (device type, model, devices). 0 means that it can't run there."""
+    """Whole-job steps a second, keyed by (device type, model, devices). 0 means that it can't run there.
+
+    `scattered` holds the speeds of jobs whose devices are on several nodes, where that was measured. A pair is
+    keyed by (device type, model, model beside it, devices): both models on the same devices, each at its speed.
+    """
 
     steps_per_s: Mapping[SpeedKey, float]
     source: str
+    scattered: Mapping[SpeedKey, float] = field(default_factory=dict)
+    pairs: Mapping[PairKey, tuple[float, float]] = field(default_factory=dict)
 
-    def rate(self, device_type: DeviceType, model: str, devices: int) -> float | None:
+    def rate(self, device_type: DeviceType, model: str, devices: int, *, scattered: bool = False) -> float | None:
         """The speed of a model there, or None if it was not measured."""
-        return self.steps_per_s.get((device_type, model, devices))
+        key = (device_type, model, devices)
+        if scattered and key in self.scattered:
+            return self.scattered[key]
+        return self.steps_per_s.get(key)
+
+    def beside(self, device_type: DeviceType, model: str, other: str, devices: int) -> float | None:
+        """The speed of a model while another runs on the same devices, or None if it was not measured."""
+        pair = self.pairs.get((device_type, model, other, devices))
+        return None if pair is None else pair[0]
 
     def fastest(self, model: str, devices: int) -> float:
         """The best speed of a model on any type."""
@@ -34,26 +45,3 @@ class Profiles:
             hint = f"it has none for {devices} devices" if model in known else did_you_mean(model, known)
             raise RotaError(f"profiles {self.source}: no speed of model {model!r}; {hint}")
         return max(speeds)
-
-
-def read_profiles(path: Path) -> Profiles:
-    """Speeds from Gavel's throughput JSON: type -> "('model', devices)" -> {"null": steps/s, ...}."""
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as err:
-        raise RotaError(f"profiles {path}: can't be read: {err.strerror}") from err
-    except ValueError as err:
-        raise RotaError(f"profiles {path}: this is not JSON: {err}") from err
-    speeds: dict[SpeedKey, float] = {}
-    try:
-        for device_type, models in table.items():
-            for key, rates in models.items():
-                model, devices = ast.literal_eval(key)
-                speeds[(DeviceType(device_type), str(model), int(devices))] = _alone(rates)
-    except (AttributeError, ValueError, SyntaxError, TypeError, KeyError) as err:
-        raise RotaError(f"profiles {path}: it is not in Gavel's form: {err}") from err
-    return Profiles(steps_per_s=speeds, source=str(path))
-
-
-def _alone(rates: Any) -> float:
-    return float(rates["null"])

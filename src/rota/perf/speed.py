@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from rota.core.cluster import Node
 from rota.core.errors import RotaError
 from rota.core.model import WHOLE, DeviceType, Job, Level
-from rota.core.placement import Placement, held_milli, tasks_of
+from rota.core.placement import Placement, devices_of, tasks_of
 from rota.perf.profiles import Profiles
 
 
@@ -39,6 +39,7 @@ class SpeedModel:
 
     `spread` is by the widest level that the job's devices span; `scaling` is the exponent of an elastic job's
     size against the size it asked for; neighbours count once each, on any shared device or shared node.
+    With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
     """
 
     profiles: Profiles | None = None
@@ -47,6 +48,7 @@ class SpeedModel:
     scaling: float = 1.0
     device_neighbour: float = 1.0
     node_neighbour: float = 1.0
+    scattered: bool = False
 
     def __post_init__(self) -> None:
         factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
@@ -77,6 +79,27 @@ class SpeedModel:
         types = job.roles[0].device_types
         return max((self.type_speed.get(t, 1.0) for t in types), default=1.0)
 
+    def on_type(self, job: Job, device_type: DeviceType) -> float:
+        """Work a second of a job alone, at the size it asks for, on one type; 0 where it can't or may not run."""
+        if any(role.device_types and device_type not in role.device_types for role in job.roles):
+            return 0.0
+        if self.profiles is not None and job.model is not None:
+            return self.profiles.rate(device_type, job.model, max(job.gpu_milli // WHOLE, 1)) or 0.0
+        return self.type_speed.get(device_type, 1.0)
+
+    def beside(self, job: Job, other: Job, device_type: DeviceType) -> float:
+        """Work a second of a job while another of its size runs on the same devices; 0 where they can't."""
+        if self.profiles is not None and job.model is not None and other.model is not None:
+            measured = self.profiles.beside(device_type, job.model, other.model, max(job.gpu_milli // WHOLE, 1))
+            if measured is not None:
+                return measured
+        return self.on_type(job, device_type) * self.device_neighbour
+
+    @property
+    def knows_pairs(self) -> bool:
+        """Whether there is a measure of how jobs run together on the same devices."""
+        return self.profiles is not None and bool(self.profiles.pairs)
+
     def rate(
         self,
         job: Job,
@@ -84,10 +107,13 @@ class SpeedModel:
         nodes: list[Node],
         device_neighbours: int = 0,
         node_neighbours: int = 0,
+        beside: Job | None = None,
     ) -> float:
-        """Work a second of a job on a placement, beside so many neighbours."""
+        """Work a second of a job on a placement, beside so many neighbours, or packed with one that is known."""
         device_type = nodes[placement[0].node].device_type
         rate = self._base(job, placement, device_type)
+        if beside is not None:
+            rate = self.beside(job, beside, device_type)
         if self.spread and len(placement) > 1:
             rate *= self.spread.get(span(placement, nodes), 1.0)
         if device_neighbours:
@@ -98,8 +124,9 @@ class SpeedModel:
 
     def _base(self, job: Job, placement: Placement, device_type: DeviceType) -> float:
         if self.profiles is not None and job.model is not None:
-            devices = max(held_milli(placement) // WHOLE, 1)
-            measured = self.profiles.rate(device_type, job.model, devices)
+            devices = max(devices_of(placement), 1)
+            scattered = self.scattered and any(slot.node != placement[0].node for slot in placement)
+            measured = self.profiles.rate(device_type, job.model, devices, scattered=scattered)
             if measured is None:
                 raise RotaError(
                     f"profiles {self.profiles.source}: no speed of {job.model!r} on {devices} x {device_type!r}"

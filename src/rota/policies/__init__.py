@@ -42,6 +42,32 @@ BUILT_IN = {
     "priority": "rota.policies.priority:highest_priority",
     "drf": "rota.policies.drf:dominant_resource_fairness",
 }
+_GAVEL = {
+    "fifo": ("fifo", "fifo_perf", "fifo_packed"),
+    "isolated": ("isolated",),
+    "gandiva": ("gandiva",),
+    "allox": ("allox",),
+    "max_min": ("max_min_fairness", "max_min_fairness_perf", "max_min_fairness_packed"),
+    "water_filling": (
+        "max_min_fairness_water_filling_perf",
+        "max_min_fairness_water_filling_packed",
+        "hierarchical",
+    ),
+    "strategy_proof": ("max_min_fairness_strategy_proof_perf",),
+    "makespan": ("min_total_duration", "min_total_duration_perf", "min_total_duration_packed"),
+    "finish_time": ("finish_time_fairness", "finish_time_fairness_perf", "finish_time_fairness_packed"),
+    "throughput": (
+        "max_sum_throughput_perf",
+        "max_sum_throughput_normalized_by_cost_perf",
+        "max_sum_throughput_normalized_by_cost_perf_SLOs",
+        "max_sum_throughput_normalized_by_cost_packed_SLOs",
+    ),
+}
+BUILT_IN |= {
+    f"gavel/{name}": f"rota.policies.gavel.{module}:{name.lower()}"
+    for module, names_ in _GAVEL.items()
+    for name in names_
+}
 
 _ENTRY_POINTS = "rota.policies"
 

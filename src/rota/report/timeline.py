@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.cluster import Cluster
-from rota.core.decisions import Decision, Stop
+from rota.core.decisions import Decision, Renew, Stop
 from rota.core.engine import Journal
 from rota.core.events import (
     Event,
@@ -126,7 +126,9 @@ class Timeline:
             elif not isinstance(event, JobArrived) or event.held:
                 self._note_rare(event, now_s)
         for decision in decisions:
-            if not isinstance(decision, Stop):
+            if isinstance(decision, Renew):
+                self._renew(decision, now_s)
+            elif not isinstance(decision, Stop):
                 self._ordered[decision.job_id] = decision.placement
 
     def _leave(self, job_id: JobId, now_s: float) -> None:
@@ -143,6 +145,13 @@ class Timeline:
             self._nodes.append(node)
             self._masks.append(devices)
             self._milli.append(milli)
+
+    def _renew(self, order: Renew, now_s: float) -> None:
+        """A job goes on where it is, maybe with another hold on its devices."""
+        run = self._running.get(order.job_id)
+        if run is not None and run[1] != order.placement:
+            self._leave(order.job_id, now_s)
+            self._running[order.job_id] = (now_s, order.placement)
 
     def _note_rare(self, event: Event, now_s: float) -> None:
         match event:

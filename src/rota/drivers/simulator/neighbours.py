@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.core.model import JobId
+from rota.core.model import WHOLE, JobId
 from rota.core.placement import Placement
 
 
@@ -38,6 +38,16 @@ class Neighbours:
                 if other != job_id:
                     (on_device if devices & slot.devices else on_node).add(other)
         return len(on_device), len(on_node - on_device)
+
+    def mate(self, job_id: JobId, placement: Placement) -> JobId | None:
+        """The job that is packed on exactly the same devices, if there is one."""
+        first = placement[0]
+        if first.milli == WHOLE:
+            return None
+        for other, devices in self._devices_by_job_by_node.get(first.node, {}).items():
+            if other != job_id and devices == first.devices:
+                return other
+        return None
 
     def pop_affected(self) -> list[JobId]:
         """Jobs whose neighbours changed since the last call."""

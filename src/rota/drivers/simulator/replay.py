@@ -13,7 +13,7 @@ from rota.core.history import History, history_of
 from rota.core.snapshot import restore
 from rota.core.state import State
 from rota.drivers.simulator.study import Setting, scheduler
-from rota.perf.profiles import read_profiles
+from rota.perf.profile_files import read_profiles
 from rota.perf.speed import SpeedModel
 from rota.store.journal import JournalReader, Step
 

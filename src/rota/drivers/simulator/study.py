@@ -19,6 +19,7 @@ from rota.core.state import State
 from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
 from rota.drivers.simulator.run import Faults, run
 from rota.drivers.simulator.world import World
+from rota.mechanisms.declare import Knowledge
 from rota.perf.speed import Costs, SpeedModel
 from rota.placement import style
 from rota.policies import find_policy
@@ -61,7 +62,8 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
     declared, options = find_policy(policy)
     placement = setting.placement or declared.placement
     alloc = allocator(setting.tenancy, style(placement))
-    return declared.build(options, alloc), alloc, placement
+    knowledge = Knowledge(speed=setting.speed, restart_s=setting.costs.restart_s, seed=setting.seed)
+    return declared.build(options, alloc, knowledge), alloc, placement
 
 
 def simulate(

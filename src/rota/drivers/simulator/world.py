@@ -7,13 +7,14 @@ import math
 from collections.abc import Sequence
 
 from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Decision, Resize, Start, Stop
+from rota.core.decisions import Decision, Lease, Renew, Resize, Start, Stop
 from rota.core.events import (
     End,
     Event,
     Interrupted,
     JobArrived,
     JobEnded,
+    Lapsed,
     NodeAdded,
     NodeLost,
     Resized,
@@ -21,13 +22,15 @@ from rota.core.events import (
     Started,
     Stopped,
 )
-from rota.core.model import Job, JobId
+from rota.core.model import WHOLE, Job, JobId
 from rota.core.placement import Placement
 from rota.drivers.simulator.neighbours import Neighbours
 from rota.perf.speed import Costs, SpeedModel
 from rota.traces.workload import Outcome, Submission
 
 _ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.CANCELLED: End.CANCELLED}
+_SLACK = 1e-12
+"""How far two ways to add up the same time may differ, as a part of it."""
 
 
 class Run:
@@ -37,6 +40,8 @@ class Run:
         "end_s",
         "ever_ran",
         "job",
+        "lapsed",
+        "lease",
         "outcome",
         "placement",
         "rate",
@@ -59,7 +64,11 @@ class Run:
         self.saved_s = 0.0
         self.placement: Placement | None = None
         self.end_s = math.inf
+        """When the world has to speak of it next: its end, or that of its lease."""
         self.ever_ran = False
+        self.lease: Lease | None = None
+        self.lapsed = False
+        """Its lease is over and it waits on its devices."""
 
     def work_at(self, now_s: float) -> float:
         """Work done by now."""
@@ -78,7 +87,7 @@ class World:
         self._runs: dict[JobId, Run] = {}
         self._ends: list[tuple[float, int, Run]] = []
         self._pushed = 0
-        self._neighbours = Neighbours() if speed.sees_neighbours else None
+        self._neighbours = Neighbours() if speed.sees_neighbours or speed.knows_pairs else None
 
     def expect(self, submission: Submission) -> None:
         """A job was submitted; remember how it will go."""
@@ -111,9 +120,7 @@ class World:
         while ends and ends[0][0] <= now_s:
             at_s, _, run = heapq.heappop(ends)
             if run.end_s == at_s:
-                self._leave(run)
-                run.work = run.target
-                ended.append(JobEnded(run.job.id, run.outcome, run.target))
+                ended.append(self._hand_back(run, now_s))
         return ended
 
     def carry_out(self, decisions: Sequence[Decision], now_s: float) -> list[Event]:
@@ -122,9 +129,11 @@ class World:
         for decision in decisions:
             run = self._runs[decision.job_id]
             if isinstance(decision, Start):
-                answers.append(self._start(run, decision.placement, now_s))
+                answers.append(self._start(run, decision, now_s))
             elif isinstance(decision, Stop):
                 answers.append(self._stop(run, now_s))
+            elif isinstance(decision, Renew):
+                answers.append(self._renew(run, decision, now_s))
             else:
                 answers.append(self._resize(run, decision, now_s))
         if self._neighbours is not None:
@@ -151,13 +160,13 @@ class World:
         """A node joined."""
         self._nodes.append(event.node)
 
-    def _start(self, run: Run, placement: Placement, now_s: float) -> Event:
-        run.placement = placement
+    def _start(self, run: Run, order: Start, now_s: float) -> Event:
+        placement = run.placement = order.placement
+        run.lease = order.lease
         run.work_from_s = now_s + (self._costs.restart_s if run.ever_ran else 0.0)
         run.saved, run.saved_s = run.work, run.work_from_s
         run.ever_ran = True
-        if self._neighbours is not None:
-            self._neighbours.enter(run.job.id, placement)
+        self._enter(run.job.id, placement)
         self._set_rate(run, self._rate(run))
         return Started(run.job.id, run.rate, run.work_from_s)
 
@@ -167,19 +176,62 @@ class World:
         run.work = work
         return Stopped(run.job.id, work)
 
+    def _renew(self, run: Run, order: Renew, now_s: float) -> Event:
+        """The next lease begins: on the same devices, so nothing is lost."""
+        run.work = run.work_at(now_s)
+        run.work_from_s = max(now_s, run.work_from_s)
+        run.lease, run.lapsed = order.lease, False
+        if self._neighbours is not None and run.placement is not None and run.placement != order.placement:
+            self._neighbours.leave(run.job.id, run.placement)
+            self._enter(run.job.id, order.placement)
+        run.placement = order.placement
+        self._set_rate(run, self._rate(run))
+        return SpeedChanged(run.job.id, run.work, run.rate)
+
+    def _hand_back(self, run: Run, now_s: float) -> Event:
+        """A run or its lease is over."""
+        work = run.target
+        if run.lease is not None:
+            work = self._work_leased(run, run.lease, now_s)
+        if work >= run.target:
+            self._leave(run)
+            run.work = run.target
+            return JobEnded(run.job.id, run.outcome, run.target)
+        self._save(run, now_s)
+        run.work, run.work_from_s = work, now_s
+        run.rate, run.end_s, run.lapsed = 0.0, math.inf, True
+        return Lapsed(run.job.id, work)
+
+    def _work_leased(self, run: Run, lease: Lease, now_s: float) -> float:
+        """What a lease came to: all of it, or what was done in its time."""
+        goal = min(lease.work, run.target)
+        return goal if self._goal_s(run, goal) <= now_s + _SLACK * max(now_s, 1.0) else run.work_at(now_s)
+
+    def _goal_s(self, run: Run, goal: float) -> float:
+        """When a job has done so much work at its present speed."""
+        left = goal - run.work
+        if left <= 0:
+            return run.work_from_s
+        return run.work_from_s + left / run.rate if run.rate > 0 else math.inf
+
     def _resize(self, run: Run, decision: Resize, now_s: float) -> Event:
         run.work = run.work_at(now_s)
         self._leave(run)
         run.placement = decision.placement
         run.work_from_s = now_s + self._costs.restart_s
         run.saved, run.saved_s = run.work, run.work_from_s
-        if self._neighbours is not None:
-            self._neighbours.enter(run.job.id, decision.placement)
+        self._enter(run.job.id, decision.placement)
         self._set_rate(run, self._rate(run))
         return Resized(run.job.id, run.work, run.rate, run.work_from_s)
 
+    def _enter(self, job_id: JobId, placement: Placement) -> None:
+        """Watch who runs beside whom, as far as that matters for speed."""
+        if self._neighbours is not None and (self._speed.sees_neighbours or placement[0].milli != WHOLE):
+            self._neighbours.enter(job_id, placement)
+
     def _leave(self, run: Run) -> None:
         run.end_s = math.inf
+        run.lease, run.lapsed = None, False
         if run.placement is not None:
             if self._neighbours is not None:
                 self._neighbours.leave(run.job.id, run.placement)
@@ -187,11 +239,15 @@ class World:
 
     def _set_rate(self, run: Run, rate: float) -> None:
         run.rate = rate
-        left = run.target - run.work
-        if left <= 0:
-            run.end_s = run.work_from_s
+        lease = run.lease
+        if lease is None:
+            run.end_s = self._goal_s(run, run.target)
+        elif lease.together:
+            run.end_s = lease.until_s
         else:
-            run.end_s = run.work_from_s + left / rate if rate > 0 else math.inf
+            goal_s = self._goal_s(run, min(lease.work, run.target))
+            is_early = goal_s < lease.until_s - _SLACK * max(goal_s, 1.0)
+            run.end_s = goal_s if is_early else lease.until_s
         if run.end_s < math.inf:
             heapq.heappush(self._ends, (run.end_s, self._pushed, run))
             self._pushed += 1
@@ -200,6 +256,11 @@ class World:
         placement = run.placement or ()
         if self._neighbours is None:
             return self._speed.rate(run.job, placement, self._nodes)
+        if self._speed.knows_pairs:
+            mate = self._neighbours.mate(run.job.id, placement)
+            beside = None if mate is None else self._runs[mate].job
+            if not self._speed.sees_neighbours or beside is not None:
+                return self._speed.rate(run.job, placement, self._nodes, beside=beside)
         on_device, on_node = self._neighbours.count(run.job.id, placement)
         return self._speed.rate(run.job, placement, self._nodes, on_device, on_node)
 
@@ -209,7 +270,7 @@ class World:
         changed: list[Event] = []
         for job_id in self._neighbours.pop_affected():
             run = self._runs[job_id]
-            if run.placement is None:
+            if run.placement is None or run.lapsed:
                 continue
             rate = self._rate(run)
             if rate == run.rate:

@@ -1,0 +1,46 @@
+"""How a round is kept: what a lease comes to, what counts as time served, how often shares are worked out.
+
+`Habits` is how a cluster should be run. A reproduction of a published simulator brings its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rota.core.decisions import Lease
+from rota.mechanisms.shares import Contender
+
+
+class Seat(NamedTuple):
+    """A job that was drawn for a round, with its speed there."""
+
+    job: Contender
+    speed: float
+
+
+class Habits:
+    """The plain way: jobs are served from the moment the round begins and end when they end."""
+
+    lists_all_pairs = False
+    """Whether every possible pair is in the books, or only those that have a share."""
+    serves_newcomers = True
+    """Whether who joined after shares were worked out may run on devices that nobody else wants."""
+    failed = False
+    """Whether a lease of the present round is known to come to nothing, so that shares are worked out anew."""
+    solve_gap_s = 0.0
+    """Least time between two looks at the shares."""
+
+    def served_from_s(self, began_s: float, last_round_end_s: float) -> float:
+        """From when on a round counts as time served."""
+        return began_s
+
+    def leases(self, seats: Sequence[Seat], now_s: float, round_s: float) -> list[Lease]:
+        """Whole steps, at most a round of them but at least one, for each member of a party."""
+        leases = []
+        for job, speed in seats:
+            left = math.inf if job.live.job.work is None else job.remaining(now_s)
+            steps = min(max(math.floor(speed * round_s), 1), left)
+            leases.append(Lease(job.live.work_done(now_s) + steps, now_s + steps / speed))
+        return leases

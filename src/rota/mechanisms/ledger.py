@@ -1,0 +1,116 @@
+"""What each party has had and should have had of each device type: the books from which a round is drawn.
+
+Kept as arrays, a row per party in order of joining: thousands of pairs are looked through every round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.mechanisms.shares import Floats, Party, Shares
+
+NOBODY = -1
+"""The second member of a party of one."""
+_UNSERVED = 1e9
+"""What a share is multiplied by when its party has had no time at all: ahead of all that have had some."""
+
+
+class Ledger:
+    """Rows of parties by columns of types. `quantum_s`, half a round, is what everyone starts with."""
+
+    def __init__(self, types: int, quantum_s: float) -> None:
+        self._quantum_s = quantum_s
+        self.members: NDArray[np.int64] = np.zeros((0, 2), dtype=np.int64)
+        self.scale: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.runs: NDArray[np.bool_] = np.zeros((0, types), dtype=np.bool_)
+        self.considered: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.share: Floats = np.zeros((0, types))
+        self.time_s: Floats = np.zeros((0, types))
+        self.deficit_s: Floats = np.zeros((0, types))
+        self.type_time_s: Floats = np.zeros(types)
+        self._rows: dict[Party, int] = {}
+
+    def __contains__(self, party: Party) -> bool:
+        return party in self._rows
+
+    @property
+    def parties(self) -> list[Party]:
+        """All parties, in order of joining."""
+        return list(self._rows)
+
+    def join(self, parties: Sequence[Party], scale: int, runs: NDArray[np.bool_]) -> None:
+        """New parties; `runs` has a row each. A single starts with half a round on every type, a pair with nothing."""
+        if not parties:
+            return
+        first = len(self._rows)
+        for offset, party in enumerate(parties):
+            self._rows[party] = first + offset
+        count, types = len(parties), self.share.shape[1]
+        members = np.array([(p[0], p[1] if len(p) > 1 else NOBODY) for p in parties], dtype=np.int64)
+        time_s = np.where(members[:, 1:] == NOBODY, self._quantum_s, 0.0) * np.ones((1, types))
+        self.members = np.concatenate([self.members, members])
+        self.scale = np.concatenate([self.scale, np.full(count, scale, dtype=np.int64)])
+        self.runs = np.concatenate([self.runs, runs])
+        self.considered = np.concatenate([self.considered, np.zeros(count, dtype=np.bool_)])
+        self.share = np.concatenate([self.share, np.zeros((count, types))])
+        self.time_s = np.concatenate([self.time_s, time_s])
+        self.deficit_s = np.concatenate([self.deficit_s, np.zeros((count, types))])
+
+    def leave(self, gone: set[int]) -> None:
+        """Jobs are gone, and every party that they were of."""
+        if not gone:
+            return
+        left = np.isin(self.members, np.fromiter(gone, dtype=np.int64))
+        self._keep(~(left[:, 0] | left[:, 1]))
+
+    def forget_idle_pairs(self) -> None:
+        """Drop pairs that have no share now: they come back when they get one."""
+        keep: NDArray[np.bool_] = (self.share > 0).any(axis=1) | (self.members[:, 1] == NOBODY)
+        if not keep.all():
+            self._keep(keep)
+
+    def _keep(self, keep: NDArray[np.bool_]) -> None:
+        parties = [party for party, stays in zip(self._rows, keep.tolist(), strict=True) if stays]
+        self._rows = {party: row for row, party in enumerate(parties)}
+        self.members, self.scale, self.runs = self.members[keep], self.scale[keep], self.runs[keep]
+        self.considered, self.share = self.considered[keep], self.share[keep]
+        self.time_s, self.deficit_s = self.time_s[keep], self.deficit_s[keep]
+
+    def served(self, party: Party, at: int, seconds: float) -> None:
+        """A party ran on a type for so long."""
+        self.type_time_s[at] += seconds
+        row = self._rows.get(party)
+        if row is not None:
+            self.time_s[row, at] += seconds
+
+    def close(self, elapsed_s: float) -> None:
+        """A period with the same shares is over: what is owed goes into the deficits, and time starts anew."""
+        self.deficit_s += self.share * elapsed_s - (self.time_s - self._quantum_s)
+        self.time_s[:] = self._quantum_s
+        self.type_time_s[:] = self._quantum_s * len(self._rows)
+
+    def set_shares(self, shares: Shares) -> None:
+        """The shares from now on; parties that are not named have none, but they were considered."""
+        self.share[:] = 0.0
+        self.considered[:] = True
+        if not shares:
+            return
+        rows = np.fromiter((self._rows[party] for party in shares), dtype=np.int64, count=len(shares))
+        self.share[rows] = np.array(list(shares.values()), dtype=np.float64)
+
+    def priorities(self) -> Floats:
+        """Share over the part of the type's time that was had; 0 for parties without a share or that can't run."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            had = np.where(self.type_time_s > 0, self.time_s / self.type_time_s, 0.0)
+            ratio = np.where(had > 0, self.share / had, self.share * _UNSERVED)
+        wanted = (self.share > 0) & self.runs
+        priority: Floats = np.where(wanted, ratio, 0.0)
+        return priority
+
+    def order(self, priority: Floats, at: int) -> NDArray[np.int64]:
+        """Rows by falling priority, deficit and share on a type; among equals, who joined first."""
+        order: NDArray[np.int64] = np.lexsort((-self.share[:, at], -self.deficit_s[:, at], -priority[:, at]))
+        return order

@@ -1,0 +1,340 @@
+"""The round mechanism: shares of time become leases, round by round (Narayanan et al., OSDI 2020, section 5).
+
+Who has had least of what it should have had goes first on each type; devices that nobody has a claim to are
+filled up. A round is over when all its leases are, and only then is anybody moved.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.core.inventory import Inventory
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, DeviceType, JobState
+from rota.core.placement import Placement, packed
+from rota.core.policy import Changes, Draft
+from rota.core.reasons import Reason, ReasonCode
+from rota.core.state import State
+from rota.mechanisms.habits import Habits, Seat
+from rota.mechanisms.ledger import Ledger
+from rota.mechanisms.shares import Contender, Floats, Party, Question, ShareRule, contender
+from rota.perf.speed import SpeedModel
+
+HALF = WHOLE // 2
+"""What each of two packed jobs holds of a device."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A party that was seated in the present round."""
+
+    party: Party
+    at: int
+    until_s: float
+
+
+class RoundScheduler:
+    """The policy that a share rule makes."""
+
+    def __init__(
+        self, rule: ShareRule, speed: SpeedModel, *, round_s: float, habits: Habits, rng: random.Random
+    ) -> None:
+        self._rule = rule
+        self._speed = speed
+        self._round_s = round_s
+        self._habits = habits
+        self._rng = rng
+        self._types: tuple[DeviceType, ...] = ()
+        self._devices: tuple[int, ...] = ()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._jobs: dict[int, Contender] = {}
+        self._ledger = Ledger(len(self._types), self._round_s / 2)
+        self._comers: dict[LiveJob, None] = {}
+        self._gone: set[int] = set()
+        self._bare: dict[LiveJob, None] = {}
+        self._out: dict[LiveJob, None] = {}
+        self._turns: list[_Turn] = []
+        self._probes: dict[tuple[int, int], LiveJob] = {}
+        self._pair_speeds: dict[tuple[Any, Any], Floats] = {}
+        self._due = self._stale = False
+        self._began_s = self._round_end_s = self._solved_s = 0.0
+        self.wakeup_s = math.inf
+
+    @property
+    def memory(self) -> Any:
+        """The books, the state of chance and what the rule remembers."""
+        ledger = self._ledger
+        books = [
+            [list(party), ledger.time_s[row].tolist(), ledger.deficit_s[row].tolist(), ledger.share[row].tolist()]
+            for row, party in enumerate(ledger.parties)
+        ]
+        return {"books": books, "solved_s": self._solved_s, "chance": self._rng.getstate(), "rule": self._rule.memory}
+
+    # -- what the engine tells -------------------------------------------------------------------
+
+    def adopt(self, state: State) -> None:
+        """Index a state anew; what was owed to anybody before is forgotten."""
+        self._forget()
+        for live in state.jobs.values():
+            if live.placement is not None or (live.state is JobState.WAITING and not live.unmet):
+                self._comers[live] = None
+                self._due = True
+            if live.lease is not None:
+                self._out[live] = None
+
+    def note(self, changes: Changes, now_s: float) -> None:
+        """Remember who came and went; nothing moves before the round is over."""
+        for live in changes.left:
+            self._out.pop(live, None)
+            self._comers.pop(live, None)
+            self._bare.pop(live, None)
+            if live.seq in self._jobs and live not in changes.arrived:
+                self._gone.add(live.seq)
+            self._due = True
+        for live in changes.lapsed:
+            self._out.pop(live, None)
+            self._due = True
+        for live in changes.arrived:
+            self._gone.discard(live.seq)
+            if live.seq not in self._jobs and live.state is JobState.WAITING:
+                self._comers[live] = None
+                self._due = True
+        if changes.shrunk or (changes.freed and not changes.left):
+            self._stale = self._due = True
+
+    def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
+        """A job waits for a round in which its turn comes; or it can't run on anything there is."""
+        job = self._jobs.get(waiting.seq)
+        if job is not None and not any(job.speeds):
+            return Reason(code=ReasonCode.NEVER_FITS, need_milli=waiting.job.gpu_milli)
+        return Reason(code=ReasonCode.ROUND)
+
+    # -- a round ---------------------------------------------------------------------------------
+
+    def plan(self, draft: Draft) -> None:
+        """When all leases are over: settle the round that was, and draw the next."""
+        if self._out or not (self._due or self.wakeup_s <= draft.now_s):
+            self._start_bare(draft)
+            return
+        self._due = False
+        self._settle()
+        self._survey(draft.inventory)
+        self._admit()
+        self._solve(draft.now_s)
+        self._began_s = draft.now_s
+        self._seat(draft, self._draw())
+        self._start_bare(draft)
+        idle = self._stale and bool(self._jobs) and not self._turns
+        self.wakeup_s = self._solved_s + self._habits.solve_gap_s if idle else math.inf
+
+    def _settle(self) -> None:
+        """Who ran in the last round has had so much more; who is gone leaves the books."""
+        if self._turns:
+            from_s = self._habits.served_from_s(self._began_s, self._round_end_s)
+            for turn in sorted(self._turns, key=lambda turn: -turn.until_s):
+                self._ledger.served(turn.party, turn.at, max(turn.until_s - from_s, 0.0))
+            self._round_end_s = max(turn.until_s for turn in self._turns)
+            self._turns = []
+        if self._habits.failed:
+            self._habits.failed = False
+            self._stale = True
+        if self._gone:
+            self._ledger.leave(self._gone)
+            for seq in self._gone:
+                del self._jobs[seq]
+            self._probes = {key: probe for key, probe in self._probes.items() if key[0] in self._jobs}
+            self._gone = set()
+            self._stale = True
+
+    def _survey(self, inventory: Inventory) -> None:
+        """Look at what there is; if that has changed, everybody's speeds are looked up anew."""
+        pools = inventory.pools
+        devices = tuple(pool.usable for pool in pools)
+        if devices == self._devices:
+            return
+        self._types, self._devices = tuple(pool.device_type for pool in pools), devices
+        everyone = [job.live for job in self._jobs.values()]
+        self._jobs, self._probes, self._pair_speeds = {}, {}, {}
+        self._ledger = Ledger(len(pools), self._round_s / 2)
+        self._comers = dict.fromkeys([*everyone, *self._comers])
+
+    def _admit(self) -> None:
+        for live in self._comers:
+            if not live.job.gpu_milli:
+                self._bare[live] = None
+                continue
+            job = contender(live, self._speed, self._types, self._devices)
+            parties: list[Party] = [(job.seq,)]
+            runs = [np.array(job.speeds) > 0]
+            if self._rule.packs and self._habits.lists_all_pairs:
+                mates = [other for other in self._jobs.values() if other.scale == job.scale]
+                parties += [(min(other.seq, job.seq), max(other.seq, job.seq)) for other in mates]
+                runs += [self._beside(other, job).min(axis=0) > 0 for other in mates]
+            self._ledger.join(parties, job.scale, np.array(runs).reshape(len(parties), len(self._types)))
+            self._jobs[job.seq] = job
+            self._stale = True
+        self._comers = {}
+
+    def _beside(self, one: Contender, other: Contender) -> Floats:
+        """The speeds of two jobs on the same devices, looked up once for all that are alike."""
+        key = (one.kind, other.kind)
+        found = self._pair_speeds.get(key)
+        if found is None:
+            a, b = one.live.job, other.live.job
+            may = [x > 0 and y > 0 for x, y in zip(one.speeds, other.speeds, strict=True)]
+            rows = [
+                (self._speed.beside(a, b, kind), self._speed.beside(b, a, kind)) if fits else (0.0, 0.0)
+                for kind, fits in zip(self._types, may, strict=True)
+            ]
+            found = self._pair_speeds[key] = np.array(rows, dtype=np.float64).reshape(-1, 2).T
+        return found
+
+    def _solve(self, now_s: float) -> None:
+        """Ask for shares when somebody came or went, but not more often than is the habit."""
+        if not self._jobs:
+            self._solved_s = 0.0
+        if not self._stale or (self._solved_s and now_s - self._solved_s < self._habits.solve_gap_s):
+            return
+        self._stale = False
+        self._ledger.close(now_s - self._solved_s)
+        self._solved_s = now_s
+        shares = (
+            self._rule.shares(Question(now_s, list(self._jobs.values()), self._types, self._devices, self._beside))
+            if self._jobs
+            else {}
+        )
+        if self._rule.packs and not self._habits.lists_all_pairs:
+            self._enter_pairs(shares)
+        self._ledger.set_shares(shares)
+
+    def _enter_pairs(self, shares: Any) -> None:
+        """Only pairs that have a share now are in the books."""
+        self._ledger.forget_idle_pairs()
+        for party in shares:
+            if len(party) > 1 and party not in self._ledger:
+                one, other = (self._jobs[seq] for seq in party)
+                self._ledger.join([party], one.scale, self._beside(one, other).min(axis=0)[None, :] > 0)
+
+    # -- drawing and seating ---------------------------------------------------------------------
+
+    def _draw(self) -> list[tuple[Party, int]]:
+        """Type by type, the parties that run next, as many as there are devices for."""
+        ledger = self._ledger
+        order = list(range(len(self._types)))
+        if not self._rule.sees_types and not self._rule.packs:
+            self._rng.shuffle(order)
+        priority = ledger.priorities()
+        taken: set[int] = set()
+        drawn: list[tuple[Party, int]] = []
+        for at in order:
+            fits: NDArray[np.bool_] = ledger.runs[:, at] & (ledger.scale <= self._devices[at])
+            if not self._rule.backfills:
+                fits &= priority[:, at] > 0
+            rows = ledger.order(priority, at)
+            self._draw_type(rows[fits[rows]], at, taken, drawn)
+        return drawn
+
+    def _draw_type(self, rows: NDArray[np.int64], at: int, taken: set[int], drawn: list[tuple[Party, int]]) -> None:
+        ledger, left = self._ledger, self._devices[at]
+        scale, considered = ledger.scale[rows].tolist(), ledger.considered[rows].tolist()
+        for (one, other), size, known in zip(ledger.members[rows].tolist(), scale, considered, strict=True):
+            if one in taken or other in taken or size > left:
+                continue
+            left -= size
+            taken.add(one)
+            party: Party = (one,)
+            if other >= 0:
+                taken.add(other)
+                party = (one, other)
+            if known or self._habits.serves_newcomers:
+                drawn.append((party, at))
+            if not left:
+                return
+
+    def _seat(self, draft: Draft, drawn: list[tuple[Party, int]]) -> None:
+        """Everyone gets up; who stays on a type sits down where it was, then the others find a place."""
+        before: dict[int, Placement] = {}
+        for seq, job in self._jobs.items():
+            if job.live.placement is not None and job.live.stopping is None:
+                before[seq] = job.live.placement
+                draft.release(job.live)
+        movers: list[tuple[Party, int]] = []
+        for party, at in drawn:
+            if not self._sit_down(draft, party, at, before):
+                movers.append((party, at))
+        for party, at in movers:
+            self._find_place(draft, party, at)
+        for job in self._jobs.values():
+            if job.live.placement is None and job.live.wait_code is None:
+                draft.because(job.live, self.explain(job.live, draft))
+
+    def _sit_down(self, draft: Draft, party: Party, at: int, before: dict[int, Placement]) -> bool:
+        """Back to the devices that one of the party had, if they are of the type and nobody took them."""
+        kind = self._types[at]
+        for seq in party:
+            held = before.get(seq)
+            if held is None or draft.inventory.nodes[held[0].node].node.device_type != kind:
+                continue
+            job = self._jobs[seq].live.job
+            if job.roles[0].device_milli >= WHOLE:
+                held = packed(held, WHOLE)
+            if draft.inventory.is_free(held, job.roles, job.exclusive, back=True):
+                return self._lease(draft, party, at, held)
+        return False
+
+    def _find_place(self, draft: Draft, party: Party, at: int) -> None:
+        live = self._jobs[party[0]].live
+        offered = draft.offer(self._probe(live, at))
+        if isinstance(offered, Reason):
+            draft.because(live, offered)
+        else:
+            self._lease(draft, party, at, offered)
+
+    def _lease(self, draft: Draft, party: Party, at: int, place: Placement) -> bool:
+        members = [self._jobs[seq] for seq in party]
+        if any(job.live.stopping is not None for job in members):
+            return False
+        if len(members) > 1:
+            place = packed(place, HALF)
+            speeds = self._beside(members[0], members[1])[:, at].tolist()
+        else:
+            speeds = [members[0].speeds[at]]
+        seats = [Seat(job, speed) for job, speed in zip(members, speeds, strict=True)]
+        leases = self._habits.leases(seats, draft.now_s, self._round_s)
+        for job, lease in zip(members, leases, strict=True):
+            draft.assign_offered(job.live, place)
+            draft.lease(job.live, lease)
+            self._out[job.live] = None
+        self._turns.append(_Turn(party, at, max(lease.until_s for lease in leases)))
+        return True
+
+    def _probe(self, live: LiveJob, at: int) -> LiveJob:
+        """The same job, had it asked for just this type."""
+        key = (live.seq, at)
+        probe = self._probes.get(key)
+        if probe is None:
+            roles = tuple(
+                replace(role, device_types=(self._types[at],)) if role.device_milli else role for role in live.job.roles
+            )
+            probe = LiveJob(replace(live.job, roles=roles), live.seq, live.submitted_s, live.nominal_rate)
+            self._probes[key] = probe
+        probe.since_s = live.since_s
+        return probe
+
+    def _start_bare(self, draft: Draft) -> None:
+        """Jobs without devices need no turn: they start as soon as there is room for them."""
+        for live in list(self._bare):
+            offered = draft.offer(live)
+            if isinstance(offered, Reason):
+                draft.because(live, offered)
+            else:
+                draft.assign_offered(live, offered)
+                del self._bare[live]

@@ -1,0 +1,133 @@
+"""What share rules are asked and answer: which part of the time each job, or pair of jobs, gets on each device type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, DeviceType
+from rota.perf.speed import SpeedModel
+
+Floats = NDArray[np.float64]
+Party = tuple[int, ...]
+"""Who runs together on the same devices: one job or two, by number of submission, the older first."""
+Shares = Mapping[Party, Sequence[float]]
+"""The part of the time that a party should have on each type."""
+
+UNKNOWN_WORK_S = 3600.0
+"""How much longer a job is taken to run that says nothing of its length."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contender:
+    """A job as share rules see it: its size in devices and its speed on each type, 0 where it can't run."""
+
+    live: LiveJob
+    seq: int
+    scale: int
+    weight: float
+    slo: float | None
+    entity: str
+    speeds: tuple[float, ...]
+    kind: tuple[Any, ...]
+    """Equal for jobs that are alike in model and size."""
+
+    def remaining(self, now_s: float) -> float:
+        """Work still to do; for a job of unknown length, an hour's worth on its best type."""
+        total = self.live.job.work
+        if total is None:
+            estimate = self.live.job.estimate_s
+            left_s = UNKNOWN_WORK_S if estimate is None else max(estimate - self.live.run_s(now_s), 1.0)
+            return left_s * max(self.speeds, default=1.0)
+        return max(total - self.live.work_done(now_s), 0.0)
+
+
+@dataclass(slots=True)
+class Question:
+    """All contenders in order of submission, the types with their device counts, and what time it is."""
+
+    now_s: float
+    jobs: list[Contender]
+    types: tuple[DeviceType, ...]
+    devices: tuple[int, ...]
+    beside: Callable[[Contender, Contender], Floats]
+    """Speeds of two jobs of equal size on the same devices: a row each, a column per type."""
+    speeds: Floats = field(init=False)
+    scale: Floats = field(init=False)
+    weight: Floats = field(init=False)
+    remaining: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = len(self.jobs)
+        self.speeds = np.array([job.speeds for job in self.jobs], dtype=np.float64).reshape(count, len(self.types))
+        self.scale = np.array([job.scale for job in self.jobs], dtype=np.float64)
+        self.weight = np.array([job.weight for job in self.jobs], dtype=np.float64)
+        self.remaining = np.array([job.remaining(self.now_s) for job in self.jobs], dtype=np.float64)
+
+    @property
+    def capacity(self) -> Floats:
+        """Devices by type, as numbers for a program."""
+        return np.array(self.devices, dtype=np.float64)
+
+    @property
+    def age_s(self) -> Floats:
+        """Seconds since each job was submitted."""
+        return np.array([self.now_s - job.live.submitted_s for job in self.jobs], dtype=np.float64)
+
+    def by_name(self) -> list[int]:
+        """The types' numbers in alphabetical order, for rules whose ties are broken by name."""
+        return sorted(range(len(self.types)), key=lambda at: self.types[at])
+
+
+class ShareRule(Protocol):
+    """A published way to divide time on device types among jobs."""
+
+    sees_types: bool
+    """Whether it knows that types differ in speed; if not, the order in which types are filled is left to chance."""
+    packs: bool
+    """Whether two jobs may get a share of the same devices."""
+    backfills: bool
+    """Whether devices that nobody has a share of go to whoever is next."""
+
+    def shares(self, question: Question) -> Shares:
+        """The shares of all contenders; one who is not named gets none."""
+
+    @property
+    def memory(self) -> Any:
+        """What it must remember between two questions, as a serialisable value."""
+
+
+def contender(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], devices: Sequence[int]) -> Contender:
+    """A job with its speeds; a type that has fewer devices than the job needs will not do."""
+    job = live.job
+    scale = -(-job.gpu_milli // WHOLE)
+    labels = dict(job.labels)
+    speeds = tuple(
+        speed.on_type(job, kind) if scale <= count else 0.0 for kind, count in zip(types, devices, strict=True)
+    )
+    return Contender(
+        live=live,
+        seq=live.seq,
+        scale=scale,
+        weight=_number(labels.get("priority_weight"), 1.0) or 1.0,
+        slo=_number(labels.get("slo"), None),
+        entity=labels.get("entity", str(job.tenant)),
+        speeds=speeds,
+        kind=(job.model, scale, speeds),
+    )
+
+
+def _number(text: str | None, otherwise: float | None) -> float | None:
+    if text is None:
+        return otherwise
+    try:
+        value = float(text)
+    except ValueError:
+        return otherwise
+    return value if math.isfinite(value) and value > 0 else otherwise

@@ -1,0 +1,1 @@
+"""Gavel's family (Narayanan et al., OSDI 2020): shares of time on device types, drawn in rounds."""

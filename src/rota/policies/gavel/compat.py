@@ -1,0 +1,53 @@
+"""What only a reproduction of Gavel's simulator needs: its habits, right or wrong, behind one switch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rota.core.decisions import Lease
+from rota.mechanisms.habits import Habits, Seat
+from rota.mechanisms.shares import Contender
+
+_CHANCES = 5
+"""Rounds in a row that may fail before Gavel drops a job."""
+
+
+class GavelHabits(Habits):
+    """As the published simulator (commit c4fa400) does it."""
+
+    lists_all_pairs = True
+    serves_newcomers = False
+    solve_gap_s = 1920.0
+
+    def __init__(self) -> None:
+        self._failures: dict[int, int] = {}
+
+    def served_from_s(self, began_s: float, last_round_end_s: float) -> float:
+        """Gavel counts from the end of the last round, even if the cluster lay idle since then."""
+        return last_round_end_s
+
+    def leases(self, seats: Sequence[Seat], now_s: float, round_s: float) -> list[Lease]:
+        """Both members of a pair hand back together, at the later time, even if one is through before.
+
+        A lease of fewer steps than devices fails, for both members: the time is spent and nothing is done. A job
+        of which that happened too often is dropped; here it ends then, which is when Gavel stops its clock.
+        """
+        steps = [min(math.floor(speed * round_s), job.remaining(now_s)) for job, speed in seats]
+        until_s = now_s + max(count / speed for count, (_, speed) in zip(steps, seats, strict=True))
+        failed = any(count < job.scale for count, (job, _) in zip(steps, seats, strict=True))
+        if failed:
+            self.failed = True
+            steps = [self._last_chance(seats[0].job, now_s) if len(seats) == 1 else 0.0] * len(seats)
+        else:
+            for job, _ in seats:
+                self._failures.pop(job.seq, None)
+        return [
+            Lease(job.live.work_done(now_s) + count, until_s, together=True)
+            for count, (job, _) in zip(steps, seats, strict=True)
+        ]
+
+    def _last_chance(self, job: Contender, now_s: float) -> float:
+        """The steps of a lease that fails: none, until the job is dropped."""
+        self._failures[job.seq] = self._failures.get(job.seq, 0) + 1
+        return job.remaining(now_s) if self._failures[job.seq] >= _CHANCES else 0.0

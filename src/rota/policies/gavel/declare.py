@@ -1,0 +1,90 @@
+"""How the policies of the family introduce themselves: a rule for shares, and the parameters that all have."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from rota.core.errors import RotaError
+from rota.core.policy import Allocator, Policy
+from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.habits import Habits
+from rota.mechanisms.rounds import RoundScheduler
+from rota.mechanisms.shares import ShareRule
+from rota.policies.gavel.compat import GavelHabits
+
+CITES = "Narayanan et al., OSDI 2020"
+_TYPE_ORDER_SEED = 5
+"""Gavel draws the order of types from a generator of its own, seeded so much above the run's."""
+
+
+class Compat(Enum):
+    """Whose habits rounds are kept by."""
+
+    GAVEL = "gavel"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundParams:
+    """The length of a round in seconds; whether the published simulator's quirks are reproduced."""
+
+    round_s: float = 360.0
+    compat: Compat = Compat.GAVEL
+
+    def __post_init__(self) -> None:
+        if not self.round_s > 0:
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LpParams(RoundParams):
+    """As all of the family; `collapse` solves alike jobs as one, `spare` shares out what the least served leave."""
+
+    collapse: bool = True
+    spare: bool = True
+
+
+def shares(
+    name: str,
+    rule: Callable[[Any, Knowledge], ShareRule],
+    *,
+    summary: str,
+    params: type = RoundParams,
+    cites: str = CITES,
+    knows: str = "speed by type",
+) -> DeclaredPolicy:
+    """Declare a policy from a rule made of its parameters and of what may be known."""
+
+    def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
+        habits = GavelHabits() if values.compat is Compat.GAVEL else Habits()
+        return RoundScheduler(
+            rule(values, knowledge),
+            knowledge.speed,
+            round_s=values.round_s,
+            habits=habits,
+            rng=random.Random(knowledge.seed + _TYPE_ORDER_SEED),
+        )
+
+    return DeclaredPolicy(
+        name=f"gavel/{name}",
+        cites=cites,
+        summary=summary,
+        traits=Traits(
+            prior_knowledge=knows,
+            scheduling_input="time had on each type",
+            dimensions="time and space",
+            priority="share over time had",
+            preemption="at the end of rounds",
+            starvation="no",
+            placement="any",
+            intrusiveness="checkpoint",
+        ),
+        params=params,
+        placement="any",
+        make=make,
+        plans_in_rounds=True,
+    )

@@ -1,0 +1,140 @@
+"""Finish-time fairness (Themis, Mahajan et al., NSDI 2020, as in Narayanan et al., section 4.2).
+
+rho_i is the time a job takes in the shared cluster over the time that an isolated 1/n part would take; the
+worst rho is made as small as can be.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rota.mechanisms.programs import Solver
+from rota.mechanisms.shares import Floats, Question, Shares
+from rota.policies.gavel.declare import LpParams, shares
+from rota.policies.gavel.isolated import isolated_shares
+from rota.policies.gavel.layout import Layout, lay_out
+from rota.policies.gavel.least import Best, nothing, serve_the_least
+
+_CLOSE = 1e-9
+_STEPS = 60
+
+
+def least_rho(
+    solver: Solver, layout: Layout, age_s: Floats, left: Floats, alone_s: Floats, *, spare: bool
+) -> tuple[Best | None, float]:
+    """Shares with the least worst (age + left / progress) / alone_s, and that rho.
+
+    For a given rho every job needs the progress left / (rho alone_s - age); a program finds by how much all
+    those needs can be exceeded, and the rho that its solution really has is the next. Falls to the optimum as
+    Newton's method does, where bisection would take thirty programs.
+    """
+    runs = (layout.speeds.max(axis=1, initial=0.0) > 0) & (left > 0)
+    if not runs.any():
+        return None, np.inf
+    best = serve_the_least(solver, layout, np.where(runs, left, 0.0), spare=False)
+    rho = _worst(layout, best, age_s, left, alone_s, runs)
+    for _ in range(_STEPS):
+        if best is None or not np.isfinite(rho):
+            return best, rho
+        need = np.where(runs, left / np.maximum(rho * alone_s - age_s, 1e-300), 0.0)
+        found = serve_the_least(solver, layout, need, spare=False)
+        next_rho = _worst(layout, found, age_s, left, alone_s, runs)
+        if found is None or next_rho >= rho * (1 - _CLOSE):
+            break
+        best, rho = found, next_rho
+    if spare and best is not None:
+        need = np.where(runs, left / np.maximum(rho * alone_s - age_s, 1e-300), 0.0)
+        best = serve_the_least(solver, layout, need, spare=True) or best
+    return best, rho
+
+
+def _worst(layout: Layout, best: Best | None, age_s: Floats, left: Floats, alone_s: Floats, runs: Any) -> float:
+    if best is None:
+        return np.inf
+    done = layout.done(best.x)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rho = np.where(runs, (age_s + left / done) / alone_s, 0.0)
+    return float(rho.max())
+
+
+class FinishTimeFairness:
+    """Remembers what every job would have done by now in its own part of the cluster."""
+
+    backfills = True
+
+    def __init__(self, params: LpParams, *, sees_types: bool, packs: bool = False) -> None:
+        self.sees_types = sees_types
+        self.packs = packs
+        self._params = params
+        self._solver = Solver()
+        self._isolated: dict[int, tuple[float, float, float]] = {}
+
+    @property
+    def memory(self) -> Any:
+        """Of each job: seconds that its past work would have taken alone, work left then, isolated speed then."""
+        return [[seq, *kept] for seq, kept in self._isolated.items()]
+
+    def shares(self, question: Question) -> Shares:
+        """Everyone has an age and a past of its own, so hardly any two jobs are alike."""
+        alone = self._alone_s(question)
+        speeds = None
+        if not self.sees_types:
+            fastest = question.speeds.max(axis=1, keepdims=True, initial=0.0)
+            speeds = np.repeat(fastest, len(question.types), axis=1)
+        age, left = question.age_s, question.remaining
+        layout = lay_out(
+            question,
+            speeds=speeds,
+            packs=self.packs,
+            alike=lambda row, job: (float(left[row]), float(age[row]), float(alone[row])),
+            collapse=self._params.collapse,
+        )
+        if not layout.columns:
+            return nothing(question)
+        first = layout.first
+        best, _ = least_rho(self._solver, layout, first(age), first(left), first(alone), spare=self._params.spare)
+        return nothing(question) if best is None else layout.split(best.x)
+
+    def _alone_s(self, question: Question) -> Floats:
+        """c_i + r_i / iso_i: the time that each job would take in all, in an isolated part of the cluster."""
+        rows = isolated_shares(question.scale, question.capacity)
+        speed = (rows * question.speeds).sum(axis=1)
+        alone = np.ones(len(question.jobs))
+        kept: dict[int, tuple[float, float, float]] = {}
+        for row, job in enumerate(question.jobs):
+            left, now = float(question.remaining[row]), float(speed[row])
+            past_s, last_left, last_speed = self._isolated.get(job.seq, (0.0, left, now))
+            past_s += (last_left - left) / last_speed if last_speed > 0 else 0.0
+            kept[job.seq] = (past_s, left, now)
+            if now > 0:
+                alone[row] = max(past_s + left / now, 1e-9)
+        self._isolated = kept
+        return alone
+
+
+finish_time_fairness = shares(
+    "finish_time_fairness",
+    lambda params, knowledge: FinishTimeFairness(params, sees_types=False),
+    summary="The worst ratio of shared to isolated completion time as small as can be, types taken as one.",
+    params=LpParams,
+    cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",
+    knows="length, speed on the fastest type",
+)
+finish_time_fairness_perf = shares(
+    "finish_time_fairness_perf",
+    lambda params, knowledge: FinishTimeFairness(params, sees_types=True),
+    summary="The worst ratio of shared to isolated completion time as small as can be.",
+    params=LpParams,
+    cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",
+    knows="length, speed by type",
+)
+finish_time_fairness_packed = shares(
+    "finish_time_fairness_packed",
+    lambda params, knowledge: FinishTimeFairness(params, sees_types=True, packs=True),
+    summary="The worst ratio of shared to isolated completion time as small as can be, with pairs.",
+    params=LpParams,
+    cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",
+    knows="length, speed by type",
+)

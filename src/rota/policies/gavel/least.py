@@ -1,0 +1,71 @@
+"""The program behind most of the family: let everyone's progress, measured in what it needs, be at least t."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.mechanisms.programs import Program, Solution, Solver
+from rota.mechanisms.shares import Floats, Question, Shares
+from rota.policies.gavel.layout import Layout
+
+_SLACK = 1e-9
+"""How far below the optimum a second look may go, as a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Columns, and the t that they reach."""
+
+    x: Floats
+    t: float
+
+
+def nothing(question: Question) -> Shares:
+    """No share for anybody: the defined outcome when a program has no solution."""
+    return {(job.seq,): [0.0] * len(question.types) for job in question.jobs}
+
+
+def least_program(layout: Layout, need: Floats) -> Program:
+    """Maximise t with (progress of one job of class k) >= need_k t; a class that needs nothing has no row's worth."""
+    program = layout.program(extra=1)
+    column = layout.columns
+    program.gain[column] = 1.0
+    rows, columns, speeds = layout.progress()
+    scale = np.where(need > 0, 1.0 / np.where(need > 0, need, 1.0), 0.0)
+    needy = np.nonzero(need > 0)[0]
+    program.add_rows(
+        np.concatenate([rows, needy]),
+        np.concatenate([columns, np.full(len(needy), column)]),
+        np.concatenate([speeds * scale[rows], -layout.count[needy]]),
+        np.zeros(len(layout.count)),
+        np.full(len(layout.count), np.inf),
+        [("served", key) for key in layout.keys],
+    )
+    return program
+
+
+def serve_the_least(solver: Solver, layout: Layout, need: Floats, *, spare: bool) -> Best | None:
+    """The best t, or None if there is none; with `spare`, of all such optima one with the most progress in all.
+
+    A class that can't run anywhere is left out: it would hold everybody at nothing.
+    """
+    need = np.where(layout.speeds.max(axis=1, initial=0.0) > 0, need, 0.0)
+    if not layout.columns or not (need > 0).any():
+        return None
+    program = least_program(layout, need)
+    found = solver.solve(program)
+    if not isinstance(found, Solution):
+        return None
+    best = Best(found.x[: layout.columns], found.objective)
+    if not spare:
+        return best
+    rows, columns, speeds = layout.progress()
+    column = layout.columns
+    program.lower[column] = found.objective * (1 - _SLACK)
+    program.gain[column] = 0.0
+    scale = np.where(need > 0, 1.0 / np.where(need > 0, need, 1.0), 0.0)
+    np.add.at(program.gain, columns, speeds * scale[rows])
+    better = solver.solve(program)
+    return Best(better.x[: layout.columns], best.t) if isinstance(better, Solution) else best

@@ -1,0 +1,125 @@
+"""The most throughput in all, per price of the device, or with deadlines kept (Narayanan et al., sections 4.2, 4.3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rota.core.errors import RotaError
+from rota.mechanisms.programs import Program, Solution, Solver
+from rota.mechanisms.shares import Contender, Floats, Question, Shares
+from rota.policies.gavel.declare import LpParams, shares
+from rota.policies.gavel.layout import Layout, lay_out
+from rota.policies.gavel.least import nothing
+
+PRICES = {"v100": 2.48, "p100": 1.46, "k80": 0.45, "a100": 2.93, "h100": 11.06, "t4": 0.35}
+"""Dollars an hour of one device on demand (Google Cloud, us-central1); a type that is not listed costs 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParams(LpParams):
+    """As all of the family; `prices` such as v100:2.48/k80:0.45 replace the built-in ones, in money an hour."""
+
+    prices: tuple[str, ...] = ()
+
+    def price(self, kind: str) -> float:
+        """The price of a type."""
+        for entry in self.prices:
+            name, _, text = entry.partition(":")
+            if name == kind:
+                try:
+                    value = float(text)
+                except ValueError:
+                    value = math.nan
+                if not 0 < value < math.inf:
+                    raise RotaError(f"the price of {name!r} is {text!r}; it must be a number above 0")
+                return value
+        return PRICES.get(kind, 1.0)
+
+
+def deadline_s(job: Contender) -> float:
+    """When a job must have ended: its own word, or its SLO times its run time on its fastest type; else never."""
+    asked = job.live.job
+    if asked.deadline_s is not None:
+        return asked.deadline_s
+    fastest = max(job.speeds, default=0.0)
+    if job.slo is None or asked.work is None or not fastest:
+        return math.inf
+    return job.live.submitted_s + job.slo * asked.work / fastest
+
+
+class MaxSumThroughput:
+    """Steps a second of all jobs together, each step as good as any other; divided by prices if asked."""
+
+    sees_types = True
+    backfills = True
+    memory: Any = None
+
+    def __init__(self, params: LpParams, *, by_cost: bool = False, keeps_slos: bool = False, packs: bool = False):
+        self.packs = packs
+        self._params = params
+        self._by_cost = by_cost
+        self._keeps_slos = keeps_slos
+        self._solver = Solver()
+
+    def shares(self, question: Question) -> Shares:
+        """With deadlines if all can be kept, otherwise without."""
+        needs = self._needs(question) if self._keeps_slos else np.zeros(len(question.jobs))
+        layout = lay_out(
+            question, packs=self.packs, alike=lambda row, job: float(needs[row]), collapse=self._params.collapse
+        )
+        if not layout.columns:
+            return nothing(question)
+        found = self._solver.solve(self._program(layout, layout.first(needs)))
+        if not isinstance(found, Solution) and needs.any():
+            found = self._solver.solve(self._program(layout, np.zeros(len(layout.count))))
+        return layout.split(found.x) if isinstance(found, Solution) else nothing(question)
+
+    def _needs(self, question: Question) -> Floats:
+        """r_i / (deadline - now); a deadline that is past, or that not even the fastest type meets, binds nobody."""
+        due_s = np.array([deadline_s(job) for job in question.jobs]) - question.now_s
+        need = np.where(due_s > 0, question.remaining / np.where(due_s > 0, due_s, 1.0), 0.0)
+        return np.where(need <= question.speeds.max(axis=1, initial=0.0), need, 0.0)
+
+    def _program(self, layout: Layout, needs: Floats) -> Program:
+        program = layout.program()
+        rows, columns, speeds = layout.progress()
+        np.add.at(program.gain, columns, speeds)
+        if self._by_cost and isinstance(self._params, CostParams):
+            price = np.array([self._params.price(kind) for kind in layout.question.types])
+            program.gain /= price[layout.kind]
+        if needs.any():
+            high = np.full(len(needs), np.inf)
+            program.add_rows(rows, columns, speeds, needs * layout.count, high, [("due", key) for key in layout.keys])
+        return program
+
+
+max_sum_throughput_perf = shares(
+    "max_sum_throughput_perf",
+    lambda params, knowledge: MaxSumThroughput(params),
+    summary="The most steps a second in all.",
+    params=LpParams,
+)
+max_sum_throughput_normalized_by_cost_perf = shares(
+    "max_sum_throughput_normalized_by_cost_perf",
+    lambda params, knowledge: MaxSumThroughput(params, by_cost=True),
+    summary="The most steps a second for the price of the devices.",
+    params=CostParams,
+)
+max_sum_throughput_normalized_by_cost_perf_slos = shares(
+    "max_sum_throughput_normalized_by_cost_perf_SLOs",
+    lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True),
+    summary="The most steps a second for the price, with deadlines kept where all can be.",
+    params=CostParams,
+    knows="length, deadline, speed by type",
+)
+max_sum_throughput_normalized_by_cost_packed_slos = shares(
+    "max_sum_throughput_normalized_by_cost_packed_SLOs",
+    lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True, packs=True),
+    summary="The most steps a second for the price, deadlines kept where all can be, with pairs.",
+    params=CostParams,
+    knows="length, deadline, speed by type",
+)

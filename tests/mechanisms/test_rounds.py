@@ -1,0 +1,75 @@
+"""Rounds: who is drawn, what a lease comes to, when the next round begins."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from builders import World, on
+from rota.core.decisions import Lease, Renew, Start
+from rota.core.events import Lapsed, Stopped
+from rota.core.model import JobId
+from rota.mechanisms.ledger import Ledger
+
+POLICY = "gavel/isolated:compat=none,round_s=100"
+
+
+def test_newcomer_waits_for_the_end_of_the_round() -> None:
+    world = World(gpus=2, policy=POLICY)
+
+    assert world.submit("a", work=1000.0) == [Start(JobId("a"), on("n1", 1), Lease(100.0, 100.0))]
+    world.started("a")
+    world.pass_s(10.0)
+    assert world.submit("b", work=50.0) == []
+    world.pass_s(90.0)
+    decisions = world.step(Lapsed(JobId("a"), 100.0))
+
+    assert decisions == [
+        Start(JobId("b"), on("n1", [1]), Lease(50.0, 150.0)),
+        Renew(JobId("a"), on("n1", 1), Lease(200.0, 200.0)),
+    ]
+
+
+def test_jobs_take_turns_on_one_device() -> None:
+    world = World(gpus=1, policy=POLICY)
+    world.submit("a", work=1000.0)
+    world.started("a")
+    world.submit("b", work=1000.0)
+    ran = []
+    for _ in range(5):
+        world.pass_s(100.0)
+        running = next(name for name, state in world.states().items() if state == "running")
+        ran.append(running)
+        done = world.live(running).work_done(world.now_s)
+        for decision in world.step(Lapsed(JobId(running), done)):
+            if isinstance(decision, Renew):
+                continue
+            world.step(Stopped(JobId(running), done))
+        starting = [name for name, state in world.states().items() if state == "starting"]
+        world.started(*starting)
+
+    assert ran[0] == "a"
+    assert sorted(ran[1:]) == ["a", "a", "b", "b"]
+
+
+def test_who_has_had_least_of_its_share_goes_first() -> None:
+    ledger = Ledger(1, 50.0)
+    ledger.join([(0,)], 1, np.array([[True]]))
+    ledger.join([(1,)], 1, np.array([[True]]))
+    ledger.set_shares({(0,): [0.5], (1,): [0.5]})
+    ledger.close(0.0)
+    ledger.served((0,), 0, 100.0)
+
+    assert ledger.order(ledger.priorities(), 0).tolist() == [1, 0]
+
+
+def test_deficit_breaks_ties_and_who_left_is_forgotten() -> None:
+    ledger = Ledger(1, 50.0)
+    for seq in range(3):
+        ledger.join([(seq,)], 1, np.array([[True]]))
+    ledger.set_shares({(0,): [0.3], (1,): [0.3], (2,): [0.3]})
+    ledger.served((0,), 0, 60.0)
+    ledger.close(100.0)
+    ledger.leave({1})
+
+    assert ledger.parties == [(0,), (2,)]
+    assert ledger.order(ledger.priorities(), 0).tolist() == [1, 0]

@@ -1,0 +1,219 @@
+"""Shares: every program against a second solver, and what happens where there is nothing to share."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from builders import job
+from rota.core.live import LiveJob
+from rota.core.model import DeviceType
+from rota.mechanisms.declare import Knowledge
+from rota.mechanisms.programs import NoSolution, Program, Solution, Solver
+from rota.mechanisms.shares import Contender, Floats, Question
+from rota.policies import find_policy, names
+from rota.policies.gavel.declare import LpParams
+from rota.policies.gavel.finish_time import least_rho
+from rota.policies.gavel.layout import lay_out
+from rota.policies.gavel.least import least_program, serve_the_least
+from rota.policies.gavel.max_min import fair_need
+from rota.policies.gavel.throughput import MaxSumThroughput
+from rota.policies.gavel.water_filling import WaterFilling
+
+TYPES = (DeviceType("v100"), DeviceType("p100"), DeviceType("k80"))
+
+
+def question(
+    *, seed: int = 0, jobs: int = 12, devices: tuple[int, ...] = (3, 4, 6), models: int = 4, zeros: bool = False
+) -> Question:
+    """Jobs of a few models and sizes with random speeds."""
+    rng = random.Random(seed)
+    table = [tuple(rng.uniform(0.5, 9.0) for _ in TYPES) for _ in range(models)]
+    if zeros:
+        table[0] = (table[0][0], 0.0, 0.0)
+        table[1] = (0.0, 0.0, 0.0)
+    made = []
+    for seq in range(jobs):
+        model, scale = rng.randrange(models), rng.choice((1, 1, 1, 2))
+        live = LiveJob(job(f"j{seq}", gpus=scale, work=rng.uniform(100.0, 9000.0), model=f"m{model}"), seq, 0.0, 1.0)
+        speeds = tuple(s if scale <= n else 0.0 for s, n in zip(table[model], devices, strict=True))
+        made.append(
+            Contender(live, seq, scale, rng.choice((1.0, 2.0)), None, "ab"[seq % 2], speeds, (model, scale, speeds))
+        )
+
+    def beside(one: Contender, other: Contender) -> Floats:
+        slow = 0.4 + 0.5 * ((hash((one.kind[0], other.kind[0])) + hash((other.kind[0], one.kind[0]))) % 10) / 10
+        return np.array([one.speeds, other.speeds]) * slow * (np.array(one.speeds) > 0) * (np.array(other.speeds) > 0)
+
+    return Question(600.0, made, TYPES, devices, beside)
+
+
+def second_opinion(program: Program) -> float:
+    """The same program by scipy's interior-point method."""
+    starts, columns, values = program.matrix
+    dense = np.zeros((len(starts) - 1, len(program.gain)))
+    for row, (first, last) in enumerate(itertools.pairwise(starts.tolist())):
+        dense[row, columns[first:last]] = values[first:last]
+    low, high = np.array(program.row_lower), np.array(program.row_upper)
+    rows = np.concatenate([dense[np.isfinite(high)], -dense[np.isfinite(low)]])
+    limits = np.concatenate([high[np.isfinite(high)], -low[np.isfinite(low)]])
+    found = linprog(
+        -program.gain,
+        A_ub=rows,
+        b_ub=limits,
+        bounds=list(zip(program.lower, program.upper, strict=True)),
+        method="highs-ipm",
+    )
+    assert found.status == 0, found.message
+    return float(-found.fun)
+
+
+@pytest.mark.parametrize("packs", [False, True], ids=["alone", "packed"])
+@pytest.mark.parametrize("seed", range(4))
+def test_max_min_has_the_optimum_of_a_second_solver(seed: int, packs: bool) -> None:
+    asked = question(seed=seed)
+    whole = lay_out(asked, packs=packs, collapse=False)
+    alike = lay_out(asked, packs=packs)
+
+    best = serve_the_least(Solver(), alike, fair_need(alike), spare=True)
+
+    assert best is not None
+    assert best.t == pytest.approx(second_opinion(least_program(whole, fair_need(whole))), rel=1e-6)
+    assert np.min(alike.done(best.x) / fair_need(alike)) == pytest.approx(best.t, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_max_min_agrees_with_a_modelling_language(seed: int) -> None:
+    cp = pytest.importorskip("cvxpy")
+    asked = question(seed=seed)
+    layout = lay_out(asked, collapse=False)
+    x = cp.Variable(asked.speeds.shape, nonneg=True)
+    done = cp.sum(cp.multiply(asked.speeds, x), axis=1)
+    limits = [cp.sum(x, axis=1) <= 1, asked.scale @ x <= asked.capacity]
+    problem = cp.Problem(cp.Maximize(cp.min(done / fair_need(layout))), limits)
+    problem.solve(solver=cp.CLARABEL)
+
+    best = serve_the_least(Solver(), layout, fair_need(layout), spare=False)
+
+    assert best is not None
+    assert best.t == pytest.approx(problem.value, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_total_duration_has_the_optimum_of_a_second_solver(seed: int) -> None:
+    asked = question(seed=seed)
+    layout = lay_out(asked, collapse=False)
+
+    best = serve_the_least(Solver(), layout, asked.remaining, spare=False)
+
+    assert best is not None
+    assert best.t == pytest.approx(second_opinion(least_program(layout, asked.remaining)), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_finish_time_ratio_can_not_be_beaten(seed: int) -> None:
+    asked = question(seed=seed)
+    layout = lay_out(asked, collapse=False)
+    age, left, alone = asked.age_s, asked.remaining, np.full(len(asked.jobs), 2000.0)
+
+    best, rho = least_rho(Solver(), layout, age, left, alone, spare=False)
+
+    assert best is not None
+    lower = rho * (1 - 1e-6)
+    need = left / (lower * alone - age)
+    assert second_opinion(least_program(layout, need)) < 1.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_most_throughput_has_the_optimum_of_a_second_solver(seed: int) -> None:
+    asked = question(seed=seed)
+    layout = lay_out(asked, packs=True)
+    program = MaxSumThroughput(LpParams())._program(layout, np.zeros(len(layout.count)))
+
+    found = Solver().solve(program)
+
+    assert isinstance(found, Solution)
+    assert found.objective == pytest.approx(second_opinion(program), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_water_filling_lifts_everyone_at_least_to_the_max_min(seed: int) -> None:
+    asked = question(seed=seed)
+    layout = lay_out(asked, collapse=False)
+    filled = WaterFilling(LpParams()).fill(layout)
+    best = serve_the_least(Solver(), layout, fair_need(layout), spare=False)
+
+    assert filled is not None
+    assert best is not None
+    level = layout.done(filled) / fair_need(layout)
+    assert level.min() == pytest.approx(best.t, rel=1e-4)
+    assert level.sum() >= (layout.done(best.x) / fair_need(layout)).sum() * (1 - 1e-3) or level.min() > best.t
+
+
+GAVEL = [name for name in names() if name.startswith("gavel/") and name != "gavel/allox"]
+
+
+def rule(name: str) -> object:
+    declared, options = find_policy(name)
+    scheduler = declared.build(options, None, Knowledge())  # type: ignore[arg-type] # rounds need no allocator
+    return scheduler._rule  # type: ignore[attr-defined] # shares are looked at without an engine
+
+
+def feasible(asked: Question, shares: dict[tuple[int, ...], Sequence[float]]) -> None:
+    by_seq = {each.seq: each for each in asked.jobs}
+    rows = np.array(list(shares.values()), dtype=np.float64).reshape(len(shares), len(asked.types))
+    assert np.isfinite(rows).all()
+    assert (rows >= 0).all()
+    assert (rows <= 1 + 1e-9).all()
+    scale = np.array([by_seq[party[0]].scale for party in shares])
+    assert (scale @ rows <= np.array(asked.devices) + 1e-6).all()
+    spent = dict.fromkeys(by_seq, 0.0)
+    for party, row in zip(shares, rows, strict=True):
+        for seq in party:
+            spent[seq] += float(row.sum())
+    assert max(spent.values(), default=0.0) <= 1 + 1e-6
+
+
+CASES = {
+    "usual": {},
+    "zero speeds": {"zeros": True},
+    "empty type": {"devices": (3, 0, 6)},
+    "no devices": {"devices": (0, 0, 0)},
+    "one job": {"jobs": 1},
+    "too large": {"devices": (1, 1, 1)},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", GAVEL)
+def test_shares_are_always_feasible_numbers(name: str, case: str) -> None:
+    asked = question(**CASES[case])  # type: ignore[arg-type] # a table of any fields
+
+    feasible(asked, dict(rule(name).shares(asked)))  # type: ignore[attr-defined] # every rule has shares
+
+
+def test_deadline_in_the_past_binds_nobody() -> None:
+    asked = question()
+    for index, each in enumerate(asked.jobs):
+        late = job(f"j{index}", gpus=each.scale, work=100.0, model="m", deadline_s=10.0 if index % 2 else 601.0)
+        each.live.job = late
+
+    policy = rule("gavel/max_sum_throughput_normalized_by_cost_perf_SLOs")
+
+    feasible(asked, dict(policy.shares(asked)))  # type: ignore[attr-defined] # every rule has shares
+
+
+def test_impossible_programs_have_a_reason() -> None:
+    none = Program(gain=np.ones(1), lower=np.zeros(1), upper=np.full(1, np.inf))
+    none.add_row(np.array([0]), np.ones(1), low=2.0, high=1.0)
+    endless = Program(gain=np.ones(1), lower=np.zeros(1), upper=np.full(1, np.inf))
+    broken = Program(gain=np.array([np.nan]), lower=np.zeros(1), upper=np.ones(1))
+
+    assert isinstance(Solver().solve(none), NoSolution)
+    assert Solver().solve(endless) in (NoSolution("unbounded"), NoSolution("infeasible or unbounded"))
+    assert Solver().solve(broken) == NoSolution("a coefficient is not a number")
