@@ -142,6 +142,17 @@ def test_what_the_head_leaves_over_may_be_used_for_long() -> None:
     assert world.submit("brief", gpus=1, work=100.0) == [start("brief", on("n1", [3]))]
 
 
+def test_what_the_head_leaves_over_is_used_once() -> None:
+    """3 of 5 become free; at 100 the head takes 4 of 5. `a` may have the fifth for long, `b` then may not."""
+    world = World(gpus=5, policy="easy").running("x", gpus=2, work=100.0, at=on("n1", 2)).running("y", gpus=3)
+    world.submit("head", gpus=4, work=50.0)
+    world.submit("a", work=1000.0)
+    world.submit("b", work=1000.0)
+    world.submit("c", work=100.0)
+
+    assert world.ended("y") == [start("a", on("n1", [2])), start("c", on("n1", [3]))]
+
+
 def test_shorter_job_of_the_same_shape_may_pass_a_longer_one() -> None:
     world = World(gpus=4, policy="easy").running("x", gpus=3, work=100.0)
     world.submit("head", gpus=4, work=50.0)
