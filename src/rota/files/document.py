@@ -32,7 +32,7 @@ def read_text(path: Path) -> str:
 def read_document(path: Path) -> object:
     """The plain values in a file: JSON if its name says so, otherwise YAML."""
     text = read_text(path)
-    return _from_json(text, path) if path.suffix == ".json" else _from_yaml(text, path)
+    return _from_json(text, path) if path.suffix == ".json" else parse_yaml(text, path)
 
 
 def _from_json(text: str, path: Path) -> object:
@@ -46,7 +46,8 @@ def _from_json(text: str, path: Path) -> object:
         raise RotaError(f"{path}: it is nested too deeply") from error
 
 
-def _from_yaml(text: str, path: Path) -> object:
+def parse_yaml(text: str, path: Path) -> object:
+    """The plain values in YAML text that was found in a file."""
     import yaml
 
     try:

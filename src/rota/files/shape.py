@@ -6,7 +6,8 @@ from pathlib import Path
 from types import UnionType
 from typing import TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from rota.core.errors import RotaError, did_you_mean
@@ -21,6 +22,7 @@ _WAYS_OUT = {
     "list_type": "it must be a list",
     "too_short": "it must not be empty",
     "dict_type": "it must be a mapping of names to values",
+    "bool_type": "it must be true or false",
     "model_type": "it must be a mapping of fields to values",
 }
 
@@ -89,9 +91,20 @@ def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[st
     kind: object = model
     for part in loc:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            kind = kind.model_fields[str(part)].annotation
+            kind = next((f.annotation for name, f in _fields(kind) if name == str(part)), None)
         elif args := get_args(kind):
             kind = args[0] if isinstance(part, int) else args[-1]
         if get_origin(kind) in (Union, UnionType):
             kind = next(arg for arg in get_args(kind) if arg is not type(None))
-    return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+    return [name for name, _ in _fields(kind)] if isinstance(kind, type) and issubclass(kind, BaseModel) else []
+
+
+def _fields(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+    """A model's fields by the names that they have in a file."""
+    named: list[tuple[str, FieldInfo]] = []
+    for name, field in model.model_fields.items():
+        alias = field.validation_alias
+        if isinstance(alias, AliasChoices):
+            alias = alias.choices[0]
+        named.append((alias if isinstance(alias, str) else name, field))
+    return named

@@ -1,0 +1,153 @@
+"""HiveD's own files as they are: `physicalCluster` and `virtualClusters`, also inside OpenPAI's services file.
+
+What HiveD does not read itself (addresses of Kubernetes, ports) is accepted and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BeforeValidator, Field
+
+from rota.core.cells import CellEntry, CellPlan, CellType, CellTypeName, PinnedId, Quota, SkuSize, TenantCells
+from rota.core.errors import RotaError
+from rota.core.model import TenantId
+from rota.files.document import parse_yaml, read_document
+from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus
+from rota.files.shape import Shape, checked
+
+_WRAPPER = "hivedscheduler"
+
+
+def _bytes(value: object) -> int:
+    try:
+        return parse_bytes(value)
+    except NotAQuantity as error:
+        raise ValueError(str(error)) from error
+
+
+def _cpus(value: object) -> int:
+    try:
+        return parse_cpus(value)
+    except NotAQuantity as error:
+        raise ValueError(str(error)) from error
+
+
+def _nothing_is_empty(value: object) -> object:
+    """A key with nothing after it (`virtualCells:`) means an empty list."""
+    return () if value is None else value
+
+
+Name = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+Positive = Annotated[int, Field(strict=True, ge=1)]
+
+
+class _Sku(Shape):
+    gpu: Count = 1
+    cpu: Annotated[int, BeforeValidator(_cpus)] = 0
+    memory: Annotated[int, BeforeValidator(_bytes)] = 0
+
+
+class _CellType(Shape):
+    child: Name = Field(validation_alias="childCellType")
+    children: Positive = Field(validation_alias="childCellNumber")
+    is_node: bool = Field(default=False, validation_alias="isNodeLevel", strict=True)
+
+
+class _Cell(Shape):
+    type: Name | None = Field(default=None, validation_alias="cellType")
+    address: Name | None = Field(default=None, validation_alias="cellAddress")
+    pinned: Name | None = Field(default=None, validation_alias=AliasChoices("pinnedCellId", "reservationId"))
+    children: tuple[_Cell, ...] | None = Field(default=None, validation_alias="cellChildren")
+
+
+class _Physical(Shape):
+    skus: dict[Name, _Sku] = Field(default={}, validation_alias="skuTypes")
+    types: dict[Name, _CellType] = Field(validation_alias="cellTypes")
+    cells: Annotated[tuple[_Cell, ...], Field(min_length=1, validation_alias="physicalCells")]
+
+
+class _Quota(Shape):
+    path: Name = Field(validation_alias="cellType")
+    cells: Count = Field(validation_alias="cellNumber")
+
+
+class _Pinned(Shape):
+    id: Name = Field(validation_alias=AliasChoices("pinnedCellId", "reservationId"))
+
+
+class _Tenant(Shape):
+    quotas: Annotated[tuple[_Quota, ...], BeforeValidator(_nothing_is_empty)] = Field(
+        default=(), validation_alias="virtualCells"
+    )
+    pinned: Annotated[tuple[_Pinned, ...], BeforeValidator(_nothing_is_empty)] = Field(
+        default=(), validation_alias=AliasChoices("pinnedCells", "reservedCells")
+    )
+
+
+class _File(Shape):
+    physical: _Physical = Field(validation_alias="physicalCluster")
+    tenants: dict[Name, _Tenant] = Field(default={}, validation_alias="virtualClusters")
+    kube_address: Any = Field(default=None, validation_alias="kubeApiServerAddress")
+    kube_config: Any = Field(default=None, validation_alias="kubeConfigFilePath")
+    web_address: Any = Field(default=None, validation_alias="webServerAddress")
+    bind_threshold: Any = Field(default=None, validation_alias="forcePodBindThreshold")
+    block_ms: Any = Field(default=None, validation_alias="waitingPodSchedulingBlockMilliSec")
+
+
+def is_hived(document: object) -> bool:
+    """Whether a file's values are HiveD's, wrapped or not."""
+    return isinstance(document, Mapping) and ("physicalCluster" in document or _WRAPPER in document)
+
+
+def read_cell_plan(path: Path) -> CellPlan:
+    """The promises in a HiveD file."""
+    return plan_from(read_document(path), path)
+
+
+def plan_from(document: object, path: Path) -> CellPlan:
+    """The promises in a document that was read from `path`."""
+    file = checked(_File, _unwrapped(document, path), path)
+    return CellPlan(
+        types={
+            CellTypeName(name): CellType(child=CellTypeName(kind.child), children=kind.children, is_node=kind.is_node)
+            for name, kind in file.physical.types.items()
+        },
+        physical=tuple(_entry(cell) for cell in file.physical.cells),
+        tenants={TenantId(name): _tenant(tenant) for name, tenant in file.tenants.items()},
+        skus={
+            CellTypeName(name): SkuSize(gpu=sku.gpu, cpu_milli=sku.cpu, memory_bytes=sku.memory)
+            for name, sku in file.physical.skus.items()
+        },
+    )
+
+
+def _unwrapped(document: object, path: Path) -> object:
+    """What OpenPAI's services file hands to HiveD: text in `hivedscheduler.config`, or the values themselves."""
+    if not isinstance(document, Mapping) or _WRAPPER not in document:
+        return document
+    service = document[_WRAPPER]
+    inner = service.get("config") if isinstance(service, Mapping) else None
+    if inner is None:
+        raise RotaError(f"{path}: {_WRAPPER}.config is missing; HiveD's own configuration belongs there")
+    return parse_yaml(inner, path) if isinstance(inner, str) else inner
+
+
+def _entry(cell: _Cell) -> CellEntry:
+    return CellEntry(
+        type=None if cell.type is None else CellTypeName(cell.type),
+        address=cell.address,
+        pinned=None if cell.pinned is None else PinnedId(cell.pinned),
+        children=None if cell.children is None else tuple(_entry(child) for child in cell.children),
+    )
+
+
+def _tenant(tenant: _Tenant) -> TenantCells:
+    quotas = []
+    for quota in tenant.quotas:
+        parts = tuple(CellTypeName(part) for part in quota.path.split("."))
+        quotas.append(Quota(chain=parts[0], type=parts[-1], cells=quota.cells, path=parts))
+    return TenantCells(quotas=tuple(quotas), pinned=tuple(PinnedId(pinned.id) for pinned in tenant.pinned))

@@ -1,0 +1,18 @@
+"""Cells: guarantees of topology, not only of counts, after HiveD (Zhao et al., OSDI 2020).
+
+A tenant owns cells of given shapes and sees them as a private cluster of *virtual* cells; which *physical*
+cells they are is decided when they are used, by buddy allocation. Jobs without a guarantee use what is idle.
+
+| module | what it is |
+| --- | --- |
+| `tree` | the two trees of cells |
+| `build` | from a file's promises to trees |
+| `free` | free physical cells: splitting, merging, what may be given away safely |
+| `books` | who holds which device, which virtual cell is which physical one, what is bad |
+| `packing` | which cells of a view take a gang |
+| `mapping` | where virtual cells come to lie |
+| `schedule` | a request in, a plan out: devices and who must go |
+| `recovery` | work that runs already, found again after a restart or under new promises |
+| `groups` | gangs that come pod by pod, and pre-emption in phases |
+| `allocator` | all of it as the engine's allocator |
+"""

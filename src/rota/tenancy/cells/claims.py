@@ -1,0 +1,41 @@
+"""A gang's hold on devices: which ones, and as which of its tenant's virtual devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rota.core.cells import PinnedId
+from rota.core.model import OPPORTUNISTIC, TenantId
+from rota.tenancy.cells.tree import Physical, Virtual
+
+Seat = tuple[Physical, Virtual | None]
+"""A device and the virtual device it stands for; None for work without a guarantee."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Claim:
+    """One gang's hold. `seats` are its devices, task by task, as far as they exist in this cluster."""
+
+    name: str
+    tenant: TenantId
+    priority: int
+    lazy: bool = False
+    """Whether it would rather lose its guarantee than its devices."""
+    pinned: PinnedId | None = None
+    seats: list[Seat] = field(default_factory=list)
+    reserves: bool = False
+    """Whether it only waits for its devices: those on them have been told to go, or have gone."""
+    evicted: bool = False
+    """Whether it has been told to go."""
+    downgraded_by: str | None = None
+    """Who took its guarantee; itself if the promises changed."""
+
+    @property
+    def is_guaranteed(self) -> bool:
+        """Whether its devices are its tenant's own."""
+        return self.priority > OPPORTUNISTIC and self.downgraded_by is None
+
+    @property
+    def standing(self) -> int:
+        """The priority at which its devices are held."""
+        return self.priority if self.is_guaranteed else OPPORTUNISTIC

@@ -1,0 +1,177 @@
+"""Where virtual cells come to lie: a choice of physical cells that keeps every tenant's guarantee.
+
+Works on copies of the free lists; nothing changes until the plan that it becomes part of is carried out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rota.core.model import OPPORTUNISTIC
+from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.free import FreeCells
+from rota.tenancy.cells.tree import Physical, Virtual
+
+Sites = dict[Virtual, Physical]
+"""The device that each virtual device is to stand for."""
+
+
+@dataclass(slots=True, eq=False)
+class Wish:
+    """A virtual cell that needs a physical one, with those of its parts that do."""
+
+    cell: Virtual
+    parts: dict[Virtual, Wish] = field(default_factory=dict)
+
+
+def find_sites(books: Books, leaves: Iterable[Virtual], suggested: Collection[str] | None) -> Sites | None:
+    """A physical device for each virtual one, or None if that takes a bad or unsuggested node."""
+    sites: Sites = {}
+    roots: dict[Virtual, Wish] = {}
+    inner: dict[Virtual, dict[Virtual, Wish]] = {}
+    for leaf in leaves:
+        if leaf.physical is not None:
+            sites[leaf] = leaf.physical
+            continue
+        _wish(leaf, roots, inner)
+    search = _Search(suggested, sites)
+    for parent, wishes in inner.items():
+        assert parent.physical is not None, "inner wishes hang below what is bound"
+        if not search.place(list(wishes.values()), parent.physical.children):
+            return None
+    if roots:
+        chain = next(iter(roots)).chain
+        ground = _Ground(books.free[chain], books.owed[chain])
+        for wish in roots.values():
+            if not ground.settle(wish, search):
+                return None
+    return sites
+
+
+def _wish(leaf: Virtual, roots: dict[Virtual, Wish], inner: dict[Virtual, dict[Virtual, Wish]]) -> None:
+    """File a device under the wishes of all unbound cells above it."""
+    path = [leaf]
+    while path[-1].parent is not None and path[-1].parent.physical is None:
+        path.append(path[-1].parent)
+    top = path.pop()
+    siblings = roots if top.parent is None else inner.setdefault(top.parent, {})
+    wish = siblings.setdefault(top, Wish(top))
+    while path:
+        cell = path.pop()
+        wish = wish.parts.setdefault(cell, Wish(cell))
+
+
+class _Search:
+    """Puts wishes onto physical cells, part by part, going back on a choice that leads nowhere."""
+
+    __slots__ = ("_sites", "_suggested")
+
+    def __init__(self, suggested: Collection[str] | None, sites: Sites) -> None:
+        self._suggested = suggested
+        self._sites = sites
+
+    def usable(self, cells: Iterable[Physical]) -> list[Physical]:
+        """Cells that may be bound; those that displace least first."""
+        suggested = self._suggested
+        fit = [
+            cell
+            for cell in cells
+            if cell.virtual is None
+            and not (cell.bad and len(cell.nodes) == 1)
+            and (suggested is None or any(node in suggested for node in cell.nodes))
+        ]
+        if len(fit) > 1:
+            fit.sort(key=lambda cell: cell.used.get(OPPORTUNISTIC, 0) if cell.used else 0)
+        return fit
+
+    def place(self, wishes: Sequence[Wish], cells: Iterable[Physical]) -> bool:
+        """Each wish onto a cell of its own, or nothing at all.
+
+        A matching by augmenting paths: first choices stand unless a later wish can only be met by moving one.
+        """
+        fit = self.usable(cells)
+        if len(fit) < len(wishes):
+            return False
+        wish_by_cell: dict[Physical, Wish] = {}
+        for wish in wishes:
+            if not self._match(wish, fit, wish_by_cell, set()):
+                return False
+        return all(self.put(wish, cell) for cell, wish in wish_by_cell.items())
+
+    def _match(
+        self, wish: Wish, fit: Sequence[Physical], wish_by_cell: dict[Physical, Wish], tried: set[Physical]
+    ) -> bool:
+        for cell in fit:
+            if cell not in tried and cell not in wish_by_cell and self.put(wish, cell):
+                wish_by_cell[cell] = wish
+                return True
+        for cell in fit:
+            if cell in tried or cell not in wish_by_cell or not self.put(wish, cell):
+                continue
+            tried.add(cell)
+            if self._match(wish_by_cell[cell], fit, wish_by_cell, tried):
+                wish_by_cell[cell] = wish
+                return True
+        return False
+
+    def put(self, wish: Wish, cell: Physical) -> bool:
+        """A wish onto this very cell."""
+        if not wish.parts:
+            self._sites[wish.cell] = cell
+            return True
+        return self.place(list(wish.parts.values()), cell.children)
+
+
+class _Ground:
+    """A copy of a chain's free lists on which promised cells are settled one after the other."""
+
+    __slots__ = ("_free", "_listed", "_owed")
+
+    def __init__(self, free: FreeCells, owed: Sequence[int]) -> None:
+        self._free = free
+        self._listed = [dict(cells) for cells in free.listed]
+        self._owed = list(owed)
+
+    def settle(self, wish: Wish, search: _Search) -> bool:
+        """A free cell for a promised one: from the lowest level that has any, else from what higher ones can spare."""
+        wanted = wish.cell.level
+        self._owed[wanted] -= 1
+        levels = [level for level in range(wanted, len(self._listed)) if self._listed[level]]
+        for attempt, level in enumerate(levels):
+            if attempt and not self._can_spare(level, wanted):
+                continue
+            for whole in search.usable(self._listed[level]):
+                path = self._descend(wish, whole, search)
+                if path is not None:
+                    self._split(path)
+                    return True
+        return False
+
+    def _descend(self, wish: Wish, cell: Physical, search: _Search) -> list[Physical] | None:
+        """The way from a free cell down to the part of it that takes the wish."""
+        if cell.level == wish.cell.level:
+            return [cell] if search.put(wish, cell) else None
+        for child in search.usable(cell.children):
+            path = self._descend(wish, child, search)
+            if path is not None:
+                return [cell, *path]
+        return None
+
+    def _split(self, path: Sequence[Physical]) -> None:
+        del self._listed[path[0].level][path[0]]
+        for whole, part in itertools.pairwise(path):
+            for child in whole.children:
+                if child is not part:
+                    self._listed[child.level][child] = None
+
+    def _can_spare(self, level: int, wanted: int) -> bool:
+        """Whether splitting a cell of this level leaves all other promises intact."""
+        whole = next(iter(self._listed[level]))
+        counts = [len(cells) for cells in self._listed]
+        counts[level] -= 1
+        while whole.level > wanted:
+            counts[whole.level - 1] += len(whole.children) - 1
+            whole = whole.children[0]
+        return self._free.is_safe(counts, self._owed)

@@ -1,0 +1,139 @@
+"""Work that runs already, found again: after a restart, or under promises that have changed meanwhile.
+
+Nothing that runs is stopped here. What no longer fits its tenant's cells goes on without a guarantee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rota.core.cells import CellTypeName
+from rota.core.model import OPPORTUNISTIC
+from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.claims import Claim, Seat
+from rota.tenancy.cells.schedule import downgrade
+from rota.tenancy.cells.tree import Physical, Virtual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldDevice:
+    """A device that a gang is known to hold, and of which type its tenant's cell around it was, if it was owned."""
+
+    chain: CellTypeName
+    node: str
+    index: int
+    root_type: CellTypeName | None
+
+
+def recover(books: Books, claim: Claim, held: Sequence[HeldDevice]) -> None:
+    """Let a claim hold what its gang is known to hold, with its guarantee if its tenant's cells still allow it."""
+    found: list[tuple[Physical, CellTypeName | None]] = []
+    for device in held:
+        leaf = books.forest.find_device(device.chain, device.node, device.index)
+        if leaf is not None and leaf.claim is None:
+            found.append((leaf, device.root_type))
+    if claim.priority > OPPORTUNISTIC and found:
+        for at, (leaf, root_type) in enumerate(found):
+            virtual = None if root_type is None else _own_cell(books, claim, leaf, root_type)
+            if virtual is None or not _make_way(books, claim, leaf, virtual):
+                _lose_guarantee(books, claim, [leaf for leaf, _ in found[at:]])
+                return
+            seat: Seat = (leaf, virtual)
+            claim.seats.append(seat)
+            books.occupy(claim, [seat])
+        return
+    claim.seats = [(leaf, None) for leaf, _ in found]
+    books.occupy(claim, claim.seats)
+
+
+def _lose_guarantee(books: Books, claim: Claim, rest: Sequence[Physical]) -> None:
+    downgrade(books, claim, claim.name)
+    more: list[Seat] = [(leaf, None) for leaf in rest]
+    claim.seats += more
+    books.occupy(claim, more)
+
+
+def _own_cell(books: Books, claim: Claim, leaf: Physical, root_type: CellTypeName) -> Virtual | None:
+    """The tenant's virtual device that this device is or could be; one of lower priority if none is idle."""
+    books.unbind_doomed_around(leaf)
+    estate = books.forest.estates.get(claim.tenant)
+    if estate is None:
+        return None
+    path = [leaf]
+    while path[-1].virtual is None and path[-1].type != root_type:
+        parent = path[-1].parent
+        if parent is None:
+            return None
+        path.append(parent)
+    top = path.pop()
+    virtual = top.virtual
+    if virtual is None:
+        if claim.pinned is not None:
+            return None
+        roots = [root for root in estate.roots.get(leaf.chain, ()) if root.level == top.level]
+        virtual = _weakest(roots, claim.priority)
+    elif virtual.tenant != claim.tenant or (virtual.root.is_pinned and virtual.root is not _pinned(books, claim)):
+        return None
+    while virtual is not None and path:
+        path.pop()
+        virtual = _weakest(virtual.children, claim.priority)
+    return virtual
+
+
+def _pinned(books: Books, claim: Claim) -> Virtual | None:
+    return None if claim.pinned is None else books.forest.estates[claim.tenant].pinned.get(claim.pinned)
+
+
+def _weakest(cells: Sequence[Virtual], priority: int) -> Virtual | None:
+    """An unused cell, else the one whose strongest user is the weakest, if that is weaker than `priority`."""
+    best: Virtual | None = None
+    best_rank = (priority, False)
+    for cell in cells:
+        rank = (max(cell.used, default=OPPORTUNISTIC - 1), cell.physical is not None)
+        if rank < best_rank:
+            best, best_rank = cell, rank
+    return best
+
+
+def _make_way(books: Books, claim: Claim, leaf: Physical, virtual: Virtual) -> bool:
+    """Whoever uses the virtual cell goes on without a guarantee; then all other promises must still hold."""
+    below: Physical | None = leaf
+    above: Virtual | None = virtual
+    while above is not None and below is not None and below.virtual is not above:
+        if above.used:
+            for user in _users(above):
+                if user is claim or user.priority >= claim.priority:
+                    return False
+                downgrade(books, user, claim.name)
+        if above.used or (below.virtual is not None and below.virtual.used):
+            return False
+        if above.parent is None:
+            if above.is_pinned:
+                return False
+            return _is_safe_to_bind(books, above, below)
+        below, above = below.parent, above.parent
+    return above is not None and below is not None
+
+
+def _users(cell: Virtual) -> list[Claim]:
+    users: dict[Claim, None] = {}
+    stack = [cell]
+    while stack:
+        part = stack.pop()
+        stack.extend(part.children)
+        if not part.children and part.physical is not None and part.physical.claim is not None:
+            users[part.physical.claim] = None
+    return list(users)
+
+
+def _is_safe_to_bind(books: Books, root: Virtual, physical: Physical) -> bool:
+    free = books.free[root.chain]
+    if root.physical is not None:
+        books.unbind_doomed(root)
+    counts = free.counts_without(physical)
+    if counts is None:
+        return False
+    owed = list(books.owed[root.chain])
+    owed[root.level] -= 1
+    return free.is_safe(counts, owed)

@@ -1,0 +1,245 @@
+"""A request in, a plan out: which devices, as which of the tenant's own, and who must go or lose a guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rota.core.cells import CellTypeName, PinnedId
+from rota.core.model import OPPORTUNISTIC, TenantId
+from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.claims import Claim, Seat
+from rota.tenancy.cells.mapping import find_sites
+from rota.tenancy.cells.packing import Packed, Shortage, View
+from rota.tenancy.cells.tree import Physical, Virtual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a gang asks for: devices per task, where, and with what right."""
+
+    name: str
+    tenant: TenantId
+    priority: int
+    sizes: tuple[int, ...]
+    leaf_types: tuple[CellTypeName, ...] = ()
+    """Types of device that will do, best first; none means any."""
+    pinned: PinnedId | None = None
+    lazy: bool = False
+
+    @property
+    def devices(self) -> int:
+        """Devices of all tasks."""
+        return sum(self.sizes)
+
+
+class Obstacle(Enum):
+    """What keeps a gang from its devices."""
+
+    QUOTA = "quota"
+    """Its tenant's cells are all in use at its priority or a higher one."""
+    SHAPE = "shape"
+    """Enough devices, but no cells of the shape that its tasks need."""
+    BAD = "bad"
+    """It would need a bad node."""
+    NOT_SUGGESTED = "not-suggested"
+    """It would need a node that was not suggested."""
+    BUSY = "busy"
+    """Without a guarantee, and too few devices are idle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a gang waits: what it needs, what it could have, and what its tenant owns in all."""
+
+    obstacle: Obstacle
+    need: int
+    room: int
+    owned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Devices for each task, tasks in ascending order of size, and what has to happen before."""
+
+    request: Request
+    tasks: tuple[tuple[Seat, ...], ...]
+    victims: tuple[Claim, ...] = ()
+    """Gangs that must go."""
+    cancelled: tuple[Claim, ...] = ()
+    """Weaker reservations that end."""
+    downgraded: tuple[Claim, ...] = ()
+    """Gangs that lose their guarantee; those that are not victims too go on running."""
+
+    @property
+    def seats(self) -> list[Seat]:
+        """The devices of all tasks."""
+        return [seat for task in self.tasks for seat in task]
+
+
+def downgrade(books: Books, claim: Claim, by: str) -> list[Seat]:
+    """A gang goes on running without its guarantee; returns what it had, for `upgrade`."""
+    had = claim.seats
+    held = [seat for seat in had if seat[0].claim is claim]
+    books.vacate(claim, held)
+    claim.downgraded_by = by
+    claim.seats = [(leaf, None) for leaf, _ in had]
+    books.occupy(claim, [(leaf, None) for leaf, _ in held])
+    return had
+
+
+def upgrade(books: Books, claim: Claim, had: list[Seat]) -> None:
+    """Take a downgrade back."""
+    held = [leaf for leaf, _ in claim.seats if leaf.claim is claim]
+    books.vacate(claim, [(leaf, None) for leaf in held])
+    claim.downgraded_by = None
+    claim.seats = had
+    mine = set(held)
+    books.occupy(claim, [seat for seat in had if seat[0] in mine])
+
+
+class Scheduler:
+    """Makes plans. It changes nothing: what it tries on the books, it takes back."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._virtual: dict[tuple[TenantId, CellTypeName | PinnedId], View[Virtual]] = {}
+        self._physical: dict[CellTypeName, View[Physical]] = {}
+        forest = books.forest
+        for chain in forest.chains.values():
+            self._physical[chain.name] = View(chain.nodes, packs_all=False)
+        for tenant, estate in forest.estates.items():
+            for name, roots in estate.roots.items():
+                level = forest.chains[name].node_level
+                self._virtual[tenant, name] = View(_nodes_of(roots, level), packs_all=True)
+            for pinned, root in estate.pinned.items():
+                level = forest.chains[root.chain].node_level
+                self._virtual[tenant, pinned] = View(_nodes_of([root], level), packs_all=True)
+
+    def plan(self, request: Request, suggested: Collection[str] | None = None) -> Plan | Refusal:
+        """Devices for a gang and what has to happen before it has them, or why it waits."""
+        self._books.settle()
+        shortage = Shortage.CAPACITY
+        for chain in self.chains(request):
+            found = (
+                self._plan_own(request, chain, suggested)
+                if request.priority > OPPORTUNISTIC
+                else self._plan_idle(request, chain, suggested)
+            )
+            if not isinstance(found, Shortage):
+                return found
+            shortage = found
+        return self._refusal(request, shortage)
+
+    def chains(self, request: Request) -> list[CellTypeName | PinnedId]:
+        """Where to look, in order: the pinned cell, or the chains of the types that will do."""
+        if request.pinned is not None:
+            return [request.pinned]
+        chains = self._books.forest.chains
+        owned = chains if request.priority == OPPORTUNISTIC else self._books.forest.estates[request.tenant].roots
+        names = sorted(owned, key=lambda name: (chains[name].leaf_type, name), reverse=True)
+        if not request.leaf_types:
+            return list(names)
+        return [name for kind in request.leaf_types for name in names if chains[name].leaf_type == kind]
+
+    def room(self, request: Request) -> int:
+        """Devices by mere count that are the gang's for the taking, in the chain that has most."""
+        rooms = [0]
+        for chain in self.chains(request):
+            if request.priority > OPPORTUNISTIC:
+                rooms.append(self._virtual[request.tenant, chain].room(request.priority))
+            else:
+                rooms.append(self._physical[CellTypeName(chain)].room(OPPORTUNISTIC))
+        return max(rooms)
+
+    def owned(self, request: Request) -> int:
+        """Devices that the tenant owns where the gang may go, in the chain that has most."""
+        if request.priority == OPPORTUNISTIC:
+            chains = [self._physical[CellTypeName(chain)] for chain in self.chains(request)]
+            return max((sum(node.leaves for node in view.nodes) for view in chains), default=0)
+        views = [self._virtual[request.tenant, chain] for chain in self.chains(request)]
+        return max((sum(node.leaves for node in view.nodes) for view in views), default=0)
+
+    def _plan_idle(
+        self, request: Request, chain: CellTypeName | PinnedId, suggested: Collection[str] | None
+    ) -> Plan | Shortage:
+        found = self._physical[CellTypeName(chain)].pack(request.sizes, OPPORTUNISTIC, suggested)
+        if isinstance(found, Shortage):
+            return found
+        return Plan(request=request, tasks=tuple(tuple((leaf, None) for leaf in task) for task in found.tasks))
+
+    def _plan_own(
+        self, request: Request, chain: CellTypeName | PinnedId, suggested: Collection[str] | None
+    ) -> Plan | Shortage:
+        found = self._virtual[request.tenant, chain].pack(request.sizes, request.priority, suggested)
+        if isinstance(found, Shortage):
+            return found
+        books = self._books
+        yielding = _who_would_rather_yield(found)
+        version = dict(books.version) if yielding else None
+        had = [(claim, downgrade(books, claim, request.name)) for claim in yielding]
+        sites = find_sites(books, (leaf for task in found.tasks for leaf in task), suggested)
+        for claim, seats in reversed(had):
+            upgrade(books, claim, seats)
+        if version is not None:
+            books.version.update(version)
+        if sites is None:
+            return Shortage.BAD
+        tasks = tuple(tuple((sites[leaf], leaf) for leaf in task) for task in found.tasks)
+        victims, cancelled = _who_is_in_the_way(tasks)
+        return Plan(request=request, tasks=tasks, victims=victims, cancelled=cancelled, downgraded=tuple(yielding))
+
+    def _refusal(self, request: Request, shortage: Shortage) -> Refusal:
+        room, owned = self.room(request), self.owned(request)
+        match shortage:
+            case Shortage.BAD:
+                obstacle = Obstacle.BAD
+            case Shortage.NOT_SUGGESTED:
+                obstacle = Obstacle.NOT_SUGGESTED
+            case Shortage.CAPACITY:
+                obstacle = Obstacle.SHAPE
+                if room < request.devices:
+                    obstacle = Obstacle.QUOTA if request.priority > OPPORTUNISTIC else Obstacle.BUSY
+        return Refusal(obstacle=obstacle, need=request.devices, room=room, owned=owned)
+
+
+def _nodes_of(roots: Sequence[Virtual], level: int) -> list[Virtual]:
+    """What counts as a node to a tenant: its nodes, and cells it owns that are smaller than one."""
+
+    def parts(cell: Virtual) -> Iterator[Virtual]:
+        if cell.level <= level:
+            yield cell
+        else:
+            for child in cell.children:
+                yield from parts(child)
+
+    whole = [node for root in roots if root.level >= level for node in parts(root)]
+    return whole + [root for root in roots if root.level < level]
+
+
+def _who_would_rather_yield(found: Packed[Virtual]) -> list[Claim]:
+    """Gangs in the way that would rather lose their guarantee than their devices; a pinned cell is nowhere else."""
+    yielding: dict[Claim, None] = {}
+    for task in found.tasks:
+        for leaf in task:
+            claim = None if leaf.physical is None else leaf.physical.claim
+            if claim is None or not claim.lazy or claim.reserves or claim.evicted or leaf.root.is_pinned:
+                continue
+            if claim.is_guaranteed:
+                yielding[claim] = None
+    return list(yielding)
+
+
+def _who_is_in_the_way(tasks: Sequence[Sequence[Seat]]) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
+    victims: dict[Claim, None] = {}
+    cancelled: dict[Claim, None] = {}
+    for task in tasks:
+        for leaf, _ in task:
+            if leaf.claim is not None and leaf.claim.reserves:
+                cancelled[leaf.claim] = None
+            elif leaf.claim is not None:
+                victims[leaf.claim] = None
+            if leaf.displaced is not None:
+                victims[leaf.displaced] = None
+    return tuple(victims), tuple(cancelled)

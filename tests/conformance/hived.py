@@ -1,0 +1,280 @@
+"""Replays HiveD scenario files against Rota's cells and says which steps came out otherwise.
+
+Usage: python tests/conformance/hived.py [--config-dir DIR] FILE.json...
+
+Prints one line per failing step and last `N of M steps as expected`; exits 0 only if N is M. The format of the
+files is described in the key `format` of HiveD's cases. `acceptable` decides where present, else `expect`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rota.core.cells import CellTypeName, PinnedId
+from rota.core.errors import RotaError
+from rota.core.model import TenantId
+from rota.files.hived import read_cell_plan
+from rota.tenancy.cells.groups import Answer, Bind, Gangs, GroupId, Phase, PodId, PodRefused, PodSpec, Preempt, Wait
+from rota.tenancy.cells.tree import Physical, ancestor
+
+Json = Mapping[str, Any]
+
+EXPECTATIONS = ("expect", "acceptable", "expectGroups", "expectVirtualCells")
+
+
+def pod_spec(values: Json) -> PodSpec:
+    """A pod's annotation; the old names of devices are read too."""
+    group = values.get("affinityGroup")
+    return PodSpec(
+        tenant=TenantId(values.get("virtualCluster", "")),
+        priority=int(values.get("priority", 0)),
+        devices=int(values.get("leafCellNumber", values.get("gpuNumber", 0))),
+        leaf_type=CellTypeName(values.get("leafCellType") or values.get("gpuType") or "") or None,
+        pinned=PinnedId(values.get("pinnedCellId") or "") or None,
+        group=None if group is None else GroupId(group["name"]),
+        members=()
+        if group is None
+        else tuple((m["podNumber"], m.get("leafCellNumber", m.get("gpuNumber", 0))) for m in group["members"]),
+        lazy=bool(values.get("lazyPreemptionEnable", False)),
+        ignores_suggestions=values.get("ignoreK8sSuggestedNodes") is not False,
+    )
+
+
+@dataclass
+class Replay:
+    """One scenario on its way: the gangs, and where each pod was bound."""
+
+    folder: Path
+    specs: dict[str, PodSpec]
+    gangs: Gangs
+    bound: dict[str, Bind] = field(default_factory=dict)
+    last: dict[str, Bind] = field(default_factory=dict)
+    bad: set[str] = field(default_factory=set)
+
+    def step(self, step: Json) -> Answer | PodRefused | None:
+        """Carry one step out; what came of it, where anything does."""
+        match step["op"]:
+            case "schedule":
+                return self._schedule(step)
+            case "deletePod" | "deleteUnallocatedPod":
+                pod = step["pod"]
+                self.bound.pop(pod, None)
+                self.gangs.delete(PodId(pod), self.specs[pod])
+            case "nodeBad":
+                self.bad.add(step["node"])
+                self.gangs.books.set_bad(step["node"])
+            case "nodeHealthy":
+                self.bad.discard(step["node"])
+                self.gangs.books.set_healthy(step["node"])
+            case "restart":
+                self._restart(step)
+            case "inspectVirtualCells":
+                pass
+            case unknown:
+                raise RotaError(f"unknown op {unknown!r}")
+        return None
+
+    def _schedule(self, step: Json) -> Answer | PodRefused:
+        pod, spec = PodId(step["pod"]), self.specs[step["pod"]]
+        try:
+            answer = self.gangs.schedule(pod, spec, Phase(step.get("phase", "Filtering")), self._suggested(step))
+        except PodRefused as refused:
+            return refused
+        if isinstance(answer, Bind):
+            self.last[pod] = answer
+            if step.get("commit", True):
+                self.gangs.commit(pod, spec, answer)
+                self.bound[pod] = answer
+        return answer
+
+    def _suggested(self, step: Json) -> set[str] | None:
+        match step.get("suggestedNodes", "ALL"):
+            case "ALL":
+                return None
+            case {"allExcept": rest}:
+                return set(self.gangs.books.forest.cells_by_node) - set(rest)
+            case listed:
+                return set(listed)
+
+    def _restart(self, step: Json) -> None:
+        self.gangs = started(self.folder / step["config"])
+        for node in sorted(self.bad):
+            self.gangs.books.set_bad(node)
+        for pod in step.get("recoverPods", ()):
+            self.gangs.recover(PodId(pod), self.specs[pod], self.bound[pod])
+
+
+def started(config: Path) -> Gangs:
+    """A scheduler that has just started: nodes are bad until they are reported."""
+    gangs = Gangs(read_cell_plan(config))
+    nodes = list(gangs.books.forest.cells_by_node)
+    for node in nodes:
+        gangs.books.set_bad(node)
+    for node in nodes:
+        gangs.books.set_healthy(node)
+    return gangs
+
+
+def replay(scenario: Json, folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each step that carries an expectation: its name, and what is wrong with its outcome."""
+    config = folder / scenario["config"]
+    specs = {name: pod_spec(values) for name, values in scenario.get("podSpecs", {}).items()}
+    try:
+        run = Replay(folder, specs, started(config))
+    except RotaError as error:
+        wanted = scenario.get("expectLoad", {}).get("outcome") == "error"
+        yield f"{scenario['id']} load", [] if wanted else [f"it does not load: {error}"]
+        return
+    if "expectLoad" in scenario:
+        wanted = scenario["expectLoad"].get("outcome")
+        yield f"{scenario['id']} load", ["it loads"] if wanted == "error" else []
+    broken: str | None = None
+    for number, step in enumerate(scenario["steps"], 1):
+        name = f"{scenario['id']} step {number} ({step['op']} {step.get('pod') or step.get('node') or ''})"
+        faults: list[str] = []
+        if broken is None:
+            try:
+                outcome = run.step(step)
+                faults = list(wrong_with(step, outcome, run))
+            except Exception as error:  # a crash is a failing step, not the end of the replay
+                broken = f"internal error: {type(error).__name__}: {error}"
+        if broken is not None:
+            faults = [broken]
+        if faults or any(key in step for key in EXPECTATIONS):
+            yield name, faults
+
+
+def wrong_with(step: Json, outcome: Answer | PodRefused | None, run: Replay) -> Iterator[str]:
+    """What about a step is not as expected."""
+    expect = step.get("expect", {})
+    wanted = expect.get("outcome", "bind" if "acceptable" in step else None)
+    got = {Bind: "bind", Preempt: "preempt", Wait: "wait", PodRefused: "reject"}.get(type(outcome), "ok")
+    if wanted is not None and wanted != got:
+        yield f"expected {wanted}, got {got} ({outcome})"
+        return
+    if isinstance(outcome, Bind):
+        if "acceptable" in step:
+            yield from _unacceptable(step["acceptable"], outcome, run)
+        elif "node" in expect and outcome.node != expect["node"]:
+            yield f"expected node {expect['node']}, got {outcome.node}"
+        elif "leafCells" in expect and list(outcome.indexes) != expect["leafCells"]:
+            yield f"expected devices {expect['leafCells']}, got {list(outcome.indexes)}"
+    if isinstance(outcome, Preempt):
+        yield from _wrong_victims(expect, set(outcome.victims))
+    yield from _wrong_groups(step.get("expectGroups", {}), run)
+    if "expectVirtualCells" in step:
+        yield from _wrong_cells(step, run)
+
+
+def _wrong_victims(expect: Json, victims: set[PodId]) -> Iterator[str]:
+    if not victims:
+        yield "expected victims, got none"
+    if "allVictims" in expect:
+        if victims != set(expect["allVictims"]):
+            yield f"expected victims {sorted(expect['allVictims'])}, got {sorted(victims)}"
+    elif "victimsSubsetOf" in expect and not victims <= set(expect["victimsSubsetOf"]):
+        yield f"expected victims among {expect['victimsSubsetOf']}, got {sorted(victims)}"
+
+
+def _unacceptable(wish: Json, got: Bind, run: Replay) -> Iterator[str]:
+    if "nodeIn" in wish and got.node not in wish["nodeIn"]:
+        yield f"node {got.node} is not among {wish['nodeIn']}"
+    if "leafCount" in wish and len(got.indexes) != wish["leafCount"]:
+        yield f"expected {wish['leafCount']} devices, got {len(got.indexes)}"
+    for other in wish.get("sameNodeAs", ()):
+        if got.node != run.last[other].node:
+            yield f"node {got.node} is not that of {other}, {run.last[other].node}"
+    for other in wish.get("differentNodeFrom", ()):
+        if got.node == run.last[other].node:
+            yield f"node {got.node} is that of {other} too"
+    for other in wish.get("disjointFrom", ()):
+        if got.node == run.last[other].node and set(got.indexes) & set(run.last[other].indexes):
+            yield f"it shares devices with {other}"
+    mine = _devices(got, run)
+    if "withinOneCellOfType" in wish and len(_around(mine, wish["withinOneCellOfType"])) != 1:
+        yield f"its devices are not within one {wish['withinOneCellOfType']}"
+    if "withinSameCellAs" in wish:
+        same = wish["withinSameCellAs"]
+        cells = _around(mine + _devices(run.last[same["pod"]], run), same["cellType"])
+        if len(cells) != 1:
+            yield f"its devices are not within the {same['cellType']} of {same['pod']}"
+
+
+def _devices(bind: Bind, run: Replay) -> list[Physical]:
+    forest = run.gangs.books.forest
+    found = [forest.find_device(bind.chain, bind.node, index) for index in bind.indexes]
+    return [device for device in found if device is not None]
+
+
+def _around(devices: list[Physical], kind: str) -> set[Physical | None]:
+    """The cells of a type in which devices lie."""
+    cells: set[Physical | None] = set()
+    for device in devices:
+        cell: Physical | None = device
+        while cell is not None and cell.type != kind:
+            cell = ancestor(cell, cell.level + 1)
+        cells.add(cell)
+    return cells
+
+
+def _wrong_groups(expected: Json, run: Replay) -> Iterator[str]:
+    for name, wish in expected.items():
+        group = run.gangs.groups.get(GroupId(name))
+        if wish is None or group is None:
+            if (wish is None) != (group is None):
+                yield f"group {name}: expected {wish}, got {group and group.state.value}"
+            continue
+        if "state" in wish and group.state.value != wish["state"]:
+            yield f"group {name}: expected {wish['state']}, got {group.state.value}"
+        by = group.claim.downgraded_by
+        if "lazyPreemptedBy" in wish and by != wish["lazyPreemptedBy"]:
+            yield f"group {name}: expected to be lazily preempted by {wish['lazyPreemptedBy']}, got {by}"
+        if "lazyPreempted" in wish and (by is not None) != wish["lazyPreempted"]:
+            yield f"group {name}: expected lazily preempted {wish['lazyPreempted']}, got {by is not None}"
+
+
+def _wrong_cells(step: Json, run: Replay) -> Iterator[str]:
+    wish = step["expectVirtualCells"]
+    for cell in run.gangs.promised(TenantId(step["vc"]), CellTypeName(step["chain"])):
+        if wish["scope"] == "free" and cell.used:
+            continue
+        health = "Healthy" if cell.is_healthy else "Bad"
+        if health != wish["healthiness"]:
+            yield f"cell {cell.address}: expected {wish['healthiness']}, got {health}"
+
+
+def main(arguments: list[str]) -> int:
+    """Replay files; the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--config-dir", type=Path, help="where the cluster files are; default: beside each scenario file"
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
+    options = parser.parse_args(arguments)
+    good = total = 0
+    for path in options.files:
+        for scenario in json.loads(path.read_text(encoding="utf-8"))["scenarios"]:
+            for name, faults in replay(scenario, _folder(options.config_dir, path, scenario)):
+                total += 1
+                good += not faults
+                if faults:
+                    print(f"{path.name}: {name}: {'; '.join(faults)}")
+    print(f"{good} of {total} steps as expected")
+    return 0 if good == total else 1
+
+
+def _folder(given: Path | None, path: Path, scenario: Json) -> Path:
+    """The folder to which a scenario's cluster files are relative: DIR may be that folder or the one they are in."""
+    if given is None:
+        return path.parent
+    return given if (given / scenario["config"]).exists() else given.parent
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

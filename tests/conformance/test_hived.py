@@ -1,0 +1,127 @@
+"""HiveD's scenarios, where their files are at hand, and Rota's own, always."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from conformance.hived import Replay, main, pod_spec, started
+from rota.tenancy.cells.check import check_cells
+from rota.tenancy.cells.groups import Bind, Gangs, Preempt, Wait
+
+OWN = Path(__file__).parent / "own" / "scenarios.json"
+FILES = ("cases.json", "features.json", "lab6.json")
+
+
+def data() -> Path:
+    if not os.environ.get("ROTA_DATA"):
+        pytest.skip("ROTA_DATA is not set; it names the folder with HiveD's scenario files")
+    return Path(os.environ["ROTA_DATA"]) / "hived"
+
+
+def test_own_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main([str(OWN)])
+
+    assert capsys.readouterr().out == "30 of 30 steps as expected\n"
+    assert status == 0
+
+
+def test_a_failing_step_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenarios = json.loads(OWN.read_text())
+    scenarios["scenarios"] = scenarios["scenarios"][:1]
+    scenarios["scenarios"][0]["steps"][0]["expect"]["outcome"] = "wait"
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(scenarios))
+
+    status = main(["--config-dir", str(OWN.parent / "config"), str(path)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 1
+    assert lines[0].startswith("wrong.json: quota-is-kept step 1 (schedule a): expected wait, got bind")
+    assert lines[-1] == "6 of 7 steps as expected"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_peers_scenarios(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = data() / name
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+
+    status = main([str(path)])
+
+    assert status == 0, capsys.readouterr().out
+
+
+def defect(name: str) -> tuple[Replay, list[object]]:
+    """Replay one of the known defects to its end, checking all invariants at each step."""
+    scenarios = json.loads((data() / "known_defects.json").read_text())["scenarios"]
+    scenario = next(s for s in scenarios if s["id"] == f"defect-{name}")
+    specs = {pod: pod_spec(values) for pod, values in scenario["podSpecs"].items()}
+    run = Replay(data(), specs, started(data() / scenario["config"]))
+    outcomes: list[object] = []
+    for step in scenario["steps"]:
+        outcomes.append(run.step(step))
+        check_cells(run.gangs.books)
+    return run, outcomes
+
+
+def test_no_priority_inversion_on_a_reserved_cell() -> None:
+    run, outcomes = defect("priority-inversion-on-reserved-cell")
+
+    assert isinstance(outcomes[-1], Wait)
+    assert set(run.gangs.groups) == {"high"}
+
+
+def test_opportunistic_pod_leaves_a_doomed_node() -> None:
+    run, _ = defect("oppo-pod-on-doomed-bad-node")
+    (cell,) = run.gangs.promised("vc1", "M60-NODE-POOL")  # type: ignore[arg-type]  # plain names read better here
+
+    assert not cell.is_healthy
+    run.gangs.books.set_healthy("10.151.41.26")
+    check_cells(run.gangs.books)
+    assert cell.is_healthy
+
+
+def test_relaxed_split_keeps_the_halves() -> None:
+    _, outcomes = defect("relaxed-split-loses-buddies")
+
+    bind = outcomes[-1]
+    assert isinstance(bind, Bind)
+    assert {record.node for record in bind.records} <= {"0.0.3.3", "0.0.4.0", "0.0.4.1", "0.0.4.2", "0.0.4.3"}
+
+
+def test_quota_is_back_after_a_node_healed() -> None:
+    _, outcomes = defect("quota-lost-after-heal")
+
+    bind = outcomes[-1]
+    assert isinstance(bind, Bind)
+    assert bind.node in {"10.151.41.23", "10.151.41.24"}
+
+
+def test_cell_is_bad_again() -> None:
+    run, _ = defect("quota-lost-after-heal-then-bad")
+
+    (cell,) = run.gangs.promised("default", "2-K80-NODE")  # type: ignore[arg-type]  # plain names read better here
+    assert not cell.is_healthy
+
+
+def test_victim_on_a_bad_node_goes() -> None:
+    run, outcomes = defect("bad-victim-release")
+
+    assert isinstance(outcomes[-2], Preempt)
+    assert set(run.gangs.groups) == {"g2", "g4"}
+
+
+def test_second_tenant_uses_the_healthy_half() -> None:
+    _, outcomes = defect("bad-node-then-second-vc")
+
+    bind = outcomes[-1]
+    assert isinstance(bind, Bind)
+    assert bind.node == "0.0.4.2"
+
+
+def test_gangs_are_made_of_a_plan() -> None:
+    assert not Gangs(started(OWN.parent / "config" / "hall.yaml").books.forest.plan).groups
