@@ -139,7 +139,7 @@ def test_json_file_says_the_same(tmp_path: Path) -> None:
 
 BROKEN = [
     ("nodes: [{gpsu: 8}]", ": nodes[0].gpsu is no known field; did you mean 'gpus'? (and 1 more)"),
-    ("nodes: [{gpus: 8}]\ntenants: {}", ": tenants is no known field; known: nodes, racks"),
+    ("nodes: [{gpus: 8}]\nteams: {}", ": teams is no known field; did you mean 'tenants'?"),
     ("nodes: [{gpus: 8}, {name: a}]", ": nodes[1].gpus is missing; add it"),
     ("nodes: []", ": nodes is []; it must not be empty"),
     ("nodes:", ": nodes is empty; it must be a list"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from rota.core.cells import CellPlan
 from rota.core.errors import RotaError
 from rota.core.model import DeviceType, NodeId
+from rota.core.tenants import TenantPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,10 @@ class Cluster:
     """All nodes, in a fixed order: a node's place in it is its index everywhere inside."""
 
     nodes: tuple[Node, ...]
+    cells: CellPlan | None = None
+    """What is promised to tenants in cells, if anything."""
+    tenants: TenantPlan | None = None
+    """What is promised to tenants in counts, if anything."""
 
     def __post_init__(self) -> None:
         if not self.nodes:

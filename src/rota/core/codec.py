@@ -8,6 +8,7 @@ from typing import Any
 
 from rota.core import events as ev
 from rota.core.cluster import Cluster, Node
+from rota.core.codec_promises import decode_cells, decode_tenants, encode_cells, encode_tenants
 from rota.core.decisions import Cause, Decision, Lease, Renew, Resize, Start, Stop
 from rota.core.events import End, Event
 from rota.core.model import Checkpoint, Elastic, Job, JobId, Level, Locality, Role
@@ -171,14 +172,27 @@ def decode_job(value: Mapping[str, Any]) -> Job:
     return Job(**{name: _PARTS[name](part) if name in _PARTS else part for name, part in value.items()})
 
 
-def encode_cluster(cluster: Cluster) -> list[Json]:
-    """The nodes as JSON values."""
-    return [encode_plain(node) for node in cluster.nodes]
+def encode_cluster(cluster: Cluster) -> list[Json] | Json:
+    """The nodes as JSON values; together with what is promised to tenants, where anything is."""
+    nodes = [encode_plain(node) for node in cluster.nodes]
+    if cluster.cells is None and cluster.tenants is None:
+        return nodes
+    return {
+        "nodes": nodes,
+        "cells": None if cluster.cells is None else encode_cells(cluster.cells),
+        "tenants": None if cluster.tenants is None else encode_tenants(cluster.tenants),
+    }
 
 
-def decode_cluster(value: Sequence[Mapping[str, Any]]) -> Cluster:
-    """A cluster from its nodes' JSON values."""
-    return Cluster(nodes=tuple(decode_node(node) for node in value))
+def decode_cluster(value: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> Cluster:
+    """A cluster from its JSON values."""
+    if not isinstance(value, Mapping):
+        return Cluster(nodes=tuple(decode_node(node) for node in value))
+    return Cluster(
+        nodes=tuple(decode_node(node) for node in value["nodes"]),
+        cells=None if value["cells"] is None else decode_cells(value["cells"]),
+        tenants=None if value["tenants"] is None else decode_tenants(value["tenants"]),
+    )
 
 
 def decode_node(value: Mapping[str, Any]) -> Node:

@@ -16,8 +16,10 @@ from rota.core.errors import RotaError
 from rota.core.model import DeviceType, NodeId
 from rota.files.cluster import MOST_NODES
 from rota.files.document import read_document
+from rota.files.hived import cluster_from, is_hived, plan_from
 from rota.files.quantities import NotAQuantity, parse_bits_per_second, parse_bytes, parse_cpus
 from rota.files.shape import Shape, checked, field_path
+from rota.files.tenants import FairnessEntry, TenantEntry, tenant_plan
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -64,15 +66,21 @@ class ClusterFile(Shape):
 
     nodes: Annotated[tuple[NodeEntry, ...], Field(min_length=1)]
     racks: dict[Name, Name] = {}
+    tenants: dict[Name, TenantEntry] = {}
+    fairness: FairnessEntry = FairnessEntry()
 
 
 def read_cluster_file(path: Path) -> Cluster:
     """The cluster that a YAML or JSON file describes."""
-    file = checked(ClusterFile, read_document(path), path)
+    document = read_document(path)
     try:
-        return Cluster(nodes=tuple(_nodes(file)))
+        if is_hived(document):
+            return cluster_from(plan_from(document, path))
+        file = checked(ClusterFile, document, path)
+        tenants = tenant_plan(file.tenants, file.fairness) if file.tenants else None
+        return Cluster(nodes=tuple(_nodes(file)), tenants=tenants)
     except RotaError as error:
-        raise RotaError(f"{path}: {error}") from error
+        raise error if str(error).startswith(str(path)) else RotaError(f"{path}: {error}") from error
 
 
 def _nodes(file: ClusterFile) -> Iterator[Node]:

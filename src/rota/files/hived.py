@@ -5,15 +5,26 @@ What HiveD does not read itself (addresses of Kubernetes, ports) is accepted and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
-from rota.core.cells import CellEntry, CellPlan, CellType, CellTypeName, PinnedId, Quota, SkuSize, TenantCells
+from rota.core.cells import (
+    LEAF_LEVEL,
+    CellEntry,
+    CellPlan,
+    CellType,
+    CellTypeName,
+    PinnedId,
+    Quota,
+    SkuSize,
+    TenantCells,
+)
+from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError
-from rota.core.model import TenantId
+from rota.core.model import DeviceType, NodeId, TenantId
 from rota.files.document import parse_yaml, read_document
 from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus
 from rota.files.shape import Shape, checked
@@ -151,3 +162,70 @@ def _tenant(tenant: _Tenant) -> TenantCells:
         parts = tuple(CellTypeName(part) for part in quota.path.split("."))
         quotas.append(Quota(chain=parts[0], type=parts[-1], cells=quota.cells, path=parts))
     return TenantCells(quotas=tuple(quotas), pinned=tuple(PinnedId(pinned.id) for pinned in tenant.pinned))
+
+
+def cluster_from(plan: CellPlan) -> Cluster:
+    """The machines of a plan as nodes, with the plan. A machine with devices of several types is several nodes."""
+    nodes: dict[NodeId, Node] = {}
+    for position, entry in enumerate(plan.physical):
+        where = f"physicalCluster.physicalCells[{position}]"
+        if entry.type is None or entry.type not in plan.types:
+            raise RotaError(f"{where}.cellType is {entry.type!r}, which cellTypes lacks")
+        ladder = plan.ladder(entry.type)
+        node_level = plan.node_level(entry.type)
+        top = f"{entry.type}#{position}"
+        for machine, rack in _machines(plan, entry, ladder, len(ladder), node_level, top, where):
+            name = machine.address or ""
+            node_id = NodeId(name) if NodeId(name) not in nodes else NodeId(f"{name}+{ladder[0]}")
+            if node_id in nodes:
+                raise RotaError(f"{where}: node {name!r} is listed twice with the same devices")
+            groups = _groups(plan, machine, ladder, node_level)
+            nodes[node_id] = Node(
+                id=node_id,
+                device_type=DeviceType(ladder[0]),
+                devices=sum(groups),
+                sockets=groups if len(groups) > 1 else (),
+                rack=rack,
+                domain=top,
+            )
+    return Cluster(nodes=tuple(nodes.values()), cells=plan)
+
+
+def _machines(
+    plan: CellPlan,
+    entry: CellEntry,
+    ladder: tuple[CellTypeName, ...],
+    level: int,
+    node_level: int,
+    rack: str,
+    where: str,
+) -> Iterator[tuple[CellEntry, str]]:
+    """The node-level cells below an entry, each with the name of what it stands in."""
+    if level == node_level:
+        if entry.address is None:
+            raise RotaError(f"{where}.cellAddress is missing; a node's address is its name")
+        yield entry, rack
+        return
+    if level < node_level:
+        raise RotaError(f"{where}.cellType is part of a node; top cells are nodes or larger")
+    for index, child in enumerate(_children(plan, entry, ladder, level)):
+        below = f"{rack}/{index}" if level - 1 > node_level else rack
+        inner = f"{where}.cellChildren[{index}]"
+        yield from _machines(plan, child, ladder, level - 1, node_level, below, inner)
+
+
+def _groups(plan: CellPlan, entry: CellEntry, ladder: tuple[CellTypeName, ...], level: int) -> tuple[int, ...]:
+    """How many devices hang off each part of a machine."""
+    return tuple(_devices(plan, child, ladder, level - 1) for child in _children(plan, entry, ladder, level))
+
+
+def _devices(plan: CellPlan, entry: CellEntry, ladder: tuple[CellTypeName, ...], level: int) -> int:
+    if level == LEAF_LEVEL:
+        return 1
+    return sum(_devices(plan, child, ladder, level - 1) for child in _children(plan, entry, ladder, level))
+
+
+def _children(plan: CellPlan, entry: CellEntry, ladder: tuple[CellTypeName, ...], level: int) -> tuple[CellEntry, ...]:
+    if entry.children is not None:
+        return entry.children
+    return (CellEntry(),) * plan.types[ladder[level - 1]].children
