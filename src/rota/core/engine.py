@@ -102,6 +102,9 @@ class Engine:
             NodeAdded: self._node_added,
             TimerFired: lambda event: None,
         }
+        state.ledger = allocator.ledger
+        if state.ledger is not None:
+            state.ledger.adopt(state)
         self._adopt_timers()
         policy.adopt(state)
 
@@ -169,9 +172,15 @@ class Engine:
             return Reason(code=ReasonCode.VACATING, need_milli=live.gpu_milli)
         return self._policy.explain(live, self._draft())
 
-    def fork(self, policy: Policy, *, journal: Journal | None = None) -> Engine:
-        """An engine of its own from here on, under a policy that adopts a copy of the state."""
-        return Engine(self._state.fork(), policy, self._allocator, journal=journal)
+    def fork(self, policy: Policy, *, allocator: Allocator | None = None, journal: Journal | None = None) -> Engine:
+        """An engine of its own from here on, under a policy that adopts a copy of the state.
+
+        An allocator that keeps books of its own can't be shared; the fork needs another one like it.
+        """
+        allocator = allocator or self._allocator
+        if allocator.ledger is not None and allocator.ledger is self._state.ledger:
+            raise InvariantBroken("a fork can't share the books of its allocator; give it an allocator of its own")
+        return Engine(self._state.fork(), policy, allocator, journal=journal)
 
     # -- planning --------------------------------------------------------------------------------
 
@@ -481,26 +490,36 @@ class Engine:
     def _node_lost(self, event: NodeLost) -> None:
         index = self._state.node(event.node_id)
         self._state.inventory.set_up(index, False)
+        self._node_turned(index)
         self._drop_reservations(index)
         self._changes.shrunk = True
 
     def _node_back(self, event: NodeBack) -> None:
-        self._state.inventory.set_up(self._state.node(event.node_id), True)
+        index = self._state.node(event.node_id)
+        self._state.inventory.set_up(index, True)
+        self._node_turned(index)
         self._changes.freed = True
 
     def _node_drained(self, event: NodeDrained) -> None:
         index = self._state.node(event.node_id)
         self._state.inventory.set_drained(index, True)
+        self._node_turned(index)
         self._drop_reservations(index)
         self._changes.shrunk = True
 
     def _node_undrained(self, event: NodeUndrained) -> None:
-        self._state.inventory.set_drained(self._state.node(event.node_id), False)
+        index = self._state.node(event.node_id)
+        self._state.inventory.set_drained(index, False)
+        self._node_turned(index)
         self._changes.freed = True
 
     def _node_added(self, event: NodeAdded) -> None:
         self._state.add_node(event.node)
         self._changes.freed = True
+
+    def _node_turned(self, index: int) -> None:
+        if self._state.ledger is not None:
+            self._state.ledger.node_turned(index, self._state.inventory)
 
     def _drop_reservations(self, index: int) -> None:
         for live in list(self._state.reserved.values()):

@@ -62,8 +62,36 @@ class Policy(Protocol):
         """What it must remember beyond the jobs' memos, as a serialisable value."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Devices for a job, and who has to leave them first."""
+
+    placement: Placement
+    victims: tuple[LiveJob, ...]
+
+
+class Ledger(Protocol):
+    """An allocator's own books. They follow every claim, so that they are as true in a draft as outside of it."""
+
+    def adopt(self, state: State) -> None:
+        """Open the books with a state that was not seen growing."""
+
+    def moved(self, live: LiveJob, before: Placement | None, after: Placement | None, *, undo: bool) -> None:
+        """A job's claim changed; `undo`: because a draft takes back what it tried."""
+
+    def node_turned(self, index: int, inventory: Inventory) -> None:
+        """A node came to be usable, or ceased to be."""
+
+
 class Allocator(Protocol):
     """Who may use what, and which devices: tenancy, with placement ranking the choices inside it."""
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """Its own books, if it keeps any."""
+
+    def realm(self, live: LiveJob) -> Hashable:
+        """A key that is equal for jobs which contend for the same devices as of right: those of one private cluster."""
 
     def shape(self, live: LiveJob) -> Hashable:
         """A key that is equal for jobs which are interchangeable here."""
@@ -73,6 +101,12 @@ class Allocator(Protocol):
 
     def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
         """Devices for a job out of what is free, or why there are none."""
+
+    def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
+        """Devices for a job at the expense of others whom it may displace whatever the policy's order says."""
+
+    def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
+        """Whether a policy that pre-empts may take the victim's devices for the job."""
 
     def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
         """How many thousandths of devices a job is short of by mere count; 0 when the count suffices."""
@@ -97,11 +131,12 @@ class Placer(Protocol):
 class Draft:
     """A plan in the making: claims are really moved, step by step, and can be moved back."""
 
-    __slots__ = ("_log", "allocator", "inventory", "leases", "now_s", "touched", "waits")
+    __slots__ = ("_ledger", "_log", "allocator", "inventory", "leases", "now_s", "touched", "waits")
 
     def __init__(self, inventory: Inventory, allocator: Allocator, now_s: float) -> None:
         self.inventory = inventory
         self.allocator = allocator
+        self._ledger = allocator.ledger
         self.now_s = now_s
         self.touched: dict[LiveJob, Placement | None] = {}
         """Each job that was changed, with the placement that it had before."""
@@ -161,6 +196,8 @@ class Draft:
                 self.inventory.give(live.placement, job.roles, job.exclusive)
             if before is not None:
                 self.inventory.take(before, job.roles, job.exclusive)
+            if self._ledger is not None:
+                self._ledger.moved(live, live.placement, before, undo=True)
             live.set_placement(before)
 
     def _change(self, live: LiveJob, placement: Placement | None) -> None:
@@ -172,4 +209,6 @@ class Draft:
             self.inventory.take(placement, job.roles, job.exclusive)
         self.touched.setdefault(live, before)
         self._log.append((live, before))
+        if self._ledger is not None:
+            self._ledger.moved(live, before, placement, undo=False)
         live.set_placement(placement)

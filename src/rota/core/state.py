@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rota.core.cluster import Cluster, Node
 from rota.core.decisions import Cause
 from rota.core.errors import InvariantBroken, RotaError
@@ -9,6 +11,9 @@ from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState, NodeId
 from rota.core.placement import Placement
+
+if TYPE_CHECKING:
+    from rota.core.policy import Ledger
 
 
 class State:
@@ -20,6 +25,7 @@ class State:
         "free_device_s",
         "inventory",
         "jobs",
+        "ledger",
         "now_s",
         "reserved",
         "seq",
@@ -29,6 +35,8 @@ class State:
     def __init__(self, of: Cluster | Inventory) -> None:
         """A fresh state of a cluster, or one around books that exist."""
         self.inventory = of if isinstance(of, Inventory) else Inventory(of)
+        self.ledger: Ledger | None = None
+        """The allocator's own books, told of claims that end."""
         self.jobs: dict[JobId, LiveJob] = {}
         self.reserved: dict[JobId, LiveJob] = {}
         """Jobs that wait for their claimed devices to be vacated, oldest reservation first."""
@@ -100,6 +108,8 @@ class State:
         """Drop a job's claim on devices."""
         if live.placement is not None:
             self.inventory.give(live.placement, live.job.roles, live.job.exclusive)
+            if self.ledger is not None:
+                self.ledger.moved(live, live.placement, None, undo=False)
             live.set_placement(None)
         if live.reserved:
             live.reserved = False

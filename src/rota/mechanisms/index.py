@@ -71,9 +71,9 @@ class Index:
         live.memo = turn.memo
         stage, relaxes_s = self._allocator.stage(live, now_s)
         slope = turn.slope
-        shape = None
         if self._one_lane:
             stage = 0
+            shape = self._allocator.realm(live)
         else:
             shape = self._allocator.shape(live)
         group = None if self._groups is None else self._groups.of(live)

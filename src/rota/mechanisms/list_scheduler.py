@@ -160,8 +160,6 @@ class _Walk:
                 continue
             if answer is not None:
                 draft.because(live, answer)
-            if rule.backfill is Backfill.NONE:
-                return None
             if rule.backfill is Backfill.EASY:
                 return self._fill_around(live)
         return None
@@ -175,6 +173,9 @@ class _Walk:
             answer = draft.offer(live)
             if not isinstance(answer, Reason):
                 return answer
+            placement = self._displace(live)
+            if placement is not None:
+                return placement
         if self._rule.preempts:
             placement = self._make_room(live, key, missing)
             if placement is not None:
@@ -183,11 +184,30 @@ class _Walk:
             answer = draft.offer(live)
         return answer
 
+    def _displace(self, live: LiveJob) -> Placement | None:
+        """Devices of jobs that have to go because tenancy says so, whatever their place in the order."""
+        draft, index = self._draft, self._index
+        offer = draft.allocator.displace(live, draft.inventory, draft.now_s)
+        if offer is None:
+            return None
+        for victim in offer.victims:
+            draft.release(victim)
+            index.drop(victim)
+            if draft.touched[victim] is None:
+                index.enqueue(victim, draft.now_s)
+        if self._rule.preempts:
+            self._widen(live)
+        return offer.placement
+
     def _make_room(self, live: LiveJob, key: Key, missing: int) -> Placement | None:
         """Take devices from jobs further down the order, the last first, until this one fits."""
         index, draft = self._index, self._draft
         allocator, inventory = draft.allocator, draft.inventory
-        behind = index.holders.behind(key, draft.now_s)
+        behind = (
+            (other_key, other)
+            for other_key, other in index.holders.behind(key, draft.now_s)
+            if allocator.may_displace(live, other, draft.now_s)
+        )
         victims: list[tuple[Key, LiveJob]] = []
         while missing > 0:
             victim = next(behind, None)
@@ -256,7 +276,9 @@ class _Walk:
             if not reservation.admits(live.gpu_milli, expected_s):
                 self._push_next(candidates, lane, at, reservation)
                 continue
-            answer = draft.offer(live)
+            answer: Placement | Reason = draft.offer(live)
+            if isinstance(answer, Reason):
+                answer = self._displace(live) or answer
             if isinstance(answer, Reason):
                 draft.because(live, answer)
                 continue

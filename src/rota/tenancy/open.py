@@ -9,7 +9,7 @@ from rota.core.inventory import Inventory, Pool
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType, Job, Role
 from rota.core.placement import Placement
-from rota.core.policy import Placer
+from rota.core.policy import Offer, Placer
 from rota.core.reasons import Reason, ReasonCode
 
 _INSISTS, _RELAXED = 0, 1
@@ -20,6 +20,23 @@ class OpenAllocator:
 
     def __init__(self, placer: Placer) -> None:
         self._placer = placer
+
+    @property
+    def ledger(self) -> None:
+        """What is free is all that matters; no books beyond the engine's."""
+        return
+
+    def realm(self, live: LiveJob) -> Hashable:
+        """All contend with all."""
+        return None
+
+    def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
+        """Nobody has more right than others; only the policy's order counts."""
+        return None
+
+    def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
+        """Whoever is further down the order yields."""
+        return True
 
     def shape(self, live: LiveJob) -> Hashable:
         """Jobs that are placed in the same way are alike."""
