@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rota.core.model import WHOLE, JobId
+from rota.core.model import WHOLE, JobId, TenantId
 
 
 class ReasonCode(Enum):
@@ -24,6 +24,12 @@ class ReasonCode(Enum):
     HELD = "held"
     ROUND = "next-round"
     NOT_CONSIDERED = "not-yet-considered"
+    QUOTA_USED = "quota-used"
+    QUOTA_TOO_SMALL = "quota-too-small"
+    USER_LIMIT = "user-limit"
+    CELLS_SCATTERED = "cells-scattered"
+    CELLS_LENT = "cells-lent"
+    BAD_HARDWARE = "bad-hardware"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,8 @@ class Reason:
     free_milli: int = 0
     job: JobId | None = None
     until_s: float | None = None
+    owned_milli: int = 0
+    tenant: TenantId | None = None
 
     def sentence(self) -> str:
         """The reason in words, numbers included."""
@@ -67,6 +75,42 @@ class Reason:
                 return "waits for the next round"
             case ReasonCode.NOT_CONSIDERED:
                 return "not yet considered by the scheduler"
+            case _:
+                return self._tenancy_sentence(need, free)
+
+    def _tenancy_sentence(self, need: str, free: str) -> str:
+        """What tenancy says, and what would let the job start."""
+        owned = _devices(self.owned_milli)
+        match self.code:
+            case ReasonCode.QUOTA_USED:
+                return (
+                    f"needs {need}; tenant {self.tenant} may use {owned}, of which {free} can be had at this priority; "
+                    "starts when jobs of the tenant with the same or a higher priority end"
+                )
+            case ReasonCode.QUOTA_TOO_SMALL:
+                return (
+                    f"needs {need}; tenant {self.tenant} owns {owned} where it may run; "
+                    "ask for a larger share, or submit it with priority -1"
+                )
+            case ReasonCode.USER_LIMIT:
+                return (
+                    f"needs {need}; one user of tenant {self.tenant} may hold {owned}, {free} more can be had; "
+                    "starts when the user's other jobs end"
+                )
+            case ReasonCode.CELLS_SCATTERED:
+                return (
+                    f"needs {need} close together; {free} of the {owned} of tenant {self.tenant} can be had, but in "
+                    "no cells of that shape; starts when neighbouring ones end, or in smaller tasks"
+                )
+            case ReasonCode.CELLS_LENT:
+                return f"its {need} are lent out; starts when job {self.job} has left them"
+            case ReasonCode.BAD_HARDWARE:
+                return (
+                    f"needs {need}; {free} of the {owned} of tenant {self.tenant} can be had only on nodes that are "
+                    "down or drained; starts when they are back"
+                )
+            case _:
+                return str(self.code.value)
 
 
 def _devices(milli: int) -> str:

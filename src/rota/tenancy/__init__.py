@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rota.core.cluster import Cluster
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.policy import Allocator, Placer
+from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.open import OpenAllocator
 
-TENANCIES: dict[str, Callable[[Placer], Allocator]] = {"none": OpenAllocator}
+TENANCIES: dict[str, Callable[[Placer, Cluster | None], Allocator]] = {
+    "none": lambda placer, cluster: OpenAllocator(placer),
+    "cells": CellAllocator,
+}
 
 
-def allocator(name: str, placer: Placer) -> Allocator:
-    """The allocator of a tenancy, with a placement inside it."""
+def allocator(name: str, placer: Placer, cluster: Cluster | None = None) -> Allocator:
+    """The allocator of a tenancy on a cluster, with a placement inside it."""
     if name not in TENANCIES:
         raise RotaError(f"unknown tenancy {name!r}; {did_you_mean(name, TENANCIES)}")
-    return TENANCIES[name](placer)
+    return TENANCIES[name](placer, cluster)

@@ -61,7 +61,7 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
     """A policy by name, its allocator, and the placement that it came to."""
     declared, options = find_policy(policy)
     placement = setting.placement or declared.placement
-    alloc = allocator(setting.tenancy, style(placement))
+    alloc = allocator(setting.tenancy, style(placement), setting.cluster)
     knowledge = Knowledge(speed=setting.speed, restart_s=setting.costs.restart_s, seed=setting.seed)
     return declared.build(options, alloc, knowledge), alloc, placement
 
@@ -112,7 +112,7 @@ def refuse_unknown_types(submissions: Sequence[Submission], cluster: Cluster) ->
 
 def oversized(submissions: Sequence[Submission], setting: Setting) -> list[tuple[Job, Reason]]:
     """Jobs that would not fit into the empty cluster, with the reason."""
-    alloc = allocator(setting.tenancy, style(setting.placement or "any"))
+    alloc = allocator(setting.tenancy, style(setting.placement or "any"), setting.cluster)
     inventory = Inventory(setting.cluster)
     verdicts: dict[object, Reason | None] = {}
     misfits = []

@@ -72,7 +72,7 @@ class View(Generic[CellT]):
 
     def room(self, priority: int) -> int:
         """Devices that are idle or held at a lower priority."""
-        return sum(node.leaves - _held(node, priority) for node in self.nodes)
+        return sum(node.leaves - held(node, priority) for node in self.nodes)
 
     def _pick_nodes(
         self, sizes: Sequence[int], priority: int, suggested: Collection[str] | None
@@ -82,7 +82,7 @@ class View(Generic[CellT]):
         picked: list[CellT] = []
         at = 0
         for node in self.nodes:
-            room = node.leaves - _held(node, priority)
+            room = node.leaves - held(node, priority)
             while room >= sizes[at]:
                 if not node.is_healthy:
                     return Shortage.BAD
@@ -105,12 +105,12 @@ class View(Generic[CellT]):
                 return (not node.is_healthy, shunned, 0, 0)
             if packs_all:
                 return (not node.is_healthy, shunned, -sum(used.values()), 0)
-            return (not node.is_healthy, shunned, -used.get(priority, 0), _held(node, priority + 1))
+            return (not node.is_healthy, shunned, -used.get(priority, 0), held(node, priority + 1))
 
         self.nodes.sort(key=rank)
 
 
-def _held(cell: Physical | Virtual, priority: int) -> int:
+def held(cell: Physical | Virtual, priority: int) -> int:
     """Devices held at a priority or a higher one."""
     used = cell.used
     if not used:

@@ -47,6 +47,35 @@ def recover(books: Books, claim: Claim, held: Sequence[HeldDevice]) -> None:
     books.occupy(claim, claim.seats)
 
 
+def return_to(books: Books, claim: Claim, seats: Sequence[Seat]) -> bool:
+    """Let a claim hold again just what it held before, unless that has become somebody else's or unsafe meanwhile."""
+    done: list[Seat] = []
+    for leaf, virtual in seats:
+        fits = leaf.claim is None
+        if fits and virtual is not None:
+            books.unbind_doomed_around(leaf)
+            fits = not virtual.used and _is_way_clear(books, leaf, virtual)
+        if not fits:
+            books.vacate(claim, done)
+            return False
+        books.occupy(claim, [(leaf, virtual)])
+        done.append((leaf, virtual))
+    return True
+
+
+def _is_way_clear(books: Books, leaf: Physical, virtual: Virtual) -> bool:
+    """Whether a device may come to stand for a virtual one without touching what is in use."""
+    below: Physical | None = leaf
+    above: Virtual | None = virtual
+    while above is not None and below is not None and below.virtual is not above:
+        if above.used or (below.virtual is not None and below.virtual.used):
+            return False
+        if above.parent is None:
+            return not above.is_pinned and _is_safe_to_bind(books, above, below)
+        below, above = below.parent, above.parent
+    return above is not None and below is not None
+
+
 def _lose_guarantee(books: Books, claim: Claim, rest: Sequence[Physical]) -> None:
     downgrade(books, claim, claim.name)
     more: list[Seat] = [(leaf, None) for leaf in rest]
@@ -106,14 +135,8 @@ def _make_way(books: Books, claim: Claim, leaf: Physical, virtual: Virtual) -> b
                 if user is claim or user.priority >= claim.priority:
                     return False
                 downgrade(books, user, claim.name)
-        if above.used or (below.virtual is not None and below.virtual.used):
-            return False
-        if above.parent is None:
-            if above.is_pinned:
-                return False
-            return _is_safe_to_bind(books, above, below)
         below, above = below.parent, above.parent
-    return above is not None and below is not None
+    return _is_way_clear(books, leaf, virtual)
 
 
 def _users(cell: Virtual) -> list[Claim]:

@@ -11,7 +11,7 @@ from rota.core.model import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.mapping import find_sites
-from rota.tenancy.cells.packing import Packed, Shortage, View
+from rota.tenancy.cells.packing import Packed, Shortage, View, held
 from rota.tenancy.cells.tree import Physical, Virtual
 
 
@@ -147,10 +147,14 @@ class Scheduler:
         """Devices by mere count that are the gang's for the taking, in the chain that has most."""
         rooms = [0]
         for chain in self.chains(request):
-            if request.priority > OPPORTUNISTIC:
+            if request.pinned is not None:
                 rooms.append(self._virtual[request.tenant, chain].room(request.priority))
+            elif request.priority > OPPORTUNISTIC:
+                roots = self._books.forest.estates[request.tenant].roots[CellTypeName(chain)]
+                rooms.append(sum(root.leaves - held(root, request.priority) for root in roots))
             else:
-                rooms.append(self._physical[CellTypeName(chain)].room(OPPORTUNISTIC))
+                tops = self._books.forest.chains[CellTypeName(chain)].tops
+                rooms.append(sum(top.leaves - held(top, OPPORTUNISTIC) for top in tops))
         return max(rooms)
 
     def owned(self, request: Request) -> int:
