@@ -15,7 +15,7 @@ from rota.core.model import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.build import Chain, build
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.free import FreeCells
-from rota.tenancy.cells.tree import FREE, Physical, Virtual, count, devices_of
+from rota.tenancy.cells.tree import FREE, Physical, Virtual, count, devices_of, turned
 
 
 class Books:
@@ -32,8 +32,6 @@ class Books:
         """Promised cells that are bound to something bad only so that their tenant sees it."""
         self._unsettled: dict[CellTypeName, None] = {}
         self._bad: dict[CellTypeName, dict[Physical, None]] = {}
-        self.moved_nodes: dict[CellTypeName, dict[Physical, None]] = {}
-        """By chain: node-level cells whose use or health changed since somebody last asked."""
         self.version: dict[tuple[TenantId, CellTypeName], int] = {}
         """How often a tenant's cells of a chain changed, and how often (tenant "") free devices of a chain did."""
         for chain in self.forest.chains.values():
@@ -46,7 +44,6 @@ class Books:
         self.free[chain.name] = FreeCells(chain)
         self._doomed[chain.name] = {}
         self._bad[chain.name] = {}
-        self.moved_nodes[chain.name] = {}
         owed = self.owed[chain.name] = [0] * (chain.top_level + 1)
         unbound = self.unbound[chain.name] = {}
         for tenant, estate in self.forest.estates.items():
@@ -89,17 +86,10 @@ class Books:
         priority = OPPORTUNISTIC if not seats or seats[0][1] is None else claim.priority
         count([leaf for leaf, _ in seats], priority, sign)
         count([virtual for _, virtual in seats if virtual is not None], priority, sign)
-        for leaf, virtual in seats:
-            self._touch(leaf)
-            if virtual is not None:
-                self._note(virtual.tenant, virtual.chain)
-
-    def _touch(self, leaf: Physical) -> None:
-        node: Physical = leaf
-        while node.parent is not None and node.parent.node is not None:
-            node = node.parent
-        self.moved_nodes[leaf.chain][node] = None
-        self._note(TenantId(""), leaf.chain)
+        if seats:
+            self._note(TenantId(""), seats[0][0].chain)
+            if seats[0][1] is not None:
+                self._note(claim.tenant, seats[0][0].chain)
 
     def _note(self, tenant: TenantId, chain: CellTypeName) -> None:
         key = (tenant, chain)
@@ -121,8 +111,7 @@ class Books:
             self._clear(below, above)
             if above.parent is None:
                 self._adopt_root(above, below)
-            below.virtual = above
-            above.physical = below
+            _bind(below, above)
         self._doomed[virtual.chain].pop(virtual.root, None)
 
     def _clear(self, physical: Physical, virtual: Virtual) -> None:
@@ -168,6 +157,7 @@ class Books:
             self._unbind(child)
         virtual.physical = None
         physical.virtual = None
+        turned(virtual)
         if virtual.parent is None:
             self.free[virtual.chain].give(physical)
             self._doomed[virtual.chain].pop(virtual, None)
@@ -186,8 +176,9 @@ class Books:
                     spare = next((part for part in virtual.children if part.physical is None), None)
                     if spare is None:
                         continue
-                    child.virtual, spare.physical = spare, child
-                self._show_bad_parts((child.virtual,))
+                    _bind(child, spare)
+                if child.virtual is not None:
+                    self._show_bad_parts((child.virtual,))
 
     # -- health ----------------------------------------------------------------------------------
 
@@ -201,21 +192,24 @@ class Books:
 
     def _turn(self, node: str, *, bad: bool) -> None:
         for cell in self.forest.cells_by_node.get(node, ()):
-            turned: list[Physical] = []
+            changed: list[Physical] = []
             for leaf in devices_of(cell):
                 if bool(leaf.bad) != bad:
-                    self._turn_leaf(leaf, bad, turned)
-            if turned:
-                self._after_turn(cell, turned, bad)
+                    self._turn_leaf(leaf, bad, changed)
+            if changed:
+                self._after_turn(cell, changed, bad)
 
-    def _turn_leaf(self, leaf: Physical, bad: bool, turned: list[Physical]) -> None:
+    def _turn_leaf(self, leaf: Physical, bad: bool, changed: list[Physical]) -> None:
         cell: Physical | None = leaf
         while cell is not None:
             was_bad = bool(cell.bad)
             cell.bad += 1 if bad else -1
             if bool(cell.bad) == was_bad:
                 return
-            turned.append(cell)
+            changed.append(cell)
+            turned(cell)
+            if cell.virtual is not None:
+                turned(cell.virtual)
             if cell.is_free_territory:
                 self.free[cell.chain].turned(cell)
             if bad:
@@ -224,12 +218,11 @@ class Books:
                 del self._bad[cell.chain][cell]
             cell = cell.parent
 
-    def _after_turn(self, node: Physical, turned: Sequence[Physical], bad: bool) -> None:
+    def _after_turn(self, node: Physical, changed: Sequence[Physical], bad: bool) -> None:
         self._unsettled[node.chain] = None
-        self.moved_nodes[node.chain][node] = None
         self._note(TenantId(""), node.chain)
-        bound = [cell for cell in turned if cell.virtual is not None]
-        for cell in turned:
+        bound = [cell for cell in changed if cell.virtual is not None]
+        for cell in changed:
             around = cell if cell.virtual is not None else cell.parent
             if around is not None and around.virtual is not None:
                 self._note(around.virtual.tenant, node.chain)
@@ -306,7 +299,12 @@ class Books:
 
     def _doom(self, root: Virtual, physical: Physical) -> None:
         self._adopt_root(root, physical)
-        physical.virtual = root
-        root.physical = physical
+        _bind(physical, root)
         self._doomed[root.chain][root] = None
         self._show_bad_parts((root,))
+
+
+def _bind(physical: Physical, virtual: Virtual) -> None:
+    physical.virtual = virtual
+    virtual.physical = physical
+    turned(virtual)

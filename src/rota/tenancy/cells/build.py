@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rota.core.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName, PinnedId, TenantCells
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import TenantId
 from rota.tenancy.cells.tree import Physical, Virtual, devices_of
+
+_UNLISTED = CellEntry()
 
 
 @dataclass(slots=True)
@@ -67,12 +71,25 @@ class Forest:
 def build(plan: CellPlan) -> Forest:
     """The trees of a plan."""
     forest = Forest(plan)
-    for position, entry in enumerate(plan.physical):
-        _plant(forest, entry, position)
-    for tenant, cells in plan.tenants.items():
-        forest.estates[tenant] = _estate(forest, tenant, cells)
+    with _no_garbage_collection():
+        for position, entry in enumerate(plan.physical):
+            _plant(forest, entry, position)
+        for tenant, cells in plan.tenants.items():
+            forest.estates[tenant] = _estate(forest, tenant, cells)
     _refuse_overcommitment(forest)
     return forest
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Hundreds of thousands of cells are made and all of them kept: looking for garbage among them takes longer."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def chain_of(plan: CellPlan, name: CellTypeName) -> Chain:
@@ -131,13 +148,19 @@ def _grow(
     if level == LEAF_LEVEL:
         return _device(forest, chain, cell, own, where)
     width = chain.fanout[level]
-    entries = entry.children if entry.children is not None else (CellEntry(),) * width
-    if not entries:
+    if entry.children is None:
+        # Only the way to what is listed is spelt out: large clusters are made of children that are not.
+        inside = where if level <= chain.node_level else f"{where}.cellChildren[0]"
+        cell.children = tuple(
+            _grow(forest, chain, _UNLISTED, level - 1, position * width + i, cell, inside) for i in range(width)
+        )
+    elif not entry.children:
         raise RotaError(f"{where}.cellChildren is empty; leave it out to have {width} children made")
-    cell.children = tuple(
-        _grow(forest, chain, child, level - 1, position * width + i, cell, f"{where}.cellChildren[{i}]")
-        for i, child in enumerate(entries)
-    )
+    else:
+        cell.children = tuple(
+            _grow(forest, chain, child, level - 1, position * width + i, cell, f"{where}.cellChildren[{i}]")
+            for i, child in enumerate(entry.children)
+        )
     cell.leaves = sum(child.leaves for child in cell.children)
     cell.nodes = (cell.node,) if cell.node is not None else tuple(n for child in cell.children for n in child.nodes)
     spread = [sum(amounts) for amounts in zip(*(child.spread for child in cell.children), strict=True)]

@@ -1,19 +1,19 @@
 """Which cells of a view take a gang: few nodes, the fullest first, and inside a node devices near to each other.
 
-The same code packs a tenant's virtual cells and, for work without a guarantee, the physical ones. A *view* is a
-list of nodes that stays in the order of its last use, so that equal nodes are not reshuffled between calls.
+The same code packs a tenant's virtual cells and, for work without a guarantee, the physical ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
 from rota.core.cells import LEAF_LEVEL
 from rota.core.model import OPPORTUNISTIC
-from rota.tenancy.cells.tree import FREE, Physical, Virtual
+from rota.tenancy.cells.tree import FREE, Cell, Physical, Virtual
 
 CellT = TypeVar("CellT", Physical, Virtual)
 
@@ -36,24 +36,38 @@ class Packed(Generic[CellT]):
     tasks: tuple[tuple[CellT, ...], ...]
 
 
-class View(Generic[CellT]):
-    """Nodes to pack into: node-level cells, or smaller ones that are all their owner has of a node."""
+Rank = tuple[bool, int, int, int]
+"""A node's place in the order: bad ones last, then by how full it is. It ends in the devices that are idle there."""
 
-    __slots__ = ("_packs_all", "nodes")
+
+class View(Generic[CellT]):
+    """Nodes to pack into: node-level cells, or smaller ones that are all their owner has of a node.
+
+    Nodes of one rank stand together, so that a request looks at ranks rather than at nodes; a cell whose use or
+    health changes says so itself, and finds its new place when the view is next asked.
+    """
+
+    __slots__ = ("_by_rank", "_packs_all", "_rank", "_ranks", "_stale", "nodes")
 
     def __init__(self, nodes: Sequence[CellT], *, packs_all: bool) -> None:
-        self.nodes: list[CellT] = list(nodes)
+        self.nodes: tuple[CellT, ...] = tuple(nodes)
         self._packs_all = packs_all
-        """Whether a node counts as full by all that is on it, or only by work of the same priority."""
+        """Whether a node counts as full by all that is on it, or only by work without a guarantee."""
+        self._rank: dict[CellT, Rank] = {}
+        self._by_rank: dict[Rank, dict[CellT, None]] = {}
+        self._ranks: list[Rank] = []
+        self._stale: dict[Cell, None] = dict.fromkeys(nodes)
+        for node in nodes:
+            node.stale_in = self._stale
 
     def pack(self, sizes: Sequence[int], priority: int, suggested: Collection[str] | None) -> Packed[CellT] | Shortage:
         """Devices for tasks of these sizes: out of idle ones if that will do, else from lower priorities too."""
         sizes = sorted(sizes)
-        found = self._pick_nodes(sizes, OPPORTUNISTIC, suggested)
         at = OPPORTUNISTIC
+        found = self._pick_nodes(sizes, at, suggested)
         if isinstance(found, Shortage) and priority > OPPORTUNISTIC:
             at = priority
-            found = self._pick_nodes(sizes, priority, suggested)
+            found = self._pick_nodes(sizes, at, suggested)
         if isinstance(found, Shortage):
             return found
         left: dict[CellT, list[CellT]] = {}
@@ -78,10 +92,9 @@ class View(Generic[CellT]):
         self, sizes: Sequence[int], priority: int, suggested: Collection[str] | None
     ) -> list[CellT] | Shortage:
         """One pass over the nodes, best first, never back to an earlier one."""
-        self._sort(priority, suggested)
         picked: list[CellT] = []
         at = 0
-        for node in self.nodes:
+        for node in self._in_order(priority, sizes[0], suggested):
             room = node.leaves - held(node, priority)
             while room >= sizes[at]:
                 if not node.is_healthy:
@@ -95,19 +108,47 @@ class View(Generic[CellT]):
                     return picked
         return Shortage.CAPACITY
 
-    def _sort(self, priority: int, suggested: Collection[str] | None) -> None:
-        packs_all = self._packs_all
+    def _in_order(self, priority: int, least: int, suggested: Collection[str] | None) -> Iterator[CellT]:
+        """Nodes in the order in which they are tried; where only idle devices count, those with too few left out."""
+        self._refresh()
+        if suggested is not None:
+            nodes = [node for rank in self._ranks for node in self._by_rank[rank]]
+            nodes.sort(key=lambda node: (self._rank[node][0], not _is_suggested(node, suggested), self._rank[node]))
+            yield from nodes
+            return
+        for rank in self._ranks:
+            if priority > OPPORTUNISTIC or rank[-1] >= least:
+                yield from self._by_rank[rank]
 
-        def rank(node: CellT) -> tuple[bool, bool, int, int]:
-            shunned = suggested is not None and not _is_suggested(node, suggested)
-            used = node.used
-            if not used:
-                return (not node.is_healthy, shunned, 0, 0)
-            if packs_all:
-                return (not node.is_healthy, shunned, -sum(used.values()), 0)
-            return (not node.is_healthy, shunned, -used.get(priority, 0), held(node, priority + 1))
+    def _refresh(self) -> None:
+        """Give nodes that changed their new places."""
+        for cell in self._stale:
+            node: CellT = cell  # type: ignore[assignment]  # only nodes of this view say that they changed
+            before, after = self._rank.get(node), self._rank_of(node)
+            if before == after:
+                continue
+            if before is not None:
+                peers = self._by_rank[before]
+                del peers[node]
+                if not peers:
+                    del self._by_rank[before]
+                    del self._ranks[bisect_left(self._ranks, before)]
+            if after not in self._by_rank:
+                self._by_rank[after] = {}
+                insort(self._ranks, after)
+            self._by_rank[after][node] = None
+            self._rank[node] = after
+        self._stale.clear()
 
-        self.nodes.sort(key=rank)
+    def _rank_of(self, node: CellT) -> Rank:
+        used = node.used
+        if not used:
+            return (not node.is_healthy, 0, 0, node.leaves)
+        total = sum(used.values())
+        if self._packs_all:
+            return (not node.is_healthy, -total, 0, node.leaves - total)
+        own = used.get(OPPORTUNISTIC, 0)
+        return (not node.is_healthy, -own, total - own, node.leaves - total)
 
 
 def held(cell: Physical | Virtual, priority: int) -> int:

@@ -21,7 +21,7 @@ FREE = OPPORTUNISTIC - 1
 class Cell:
     """What physical and virtual cells have in common."""
 
-    __slots__ = ("above", "address", "chain", "leaves", "level", "priority", "type", "used")
+    __slots__ = ("above", "address", "chain", "leaves", "level", "priority", "stale_in", "type", "used")
 
     def __init__(self, chain: CellTypeName, kind: CellTypeName, level: int, address: str) -> None:
         self.chain = chain
@@ -33,6 +33,8 @@ class Cell:
         self.leaves = 1 if level == LEAF_LEVEL else 0
         self.used: dict[int, int] = {}
         """Devices held in this cell, by priority."""
+        self.stale_in: dict[Cell, None] | None = None
+        """Where a cell that is a node of some view says that it changed."""
         self.priority = FREE
         """Of a device: whose it is. Cells above it have no use for this."""
 
@@ -121,6 +123,12 @@ class Virtual(Cell):
         return self.physical is None or not self.physical.bad
 
 
+def turned(cell: Cell) -> None:
+    """A cell's health may have changed."""
+    if cell.stale_in is not None:
+        cell.stale_in[cell] = None
+
+
 def devices_of(cell: Physical) -> Iterator[Physical]:
     """The devices in a physical cell, in order."""
     if cell.level == LEAF_LEVEL:
@@ -161,6 +169,8 @@ def count(cells: Iterable[Cell], priority: int, change: int) -> None:
                 cell.used[priority] = left
             else:
                 cell.used.pop(priority, None)
+            if cell.stale_in is not None:
+                cell.stale_in[cell] = None
             parent = cell.above
             if parent is not None:
                 above[parent] = above.get(parent, 0) + amount
