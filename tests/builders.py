@@ -122,13 +122,14 @@ class World:
         of: Cluster | None = None,
         policy: str | Script = "fifo",
         placement: str = "consolidate",
+        tenancy: str = "none",
         journal: Journal | None = None,
         nominal_rate: float = 1.0,
     ) -> None:
         self.cluster = of or Cluster.uniform(("gpu", gpus * nodes, gpus))
         self.state = State(self.cluster)
         self.now_s = 0.0
-        self._allocator: Allocator = allocator("none", style(placement))
+        self._allocator: Allocator = allocator(tenancy, style(placement), self.cluster)
         self._journal = journal
         self._nominal_rate = nominal_rate
         self._policy = policy

@@ -9,9 +9,11 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.policy import Allocator, Placer
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.open import OpenAllocator
+from rota.tenancy.quota import QuotaAllocator
 
 TENANCIES: dict[str, Callable[[Placer, Cluster | None], Allocator]] = {
     "none": lambda placer, cluster: OpenAllocator(placer),
+    "quota": QuotaAllocator,
     "cells": CellAllocator,
 }
 

@@ -1,0 +1,168 @@
+"""Cells as the engine's allocator: private clusters, lending, reclaiming, bad hardware, reasons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import World
+from rota.core.events import Interrupted, NodeBack, NodeDrained, NodeLost
+from rota.core.model import DeviceType, JobId, NodeId
+from rota.core.reasons import ReasonCode
+from rota.files import read_cluster
+from rota.policies import names
+from rota.tenancy.cells.allocator import CellAllocator
+from rota.tenancy.cells.check import check_cells
+
+HALL = Path(__file__).parents[1] / "conformance" / "own" / "config" / "hall.yaml"
+
+
+def world(policy: str = "fifo:backfill=true") -> World:
+    return World(of=read_cluster(str(HALL)), tenancy="cells", policy=policy)
+
+
+def holds_together(w: World) -> None:
+    allocator = w.engine.state.ledger
+    assert isinstance(allocator, CellAllocator)
+    check_cells(allocator.books)
+
+
+def submit(w: World, name: str, tenant: str, **fields: Any) -> None:
+    w.settle(w.submit(name, tenant=tenant, **fields))
+    holds_together(w)
+
+
+def nodes_of(w: World, name: str) -> set[str]:
+    placement = w.live(name).placement
+    assert placement is not None
+    return {str(w.cluster.nodes[slot.node].id) for slot in placement}
+
+
+def test_a_tenants_gang_starts_within_its_own_rack() -> None:
+    w = world()
+    submit(w, "b", "blue", gpus=1)
+    submit(w, "g", "green", gpus=4, workers=2)
+
+    assert nodes_of(w, "g") in ({"r1a", "r1b"}, {"r2a", "r2b"})
+    assert not nodes_of(w, "b") & nodes_of(w, "g")
+
+
+def test_lent_cells_come_back_to_their_owner() -> None:
+    w = world()
+    submit(w, "o1", "blue", gpus=4, workers=2, priority=-1)
+    submit(w, "o2", "blue", gpus=4, workers=2, priority=-1)
+    submit(w, "g", "green", gpus=4, workers=2)
+
+    assert w.states()["g"] == "running"
+    assert sorted(w.states().values()) == ["running", "running", "waiting"]
+
+
+def test_priority_counts_inside_a_tenant_only() -> None:
+    w = world()
+    submit(w, "low", "blue", gpus=4, priority=1)
+    submit(w, "g", "green", gpus=4, workers=2, priority=0)
+    submit(w, "high", "blue", gpus=4, priority=7)
+
+    assert w.states() == {"low": "waiting", "g": "running", "high": "running"}
+    reason = w.why("low")
+    assert reason is not None
+    assert reason.sentence() == (
+        "needs 4 devices; tenant blue may use 4 devices, of which 0 devices can be had at this priority; "
+        "starts when jobs of the tenant with the same or a higher priority end"
+    )
+
+
+def test_a_lazy_job_runs_on_without_its_guarantee() -> None:
+    w = world()
+    submit(w, "low", "blue", gpus=4, priority=1, labels=(("lazy_preemption", "true"),))
+    submit(w, "high", "blue", gpus=4, priority=7)
+
+    assert w.states() == {"low": "running", "high": "running"}
+
+
+def test_a_pinned_cell_is_asked_for_by_label() -> None:
+    w = world()
+    submit(w, "p", "blue", gpus=2, labels=(("pinned_cell", "attic"),))
+    submit(w, "q", "green", gpus=2, labels=(("pinned_cell", "attic"),))
+
+    assert nodes_of(w, "p") == {"lone"}
+    assert w.code("q") is ReasonCode.QUOTA_TOO_SMALL
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"tenant": "blue", "gpus": 4, "workers": 2}, ReasonCode.QUOTA_TOO_SMALL),
+        ({"tenant": "nobody", "gpus": 1}, ReasonCode.QUOTA_TOO_SMALL),
+        ({"tenant": "green", "gpus": 8}, ReasonCode.CELLS_SCATTERED),
+        ({"tenant": "green", "gpus": 0.5}, ReasonCode.NEVER_FITS),
+        ({"tenant": "green", "gpus": 8, "workers": 3, "priority": -1}, ReasonCode.DEVICES_BUSY),
+    ],
+)
+def test_reasons(fields: dict[str, Any], code: ReasonCode) -> None:
+    w = world()
+    w.settle(w.submit("j", **fields))
+
+    assert w.code("j") is code
+    reason = w.why("j")
+    assert reason is not None
+    assert reason.sentence()
+
+
+def test_bad_hardware_is_named_and_healed() -> None:
+    w = world()
+    for node in ("r1a", "r2a"):
+        w.settle(w.step(NodeLost(NodeId(node))))
+    submit(w, "g", "green", gpus=4, workers=2)
+    assert w.code("g") is ReasonCode.BAD_HARDWARE
+
+    w.settle(w.step(NodeBack(NodeId("r1a"))))
+
+    assert nodes_of(w, "g") == {"r1a", "r1b"}
+    holds_together(w)
+
+
+def test_an_interrupted_job_goes_elsewhere_in_its_quota() -> None:
+    w = world()
+    submit(w, "b", "blue", gpus=4)
+    (node,) = nodes_of(w, "b")
+
+    w.settle(w.step(NodeLost(NodeId(node)), Interrupted(JobId("b"), 0.0)))
+
+    assert nodes_of(w, "b") != {node}
+    w.step(NodeDrained(NodeId("r1a")))
+    holds_together(w)
+
+
+def test_a_stuck_tenant_does_not_hold_up_the_others() -> None:
+    w = world("fifo")
+    submit(w, "stuck", "blue", gpus=4, workers=2)
+    submit(w, "behind", "blue", gpus=1)
+    submit(w, "other", "green", gpus=1)
+
+    assert w.states() == {"stuck": "waiting", "behind": "waiting", "other": "running"}
+
+
+def test_types_are_looked_for_in_order() -> None:
+    w = world()
+    submit(w, "typed", "green", gpus=1, device_types=(DeviceType("H100"), DeviceType("T4")))
+
+    assert w.states()["typed"] == "running"
+
+
+@pytest.mark.parametrize("policy", names())
+def test_every_policy_runs_inside_tenants(policy: str) -> None:
+    w = world(policy)
+    for at in range(12):
+        tenant = ("green", "blue")[at % 2]
+        w.pass_s(1.0)
+        submit(w, f"j{at}", tenant, gpus=(1, 2, 4)[at % 3], priority=(-1, 0, 3)[at % 3], work=1000.0)
+
+    while running := [name for name, state in w.states().items() if state == "running"]:
+        w.pass_s(1.0)
+        w.settle(w.ended(running[0]))
+        holds_together(w)
+
+    assert set(w.states().values()) == {"succeeded"}

@@ -1,0 +1,23 @@
+"""Whatever happens, every tenant can be given what it owns, no device is held twice, and no quota is lost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenancy.random_cells import trace
+
+
+@given(st.integers(0, 2**32))
+def test_promises_hold_through_failures_and_new_promises(seed: int) -> None:
+    trace(random.Random(seed), steps=60)
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(st.integers(0, 2**32))
+def test_promises_hold_through_long_histories(seed: int) -> None:
+    trace(random.Random(seed))
