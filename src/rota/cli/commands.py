@@ -58,6 +58,12 @@ COMMANDS: tuple[Entry, ...] = (
         group=Group.STUDY,
     ),
     Entry(
+        name="check",
+        target="rota.cli.check:check",
+        summary="Say what is wrong with a cluster or job file.",
+        group=Group.STUDY,
+    ),
+    Entry(
         name="policies",
         target="rota.cli.policies:policies",
         summary="List the policies and their parameters.",

@@ -72,15 +72,21 @@ class ClusterFile(Shape):
 
 def read_cluster_file(path: Path) -> Cluster:
     """The cluster that a YAML or JSON file describes."""
-    document = read_document(path)
+    return cluster_from_document(read_document(path), path)
+
+
+def cluster_from_document(document: object, path: Path) -> Cluster:
+    """The cluster in a document that was read from `path`, ours or HiveD's."""
+    file = None if is_hived(document) else checked(ClusterFile, document, path)
+    plan = plan_from(document, path) if file is None else None
     try:
-        if is_hived(document):
-            return cluster_from(plan_from(document, path))
-        file = checked(ClusterFile, document, path)
+        if plan is not None:
+            return cluster_from(plan)
+        assert file is not None
         tenants = tenant_plan(file.tenants, file.fairness) if file.tenants else None
         return Cluster(nodes=tuple(_nodes(file)), tenants=tenants)
     except RotaError as error:
-        raise error if str(error).startswith(str(path)) else RotaError(f"{path}: {error}") from error
+        raise RotaError(f"{path}: {error}") from error
 
 
 def _nodes(file: ClusterFile) -> Iterator[Node]:

@@ -1,0 +1,126 @@
+"""HiveD's sharing anomaly on the Philly trace: queueing delay of each tenant's jobs under three kinds of sharing.
+
+- private: every tenant has nodes of its own;
+- quota: one cluster, a tenant may hold as many devices as its private cluster has (count only);
+- cells: one cluster, a tenant owns as many node cells as its private cluster has nodes.
+
+Jobs of up to 8 devices are one task and need one node; larger ones are tasks of 8. A tenant gets nodes for its mean
+load times a factor. Sharing is anomalous where a tenant's jobs wait longer than in its private cluster.
+Run: `ROTA_DATA=... python reproductions/sharing_anomaly.py [JOBS]`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from rota.core.cells import CellEntry, CellPlan, CellType, CellTypeName, Quota, TenantCells
+from rota.core.cluster import Cluster
+from rota.core.history import History
+from rota.core.model import WHOLE, Job, TenantId
+from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.drivers.simulator.study import Setting, simulate
+from rota.files.hived import cluster_from
+from rota.traces.formats import read_trace
+from rota.traces.workload import Submission
+
+PER_NODE = 8
+RACK = 8
+HEADROOM = 1.35
+POLICY = "fifo:backfill=true"
+
+
+def whole_nodes(job: Job) -> Job:
+    """One task if a node has room for it, else tasks of a whole node each."""
+    gpus = job.gpu_milli // WHOLE
+    role = job.roles[0]
+    if gpus <= PER_NODE:
+        return replace(job, roles=(replace(role, count=1, device_milli=gpus * WHOLE),))
+    return replace(job, roles=(replace(role, count=math.ceil(gpus / PER_NODE), device_milli=PER_NODE * WHOLE),))
+
+
+def shares(submissions: list[Submission]) -> dict[TenantId, int]:
+    """Nodes of each tenant: its mean load with some headroom, and enough for its largest job."""
+    span_s = submissions[-1].submit_s - submissions[0].submit_s
+    load: dict[TenantId, float] = defaultdict(float)
+    largest: dict[TenantId, int] = defaultdict(int)
+    for submission in submissions:
+        job = submission.job
+        load[job.tenant] += job.gpus * (job.work or 0.0) / span_s
+        largest[job.tenant] = max(largest[job.tenant], math.ceil(job.gpus / PER_NODE))
+    return {tenant: max(math.ceil(load[tenant] * HEADROOM / PER_NODE), largest[tenant]) for tenant in sorted(load)}
+
+
+def cells_of(nodes: dict[TenantId, int]) -> Cluster:
+    box, rack = CellTypeName("NODE"), CellTypeName("RACK")
+    racks = math.ceil(sum(nodes.values()) / RACK)
+    plan = CellPlan(
+        types={
+            box: CellType(child=CellTypeName("gpu"), children=PER_NODE, is_node=True),
+            rack: CellType(child=box, children=RACK),
+        },
+        physical=tuple(
+            CellEntry(type=rack, children=tuple(CellEntry(address=f"n{r * RACK + n + 1}") for n in range(RACK)))
+            for r in range(racks)
+        ),
+        tenants={
+            tenant: TenantCells(quotas=(Quota(chain=rack, type=box, cells=count),)) for tenant, count in nodes.items()
+        },
+    )
+    return cluster_from(plan)
+
+
+def waits(history: History) -> dict[TenantId, list[float]]:
+    found: dict[TenantId, list[float]] = defaultdict(list)
+    for record in history.jobs:
+        if record.start_s is not None:
+            found[TenantId(record.tenant)].append(record.start_s - record.submit_s)
+    return found
+
+
+def main(jobs: int) -> None:
+    workload = read_trace(Path(os.environ["ROTA_DATA"]) / "philly" / "philly.csv")
+    submissions = [replace(s, job=whole_nodes(s.job)) for s in workload.submissions[:jobs]]
+    nodes = shares(submissions)
+    shared = cells_of(nodes)
+    devices = {tenant: {ANY_TYPE: count * PER_NODE} for tenant, count in nodes.items()}
+    tenants = TenantPlan(shares={t: Share(guaranteed=own, limit=own) for t, own in devices.items()})
+    quota = Cluster(nodes=shared.nodes, tenants=tenants)
+    result: dict[str, dict[TenantId, list[float]]] = {}
+    all_of = replace(workload, submissions=tuple(submissions))
+    for name, setting in (
+        ("quota", Setting(cluster=quota, tenancy="quota", placement="consolidate")),
+        ("cells", Setting(cluster=shared, tenancy="cells")),
+    ):
+        began = time.perf_counter()
+        result[name] = waits(simulate(all_of, POLICY, setting).history)
+        print(f"{name}: {len(submissions)} jobs in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    result["private"] = {}
+    for tenant, count in nodes.items():
+        own = tuple(s for s in submissions if s.job.tenant == tenant)
+        alone = Setting(cluster=Cluster.uniform(("gpu", count * PER_NODE, PER_NODE)), placement="consolidate")
+        result["private"].update(waits(simulate(replace(workload, submissions=own), POLICY, alone).history))
+    report(nodes, result)
+
+
+def report(nodes: dict[TenantId, int], result: dict[str, dict[TenantId, list[float]]]) -> None:
+    print("| tenant | jobs | nodes | private, min | quota, min | cells, min | most extra: quota, min | cells, min |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for tenant, count in nodes.items():
+        own = result["private"][tenant]
+        means = [sum(result[kind][tenant]) / len(own) / 60 for kind in ("private", "quota", "cells")]
+        extra = [
+            max(there - here for here, there in zip(own, result[kind][tenant], strict=True)) / 60
+            for kind in ("quota", "cells")
+        ]
+        cells = " | ".join(f"{value:.1f}" for value in (*means, *extra))
+        print(f"| {tenant} | {len(own)} | {count} | {cells} |")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10**9)
