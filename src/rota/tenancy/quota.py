@@ -70,6 +70,8 @@ class QuotaAllocator:
             account.owned = _owned(self._plan, name)
         self._by_user: dict[tuple[TenantId, str], int] = {}
         self._holders: dict[LiveJob, DeviceType] = {}
+        self._lodgers: dict[LiveJob, None] = {}
+        """Those of them whose tenant owns nothing, or that ask for no guarantee."""
         self._now_s = 0.0
 
     # -- what the engine asks --------------------------------------------------------------------
@@ -117,7 +119,7 @@ class QuotaAllocator:
         if job.priority == OPPORTUNISTIC or self._user_limit(job) is not None or not job.gpu_milli:
             return None
         for kind in self._kinds(job):
-            if not self._may_hold(job, kind):
+            if not self._may_hold(job, kind) or not self._is_anything_lent(kind):
                 continue
             for name, account in self._line(job.tenant):
                 if account.fits(kind, job.gpu_milli):
@@ -161,8 +163,11 @@ class QuotaAllocator:
                 milli = slot.devices.bit_count() * slot.milli * sign
                 if milli and slot.node < len(self._type_of):
                     self._charge(live.job, self._type_of[slot.node], milli)
+        self._lodgers.pop(live, None)
         if after:
             self._holders[live] = self._type_of[after[0].node]
+            if live.job.priority == OPPORTUNISTIC or live.job.tenant not in self._accounts:
+                self._lodgers[live] = None
         else:
             self._holders.pop(live, None)
 
@@ -280,6 +285,10 @@ class QuotaAllocator:
         if found is None:
             return None
         return Offer(placement=found, victims=tuple(victim for victim, _ in victims))
+
+    def _is_anything_lent(self, kind: DeviceType) -> bool:
+        """Whether anyone holds devices of a type beyond what it owns."""
+        return bool(self._lodgers) or any(amount > 0 for _, amount in self._lent(kind))
 
     def _lent(self, kind: DeviceType) -> Iterator[tuple[TenantId, int]]:
         """How many thousandths each tenant holds beyond what it owns."""
