@@ -43,6 +43,10 @@ _CODES = {
 }
 
 
+_OWN_OBSTACLES = frozenset({Obstacle.QUOTA, Obstacle.SHAPE})
+"""Obstacles that lie in the tenant's own cells: whatever others do, they stay until those change."""
+
+
 class CellAllocator:
     """Who may use what is decided by cells; see `rota.tenancy.cells`."""
 
@@ -82,7 +86,7 @@ class CellAllocator:
         self._left: dict[LiveJob, tuple[Placement, Claim]] = {}
         self._undone: dict[LiveJob, list[tuple[Claim, list[Seat]]]] = {}
         self._pending: dict[LiveJob, tuple[Placement, Plan]] = {}
-        self._memo: dict[Hashable, tuple[int, Plan | Refusal]] = {}
+        self._memo: dict[Hashable, tuple[int, tuple[int, ...], Plan | Refusal]] = {}
         self._stamp = 0
 
     # -- what the engine asks --------------------------------------------------------------------
@@ -147,11 +151,11 @@ class CellAllocator:
         return claim.is_guaranteed and claim.tenant == live.job.tenant and claim.priority <= live.job.priority
 
     def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
-        """What its tenant's cells, or for work without a guarantee the cluster, lack by mere count."""
-        job = live.job
-        if not job.gpu_milli or _odd_wish(job) is not None or not self._is_known(job):
+        """What its tenant's cells lack by mere count, where that is known already; nought means: ask for an offer."""
+        found = self._known_refusal(live)
+        if found is None or found.obstacle is not Obstacle.QUOTA:
             return 0
-        return max(job.gpu_milli - self._scheduler.room(self._request(job)) * WHOLE, 0)
+        return (found.need - found.room) * WHOLE
 
     def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
         """The victim's devices, if the job may have them."""
@@ -274,11 +278,27 @@ class CellAllocator:
         if not self._is_known(job):
             return Refusal(obstacle=Obstacle.QUOTA, need=job.gpu_milli // WHOLE, room=0, owned=0)
         shape = self.shape(live)
-        stamp, found = self._memo.get(shape, (-1, None))
+        stamp, _, found = self._memo.get(shape, (-1, (), None))
         if found is None or stamp != self._stamp:
+            found = self._known_refusal(live)
+        if found is None:
             found = self._scheduler.plan(self._request(job))
-            self._memo[shape] = (self._stamp, found)
+            self._memo[shape] = (self._stamp, self._version(job), found)
         return found
+
+    def _known_refusal(self, live: LiveJob) -> Refusal | None:
+        """What was found before of a job like this one, if nothing has happened that could change it."""
+        _, version, found = self._memo.get(self.shape(live), (-1, (), None))
+        if isinstance(found, Refusal) and found.obstacle in _OWN_OBSTACLES and version == self._version(live.job):
+            return found
+        return None
+
+    def _version(self, job: Job) -> tuple[int, ...]:
+        """Changes with everything on which it depends whether the tenant's own cells are enough."""
+        if job.priority == OPPORTUNISTIC:
+            return (self._stamp,)
+        version = self.books.version
+        return tuple(version.get((job.tenant, chain), 0) for chain in self.books.forest.chains)
 
     def _request(self, job: Job) -> Request:
         sizes = sorted(role.device_milli // WHOLE for role in job.roles for _ in range(role.count) if role.device_milli)
