@@ -10,7 +10,7 @@ DEMO_TRACE := $(DEMO)/mixed.parquet
 POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure demo demo-sim test test-fast chaos check format bench golden clean
+.PHONY: help setup compile pure demo demo-sim test test-fast chaos check format bench reproductions golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -65,7 +65,7 @@ chaos: setup ## the kill test in full: 300 jobs, 50 kills of the server, 20 of s
 check: setup ## format, lint, types, imports, tests with warnings as errors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy src tests tools $(wildcard bench/*.py)
+	$(BIN)/mypy src tests tools $(wildcard bench/*.py reproductions/*.py)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -n 2 --dist loadscope -W error
 
@@ -75,6 +75,9 @@ format: setup ## format the code and mend what can be mended
 
 bench: setup ## measure the speed
 	@set -e; for script in $(sort $(wildcard bench/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
+
+reproductions: setup ## run what docs/reference/reproductions.md reports
+	@set -e; for script in $(sort $(wildcard reproductions/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
 
 golden: setup ## write the golden journals anew; explain each difference in the commit
 	$(BIN)/python -m pytest tests/golden --regenerate

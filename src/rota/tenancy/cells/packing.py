@@ -43,18 +43,21 @@ Rank = tuple[bool, int, int, int]
 class View(Generic[CellT]):
     """Nodes to pack into: node-level cells, or smaller ones that are all their owner has of a node.
 
-    Nodes of one rank stand together, so that a request looks at ranks rather than at nodes; a cell whose use or
-    health changes says so itself, and finds its new place when the view is next asked.
+    Nodes of one rank stand together in their own order, so that a request looks at ranks rather than at nodes and its
+    answer depends on nothing but what is there now. A cell whose use or health changes says so itself, and finds its
+    new place when the view is next asked.
     """
 
-    __slots__ = ("_by_rank", "_packs_all", "_rank", "_ranks", "_stale", "nodes")
+    __slots__ = ("_by_rank", "_packs_all", "_place", "_rank", "_ranks", "_stale", "nodes")
 
     def __init__(self, nodes: Sequence[CellT], *, packs_all: bool) -> None:
         self.nodes: tuple[CellT, ...] = tuple(nodes)
         self._packs_all = packs_all
         """Whether a node counts as full by all that is on it, or only by work without a guarantee."""
         self._rank: dict[CellT, Rank] = {}
-        self._by_rank: dict[Rank, dict[CellT, None]] = {}
+        self._place: dict[CellT, int] = {node: place for place, node in enumerate(nodes)}
+        self._by_rank: dict[Rank, list[int]] = {}
+        """The places of the nodes of each rank, in order."""
         self._ranks: list[Rank] = []
         self._stale: dict[Cell, None] = dict.fromkeys(nodes)
         for node in nodes:
@@ -112,31 +115,32 @@ class View(Generic[CellT]):
         """Nodes in the order in which they are tried; where only idle devices count, those with too few left out."""
         self._refresh()
         if suggested is not None:
-            nodes = [node for rank in self._ranks for node in self._by_rank[rank]]
+            nodes = [self.nodes[place] for rank in self._ranks for place in self._by_rank[rank]]
             nodes.sort(key=lambda node: (self._rank[node][0], not _is_suggested(node, suggested), self._rank[node]))
             yield from nodes
             return
         for rank in self._ranks:
             if priority > OPPORTUNISTIC or rank[-1] >= least:
-                yield from self._by_rank[rank]
+                for place in self._by_rank[rank]:
+                    yield self.nodes[place]
 
     def _refresh(self) -> None:
         """Give nodes that changed their new places."""
         for cell in self._stale:
             node: CellT = cell  # type: ignore[assignment]  # only nodes of this view say that they changed
-            before, after = self._rank.get(node), self._rank_of(node)
+            place, before, after = self._place[node], self._rank.get(node), self._rank_of(node)
             if before == after:
                 continue
             if before is not None:
                 peers = self._by_rank[before]
-                del peers[node]
+                del peers[bisect_left(peers, place)]
                 if not peers:
                     del self._by_rank[before]
                     del self._ranks[bisect_left(self._ranks, before)]
             if after not in self._by_rank:
-                self._by_rank[after] = {}
+                self._by_rank[after] = []
                 insort(self._ranks, after)
-            self._by_rank[after][node] = None
+            insort(self._by_rank[after], place)
             self._rank[node] = after
         self._stale.clear()
 
