@@ -189,6 +189,13 @@ def test_tightest_cell_that_takes_all(level: Level, workers: int, where: str | N
     assert names == where
 
 
+def test_tightest_cell_is_taken_whatever_the_order() -> None:
+    of = cluster(node("n1", 4, rack="large"), node("n2", 2, rack="small"), node("n3", 3, rack="middle"))
+
+    assert place(inventory(of), job(workers=2), "any", within(Level.RACK)) == on("n2", 2, tasks=2)
+    assert place(inventory(of), job(workers=3), "any", within(Level.RACK)) == on("n3", 3, tasks=3)
+
+
 def test_consolidation_prefers_one_rack_then_one_domain() -> None:
     books = inventory(RACKS)
 
@@ -254,7 +261,9 @@ def test_elastic_job_takes_the_largest_size_that_fits() -> None:
 
     assert place(books, asked) == on("n2", 2, tasks=2) + on("n1", [1])
     assert place(books, asked, insist=HARD) == on("n2", 2, tasks=2) + on("n1", [1])
-    books.take(on("n2", 2), ANY_DEVICE)
+    books.take(on("n2", 1), ANY_DEVICE)
+    assert place(books, asked) == on("n1", [1]) + on("n2", [1])
+    books.take(on("n2", [1]), ANY_DEVICE)
     assert place(books, asked) is None
 
 

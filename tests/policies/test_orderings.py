@@ -237,12 +237,13 @@ def test_shares_can_be_compared_by_user() -> None:
 
 
 def test_what_a_tenant_gives_back_no_longer_counts() -> None:
-    red, blue = TenantId("red"), TenantId("blue")
+    """`red` had 2 and has none when a device becomes free; `blue` has 1, so that `red` goes first."""
+    red, blue, other = TenantId("red"), TenantId("blue"), TenantId("other")
     world = World(gpus=4, policy="drf").running("r", gpus=2, tenant=red).running("b", gpus=1, tenant=blue)
-    world.running("x", gpus=1, tenant=blue)
+    world.running("x", gpus=1, tenant=other)
     world.settle(world.ended("r"))
-    world.settle(world.submit("b1", gpus=2, tenant=blue))
-    world.submit("b2", gpus=1, tenant=blue)
+    world.settle(world.submit("y", gpus=2, tenant=other))
+    world.submit("b1", gpus=1, tenant=blue)
     world.submit("r1", gpus=1, tenant=red)
 
     assert world.ended("x") == [start("r1", on("n1", [3]))]
