@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from builders import World
+from builders import World, at_once
 from rota.core.events import Interrupted, NodeBack, NodeDrained, NodeLost
 from rota.core.model import DeviceType, JobId, NodeId
 from rota.core.reasons import ReasonCode
 from rota.files import read_cluster
-from rota.policies import names
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.cells.check import check_cells
 
@@ -152,7 +151,7 @@ def test_types_are_looked_for_in_order() -> None:
     assert w.states()["typed"] == "running"
 
 
-@pytest.mark.parametrize("policy", names())
+@pytest.mark.parametrize("policy", at_once())
 def test_every_policy_runs_inside_tenants(policy: str) -> None:
     w = world(policy)
     for at in range(12):

@@ -60,6 +60,11 @@ class Result:
 def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
     """A policy by name, its allocator, and the placement that it came to."""
     declared, options = find_policy(policy)
+    if declared.plans_in_rounds and setting.tenancy != "none":
+        raise RotaError(
+            f"policy {declared.name!r} shares out the whole cluster in rounds and can't run with tenancy "
+            f"{setting.tenancy!r}; use --tenancy none, or an ordering policy"
+        )
     placement = setting.placement or declared.placement
     alloc = allocator(setting.tenancy, style(placement), setting.cluster)
     knowledge = Knowledge(speed=setting.speed, restart_s=setting.costs.restart_s, seed=setting.seed)
