@@ -176,6 +176,16 @@ def test_neighbour_on_the_device_counts_there_and_not_again_on_the_node() -> Non
     ]
 
 
+def test_neighbour_on_one_of_two_devices_counts_once() -> None:
+    speed = SpeedModel(device_neighbour=0.5, node_neighbour=0.8)
+    w = world(job("a", gpus=0.5, workers=2, work=100.0), job("b", gpus=0.5, work=100.0), speed=speed)
+    w.carry_out([start("b", on("n1", [0], milli=500))], 0.0)
+
+    answers = w.carry_out([start("a", on("n1", [0], milli=500), on("n1", [1], milli=500))], 0.0)
+
+    assert answers == [Started(JobId("a"), 0.5, 0.0), SpeedChanged(JobId("b"), 0.0, 0.5)]
+
+
 def test_change_of_speed_during_the_restart_takes_effect_after_it() -> None:
     speed = SpeedModel(node_neighbour=0.5)
     w = world(job("a", work=30.0), job("b", work=100.0), speed=speed, restart_s=10.0)

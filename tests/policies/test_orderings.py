@@ -63,6 +63,10 @@ def test_index_is_the_chance_to_end_over_the_service_that_takes() -> None:
     assert index_of([2.0, 4.0, 10.0], 0.0, 5.0) == pytest.approx(2 / 11)
 
 
+def test_size_that_a_quantum_just_covers_ends_within_it() -> None:
+    assert index_of([5.0], 0.0, 5.0) == 1 / 5
+
+
 def test_index_looks_only_at_larger_sizes() -> None:
     """After 3, size 2 is out: 4 ends after 1 more, 10 takes the whole quantum of 5."""
     assert index_of([2.0, 4.0, 10.0], 3.0, 5.0) == pytest.approx(1 / 6)
