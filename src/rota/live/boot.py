@@ -12,6 +12,7 @@ from rota.core.codec import decode_job
 from rota.core.engine import Engine
 from rota.core.errors import RotaError
 from rota.core.model import JobId, NodeId
+from rota.core.policy import Allocator, Policy
 from rota.core.state import State
 from rota.live.control import Control, Tape
 from rota.live.record import Record
@@ -42,9 +43,15 @@ def boot(records: Records, scheduling: Scheduling) -> Control:
             "it runs in `rota sim`, and `rota policies` lists the others"
         )
     placement = scheduling.placement or declared.placement
-    alloc = allocator(scheduling.tenancy, style(placement))
+
+    def rebuilt() -> tuple[Policy, Allocator]:
+        """The scheduler anew, with books of its own where its allocator keeps any."""
+        alloc = allocator(scheduling.tenancy, style(placement), scheduling.cluster)
+        return declared.build(options, alloc), alloc
+
+    policy, alloc = rebuilt()
     tape = Tape()
-    engine = Engine(state, declared.build(options, alloc), alloc, journal=tape)
+    engine = Engine(state, policy, alloc, journal=tape)
     header = JournalHeader(
         cluster=scheduling.cluster,
         policy=scheduling.policy,
@@ -54,7 +61,7 @@ def boot(records: Records, scheduling: Scheduling) -> Control:
         snapshot=snapshot.take(state),
     )
     first_step = records.begin_segment(encode_header(header))
-    return Control(engine, tape, records, kept, first_step, lambda: declared.build(options, alloc))
+    return Control(engine, tape, records, kept, first_step, rebuilt)
 
 
 def _restore(records: Records, cluster: Cluster) -> tuple[State, dict[JobId, Record]]:

@@ -25,7 +25,7 @@ from rota.core.errors import InvariantBroken
 from rota.core.events import Event, Interrupted, JobArrived, JobEnded, StartFailed, Stopped, TimerFired
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
-from rota.core.policy import Policy
+from rota.core.policy import Allocator, Policy
 from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.drivers.local.driver import Order
@@ -104,10 +104,10 @@ class Control:
         records: Records,
         kept: dict[JobId, Record],
         first_step: int,
-        make_policy: Callable[[], Policy],
+        rebuilt: Callable[[], tuple[Policy, Allocator]],
     ) -> None:
         self.engine = engine
-        self.make_policy = make_policy
+        self.rebuilt = rebuilt
         self.kept = kept
         self.trouble: str | None = None
         """Why nothing can be made durable at present, if so."""

@@ -17,7 +17,7 @@ from rota.core.errors import InvariantBroken
 from rota.core.events import End, Event, JobArrived, JobEnded, Resized, Started, Stopped, TimerFired
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState
-from rota.core.policy import Policy
+from rota.core.policy import Allocator, Policy
 
 GUESS_S = (600.0, 3600.0, 6 * 3600.0)
 """How long a job takes of which nothing is known: short, usual, long."""
@@ -193,7 +193,12 @@ class _Run:
                 self.started += 1
 
 
-def copies(engine: Engine, policy: Callable[[], Policy]) -> Callable[[], Engine]:
-    """Copies of an engine as it is now, each under a policy of its own."""
-    frozen = engine.fork(policy())
-    return lambda: frozen.fork(policy())
+def copies(engine: Engine, rebuilt: Callable[[], tuple[Policy, Allocator]]) -> Callable[[], Engine]:
+    """Copies of an engine as it is now, each under a policy and an allocator of its own."""
+
+    def copy_of(original: Engine) -> Engine:
+        policy, allocator = rebuilt()
+        return original.fork(policy, allocator=allocator)
+
+    frozen = copy_of(engine)
+    return lambda: copy_of(frozen)

@@ -159,7 +159,7 @@ class Requests:
 
     async def _forecast(self, job_id: JobId, arrives: JobArrived | None) -> Forecast:
         past = await asyncio.to_thread(self._records.past_runs)
-        engines = copies(self._control.engine, self._control.make_policy)
+        engines = copies(self._control.engine, self._control.rebuilt)
 
         def span(job: Job) -> Span:
             return span_of(job, past.get((job.tenant, job.name), []))
