@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rota.core.errors import RotaError
 from rota.core.live import JobView
 from rota.mechanisms.declare import Traits, ordering
 from rota.mechanisms.ordering import Turn, later
@@ -19,6 +20,7 @@ from rota.policies.las import QueueMemo, check_thresholds, queue_of
 
 FIRST_LESSON = 16
 """Ended jobs after which the index is first computed; again at each doubling."""
+MOST_STEPS = 1000
 SAMPLE = 4096
 """Sizes that are kept: of a longer history, evenly spaced quantiles."""
 
@@ -32,6 +34,8 @@ class GittinsParams:
 
     def __post_init__(self) -> None:
         check_thresholds(self.thresholds)
+        if not 1 <= self.steps <= MOST_STEPS:
+            raise RotaError(f"steps is {self.steps}; it must be from 1 to {MOST_STEPS}")
 
 
 def index_of(sizes: Sequence[float], attained: float, quantum: float) -> float:
