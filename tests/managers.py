@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.core.errors import RotaError, Unavailable
+from rota.drivers.local.cgroup import find
 from rota.sdk.client import Client
 
 Json = dict[str, Any]
@@ -160,3 +161,4 @@ class Manager:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+        find(self.home).sweep([])

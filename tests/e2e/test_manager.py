@@ -191,14 +191,6 @@ def test_drained_node_takes_nothing_new_even_after_a_restart(manager: Manager) -
     assert {node["state"] for node in manager.client.nodes()} == {"up"}
 
 
-def test_memory_limit_is_kept(manager: Manager) -> None:
-    hungry = "python3 -c 'x = bytearray(300 << 20); import time; time.sleep(60)'"
-
-    job = manager.wait(manager.submit(hungry, resources={"memory": "100Mi"}))
-
-    assert job["message"] == "it used more memory than it asked for (permanent)"
-
-
 @pytest.mark.parametrize("field", ["image", "volumes", "elastic", "gang"])
 def test_what_cannot_be_honoured_is_refused_by_name(manager: Manager, field: str) -> None:
     values = {"image": "x", "volumes": ["/a:/b"], "elastic": {"min": 1, "max": 2}, "gang": False}

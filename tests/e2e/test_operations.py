@@ -11,12 +11,12 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from managers import Manager, eventually
-from rota.core.errors import RotaError
 from rota.live.retention import tidy
 from rota.sdk.client import Client, Refused
 from rota.store.database import open_database
@@ -94,15 +94,23 @@ def test_old_jobs_go_with_their_output(manager: Manager) -> None:
     assert int(manager.submit("true")) > int(newest)
 
 
-def test_database_of_a_newer_rota_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rota.db"
-    open_database(path).dispose()
-    with sqlite3.connect(path) as database:
-        database.execute("UPDATE alembic_version SET version_num = '9999'")
-    database.close()
-
-    with pytest.raises(RotaError, match="of a newer Rota"):
-        open_database(path)
+def test_manager_goes_on_with_the_jobs_of_an_older_one(tmp_path: Path) -> None:
+    manager = Manager(tmp_path, "--emulate", "gpu=2/2")
+    manager.home.mkdir(parents=True)
+    with closing(sqlite3.connect(manager.home / "rota.db")) as database:
+        database.executescript((Path(__file__).parents[1] / "store" / "schema-0001.sql").read_text())
+    manager.start()
+    try:
+        assert [(job["id"], job["state"]) for job in manager.client.jobs(all=True)][2:] == [
+            ("2", "failed"),
+            ("1", "succeeded"),
+        ]
+        manager.client.act("3", "release")
+        assert manager.wait("3")["state"] == "succeeded"
+        assert manager.said("3") == "kept\n"
+        assert manager.submit("true") == "5"
+    finally:
+        manager.clean_up()
 
 
 @pytest.fixture

@@ -92,6 +92,7 @@ async def _serve(
         access=access,
         home=options.settings.home,
         policy=options.scheduling.policy,
+        limits=str(options.settings.limits),
     )
     config = uvicorn.Config(
         make_app(service),

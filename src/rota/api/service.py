@@ -23,6 +23,8 @@ class Service:
     access: Access
     home: Path
     policy: str
+    limits: str
+    """How tasks' limits are kept, in words."""
 
 
 def service(request: Request) -> Service:

@@ -28,7 +28,8 @@ HEARTBEAT_S = 15.0
 @router.get("/nodes", response_model=list[NodeOut])
 async def nodes(request: Request, who: Who) -> Response:
     """The nodes and what is free on them."""
-    return JSONResponse(nodes_out(service(request).control.state.inventory))
+    parts = service(request)
+    return JSONResponse(nodes_out(parts.control.state.inventory, parts.limits))
 
 
 @router.post("/nodes/{node_id}/{action}", response_model=NodeOut)
@@ -42,7 +43,7 @@ async def drain(
     who.must_be_admin()
     parts = service(request)
     await parts.requests.drain(NodeId(node_id), Asker(name=who.name), drained=action == "drain")
-    found = [node for node in nodes_out(parts.control.state.inventory) if node["id"] == node_id]
+    found = [node for node in nodes_out(parts.control.state.inventory, parts.limits) if node["id"] == node_id]
     if not found:
         raise NotFound(f"there is no node {node_id!r}")
     return JSONResponse(found[0])

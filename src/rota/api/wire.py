@@ -61,6 +61,7 @@ class JobOut(BaseModel):
     attempt: int = 0
     exit_code: int | None = None
     message: str = ""
+    failure: str | None = Field(None, description="What went wrong last, in a word, such as `out-of-memory`.")
     gpus: float = 0
     tasks: int = 1
     priority: int = 0
@@ -95,6 +96,7 @@ class NodeOut(BaseModel):
     cpus: float | None = None
     memory_bytes: int | None = None
     state: str
+    limits: str = Field(description="Who keeps tasks within what they asked for: `cgroup v2`, `cgroup v1`, `watched`.")
 
 
 class Problem(BaseModel):
@@ -154,6 +156,7 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         "attempt": row.attempt,
         "exit_code": row.exit_code,
         "message": row.message,
+        "failure": row.failure,
         "gpus": _gpus(spec),
         "tasks": _tasks(spec),
         "priority": spec.get("priority") or (-1 if spec.get("class") == "opportunistic" else 0),
@@ -181,7 +184,7 @@ def _gpus(spec: Json) -> float:
     return sum(float(count) * float(gpus or 0) for count, gpus in parts)
 
 
-def nodes_out(inventory: Inventory) -> list[Json]:
+def nodes_out(inventory: Inventory, limits: str) -> list[Json]:
     """All nodes."""
     return [
         {
@@ -192,6 +195,7 @@ def nodes_out(inventory: Inventory) -> list[Json]:
             "cpus": None if books.node.cpu_milli is None else books.node.cpu_milli / 1000,
             "memory_bytes": books.node.memory_bytes,
             "state": "down" if not books.up else "drained" if books.drained else "up",
+            "limits": limits,
         }
         for books in inventory.nodes
     ]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -26,20 +23,12 @@ def backup(
       rota backup monday.db
     """
     from rota.sdk.place import data_folder
+    from rota.store.migrate import copy_database
 
     source = (data or data_folder()) / "rota.db"
     if not source.is_file():
         raise RotaError(f"there is no database {source}; name the manager's folder with --data")
     if out.exists():
         raise RotaError(f"{out} exists already; name a new file")
-    draft = out.with_name(f".{out.name}.{os.getpid()}")
-    os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
-    readable = f"{source.resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(readable, uri=True)) as old, closing(sqlite3.connect(draft)) as new:
-        old.backup(new)
-        fault = new.execute("PRAGMA integrity_check").fetchone()[0]
-    if fault != "ok":
-        draft.unlink()
-        raise RotaError(f"the database {source} is damaged: {fault}")
-    draft.replace(out)
+    copy_database(source, out)
     typer.echo(f"backup: {out}", err=True)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.human import size
 from rota.cli.manager import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 
@@ -15,7 +16,10 @@ NODE_COLUMNS = (
     Column(key="type"),
     Column(key="gpus", right=True),
     Column(key="free_gpus", title="free", right=True),
+    Column(key="cpus", right=True, show=lambda cpus: f"{cpus:g}"),
+    Column(key="memory_bytes", title="memory", right=True, show=size),
     Column(key="state"),
+    Column(key="limits"),
 )
 TENANT_COLUMNS = (
     Column(key="tenant"),

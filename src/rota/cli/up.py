@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,15 @@ from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
     from rota.core.cluster import Cluster
+    from rota.drivers.local.cgroup import Cgroups, NoCgroups
+
+
+class Cgroup(Enum):
+    """Whether tasks get cgroups: where they can be had, or else no manager, or none."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
 
 
 def up(
@@ -34,6 +44,9 @@ def up(
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
     ] = False,
+    cgroups: Annotated[
+        Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
+    ] = Cgroup.AUTO,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
 ) -> None:
@@ -58,7 +71,7 @@ def up(
     home = (data or data_folder()).absolute()
     options = Options(
         scheduling=Scheduling(cluster=_cluster(emulate), policy=policy, placement=placement, tenancy=tenancy),
-        settings=Settings(home=home, user=None if run_as is None else _user(run_as)),
+        settings=Settings(home=home, user=None if run_as is None else _user(run_as), limits=_limits(home, cgroups)),
         host=host,
         port=port,
         database=database,
@@ -68,6 +81,17 @@ def up(
         keep_s=parse_duration(keep),
     )
     serve(options, lambda line: typer.echo(line, err=True))
+
+
+def _limits(home: Path, wanted: Cgroup) -> Cgroups | NoCgroups:
+    from rota.drivers.local.cgroup import NoCgroups, find
+
+    if wanted is Cgroup.OFF:
+        return NoCgroups(why="--cgroups off")
+    found = find(home)
+    if wanted is Cgroup.ON and isinstance(found, NoCgroups):
+        raise RotaError(f"--cgroups on: no cgroups can be made here ({found.why}); leave it out to do without")
+    return found
 
 
 def _cluster(emulate: str | None) -> Cluster:

@@ -76,7 +76,7 @@ def _restore(records: Records, cluster: Cluster) -> tuple[State, dict[JobId, Rec
         pairs.append((job, live))
         record = kept[job.id] = Record(row.spec, row.owner)
         record.attempt, record.failures = row.attempt, row.failures
-        record.exit_code, record.message = row.exit_code, row.message
+        record.exit_code, record.message, record.failure = row.exit_code, row.message, row.failure
     frame = snapshot.Snapshot(
         now_s=now_s, seq=records.next_seq(), drained=tuple(NodeId(name) for name in records.drained())
     )

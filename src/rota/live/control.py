@@ -28,7 +28,7 @@ from rota.core.model import JobId, JobState
 from rota.core.policy import Allocator, Policy
 from rota.core.reasons import Reason
 from rota.core.state import State
-from rota.drivers.local.driver import Order
+from rota.drivers.local.driver import Order, Word
 from rota.files.job import job_file, launch_of
 from rota.live.record import Record, changes_of, row_of, shown_state
 from rota.live.times import Times
@@ -50,6 +50,9 @@ class Driver(Protocol):
 
     def stop(self, job_id: JobId, cause: Cause) -> None:
         """End a job's tasks."""
+
+    def settle(self) -> None:
+        """Every job that should run was handed over: whatever else runs is nobody's."""
 
     def close(self) -> None:
         """Let go; the tasks run on."""
@@ -140,15 +143,16 @@ class Control:
         self._put(entry)
         await entry.done
 
-    def answered(self, event: Event, exit_code: int | None, message: str) -> None:
+    def answered(self, event: Event, word: Word) -> None:
         """The driver's word on a job."""
         if isinstance(event, JobEnded | Interrupted | StartFailed):
             record = self.kept[event.job_id]
-            record.exit_code, record.message = exit_code, message
+            record.exit_code, record.message, record.failure = word.exit_code, word.message, word.failure
             if isinstance(event, Interrupted) and event.retry_s is not None:
                 record.failures += 1
         elif isinstance(event, Stopped) and self.state.jobs[event.job_id].stopping is Cause.TIME_LIMIT:
-            self.kept[event.job_id].message = "it ran into its time limit"
+            record = self.kept[event.job_id]
+            record.message, record.failure = "it ran into its time limit", Cause.TIME_LIMIT.value
         self._put(Entry([event]))
 
     @property
@@ -317,6 +321,7 @@ class Control:
                 driver.find(self._order(live))
             if live.stopping is not None:
                 driver.stop(live.job.id, live.stopping)
+        driver.settle()
 
     # -- memory ----------------------------------------------------------------------------------
 

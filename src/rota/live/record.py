@@ -17,7 +17,7 @@ Json = dict[str, Any]
 class Record:
     """One job that has not ended, or has only just."""
 
-    __slots__ = ("attempt", "exit_code", "failures", "message", "owner", "spec")
+    __slots__ = ("attempt", "exit_code", "failure", "failures", "message", "owner", "spec")
 
     def __init__(self, spec: str, owner: str = "") -> None:
         self.spec = spec
@@ -27,6 +27,8 @@ class Record:
         self.failures = 0
         self.exit_code: int | None = None
         self.message = ""
+        self.failure: str | None = None
+        """What went wrong last, for programs."""
 
 
 def shown_state(live: LiveJob) -> str:
@@ -48,6 +50,7 @@ def changes_of(live: LiveJob, record: Record, state: State, node_names: list[str
         "failures": record.failures,
         "exit_code": record.exit_code,
         "message": record.message,
+        "failure": record.failure,
     }
 
 

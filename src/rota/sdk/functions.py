@@ -25,7 +25,7 @@ HEADROOM = 1.3
 TRIES = 3
 LEAST_BYTES = 64 << 20
 LOOK_EVERY_S = 0.05
-RAN_OUT = "it used more memory than it asked for"
+RAN_OUT = "out-of-memory"
 _FINAL = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -49,7 +49,7 @@ class Call(Generic[T]):
         job = self._client.job(self.id)
         if job["state"] not in _FINAL:
             return False
-        if job["state"] == "failed" and RAN_OUT in job["message"] and self._tries < TRIES:
+        if job["failure"] == RAN_OUT and job["state"] == "failed" and self._tries < TRIES:
             asked = int(self._job["resources"]["memory"])
             self._job["resources"]["memory"] = asked * 2
             self._tries += 1

@@ -58,6 +58,7 @@ class Records:
                 attempt=bindparam("attempt"),
                 failures=bindparam("failures"),
                 exit_code=bindparam("exit_code"),
+                failure=bindparam("failure"),
                 message=bindparam("message"),
                 version=jobs.c.version + 1,
             )

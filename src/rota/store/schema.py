@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0001"
+HEAD = "0002"
 """The revision that this code works with; `migrations` leads there from every older one."""
 
 metadata = MetaData()
@@ -38,6 +38,7 @@ jobs = Table(
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("exit_code", Integer),
     Column("message", Text, nullable=False, server_default=""),
+    Column("failure", String(32)),
     Column("version", Integer, nullable=False, server_default="0"),
     Index("jobs_by_state", "state", "seq"),
     Index("jobs_by_tenant", "tenant", "seq"),

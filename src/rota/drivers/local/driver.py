@@ -13,7 +13,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.core.cluster import Node
@@ -22,10 +22,11 @@ from rota.core.events import End, Event, Interrupted, JobEnded, Started, StartFa
 from rota.core.model import Job, JobId
 from rota.core.placement import Placement
 from rota.drivers.local.attempt import Attempt, Outcome, Verdict
+from rota.drivers.local.cgroup import Cgroups, NoCgroups
 from rota.drivers.local.failure import pause_s, tries_again
 from rota.drivers.local.folder import Json, attempt_folder, read_json, shared_folder, write_json
 from rota.drivers.local.task import Phase, Task
-from rota.drivers.local.tasks import Seat, environment, seats
+from rota.drivers.local.tasks import environment, seats
 from rota.files.job import Launch
 
 RECORDER_S = 10.0
@@ -43,6 +44,8 @@ class Settings:
     log_files: int = 8
     user: tuple[int, int, tuple[int, ...]] | None = None
     """Whose processes tasks are: user, group, further groups; None is the server's own."""
+    limits: Cgroups | NoCgroups = field(default_factory=lambda: NoCgroups(why="not asked for"))
+    """Who keeps the tasks' limits: the kernel, or the supervisors as well as they can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,17 @@ class Order:
     work_s: float
 
 
-Answer = Callable[[Event, int | None, str], None]
-"""Takes the driver's events, each with the exit code and the words that go with it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """What goes with an event: exit code, words for the user, what went wrong for programs."""
+
+    exit_code: int | None = None
+    message: str = ""
+    failure: str | None = None
+
+
+Answer = Callable[[Event, Word], None]
+"""Takes the driver's events."""
 
 
 class LocalDriver:
@@ -114,8 +126,13 @@ class LocalDriver:
         attempt.ordered = cause
         self._end(attempt, attempt.launch.grace_s)
 
+    def settle(self) -> None:
+        """Whatever should run was handed over: clear away what is left of other tasks."""
+        self._settings.limits.sweep(list(self._by_token))
+
     def close(self) -> None:
         """Stop listening; the tasks run on."""
+        self.settle()
         self._loop.remove_reader(self._nudges.fileno())
         self._nudges.close()
         for work in self._busy:
@@ -180,6 +197,7 @@ class LocalDriver:
         settings, seat = self._settings, task.seat
         role = attempt.job.roles[seat.role]
         user, group, groups = settings.user or (None, None, ())
+        cgroup = settings.limits.make(task.token, role.cpu_milli, role.memory_bytes)
         env = environment(
             seat,
             attempt.job,
@@ -198,7 +216,8 @@ class LocalDriver:
             "barrier_s": settings.barrier_s,
             "grace_s": attempt.launch.grace_s,
             "memory_bytes": role.memory_bytes,
-            "cpus": _cpus(seat, role.cpu_milli),
+            "cgroup": cgroup,
+            "cpus": [] if cgroup and settings.limits.keeps_cpus else _cpus(role.cpu_milli),
             "log_bytes": settings.log_bytes,
             "log_files": settings.log_files,
             "token": task.token,
@@ -290,7 +309,7 @@ class LocalDriver:
         if not attempt.announced and attempt.all_running:
             attempt.announced = True
             now_s = time.time()
-            self._answer(Started(attempt.job.id, 1.0, now_s), None, "")
+            self._answer(Started(attempt.job.id, 1.0, now_s), Word())
         if attempt.all_ended:
             self._conclude(attempt)
         elif not attempt.ending and attempt.is_decided():
@@ -318,11 +337,13 @@ class LocalDriver:
         job_id = attempt.job.id
         for task in attempt.tasks:
             self._by_token.pop(task.token, None)
+            self._settings.limits.remove(task.token)
         del self._attempts[job_id]
         failures = self._failures.pop(job_id)
         outcome = attempt.outcome()
         event = self._event(attempt, outcome, failures)
-        self._answer(event, outcome.exit_code, outcome.message)
+        failure = None if outcome.failure is None else outcome.failure.code.value
+        self._answer(event, Word(exit_code=outcome.exit_code, message=outcome.message, failure=failure))
 
     def _event(self, attempt: Attempt, outcome: Outcome, failures: int) -> Event:
         job_id = attempt.job.id
@@ -354,7 +375,7 @@ class LocalDriver:
         return attempt.work_s + max(time.time() - min(begun), 0.0) if begun else attempt.work_s
 
 
-def _cpus(seat: Seat, cpu_milli: int) -> list[int]:
+def _cpus(cpu_milli: int) -> list[int]:
     """The CPUs that a task may use, where that is fewer than there are; neighbours begin at different ones."""
     usable = sorted(os.sched_getaffinity(0))
     wanted = -(-cpu_milli // 1000)

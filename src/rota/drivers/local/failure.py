@@ -21,31 +21,65 @@ class FailureClass(Enum):
     UNKNOWN = "unknown"
 
 
+class FailureCode(Enum):
+    """What went wrong, for programs."""
+
+    OUT_OF_MEMORY = "out-of-memory"
+    GPU_OUT_OF_MEMORY = "gpu-out-of-memory"
+    IMPORT = "import-error"
+    SYNTAX = "syntax-error"
+    MISSING_FILE = "missing-file"
+    COMMUNICATION = "communication"
+    DEVICE = "device"
+    COMMAND = "command"
+    KILLED = "killed"
+    SIGNAL = "signal"
+    EXIT = "exit"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong, in words, and of which class it is."""
+    """What went wrong, for programs and in words, and of which class it is."""
 
     kind: FailureClass
+    code: FailureCode
     cause: str
 
 
-_SIGNS: tuple[tuple[re.Pattern[str], FailureClass, str], ...] = tuple(
-    (re.compile(pattern), kind, cause)
-    for pattern, kind, cause in (
-        (r"CUDA out of memory|OutOfMemoryError: CUDA", FailureClass.PERMANENT, "out of GPU memory"),
-        (r"MemoryError|Cannot allocate memory|std::bad_alloc", FailureClass.PERMANENT, "out of memory"),
-        (r"ModuleNotFoundError|ImportError", FailureClass.PERMANENT, "import error"),
-        (r"SyntaxError|IndentationError", FailureClass.PERMANENT, "syntax error"),
-        (r"FileNotFoundError|No such file or directory", FailureClass.PERMANENT, "missing data or file"),
+_SIGNS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
+    (re.compile(pattern), Failure(kind=kind, code=code, cause=cause))
+    for pattern, kind, code, cause in (
+        (
+            r"CUDA out of memory|OutOfMemoryError: CUDA",
+            FailureClass.PERMANENT,
+            FailureCode.GPU_OUT_OF_MEMORY,
+            "out of GPU memory",
+        ),
+        (
+            r"MemoryError|Cannot allocate memory|std::bad_alloc",
+            FailureClass.PERMANENT,
+            FailureCode.OUT_OF_MEMORY,
+            "out of memory",
+        ),
+        (r"ModuleNotFoundError|ImportError", FailureClass.PERMANENT, FailureCode.IMPORT, "import error"),
+        (r"SyntaxError|IndentationError", FailureClass.PERMANENT, FailureCode.SYNTAX, "syntax error"),
+        (
+            r"FileNotFoundError|No such file or directory",
+            FailureClass.PERMANENT,
+            FailureCode.MISSING_FILE,
+            "missing data or file",
+        ),
         (
             r"NCCL (?:error|WARN)|ncclSystemError|ncclRemoteError|Connection (?:refused|reset|timed out)"
             r"|DistBackendError|Gloo.*(?:timeout|closed)|Address already in use|Broken pipe|TimeoutError",
             FailureClass.TRANSIENT,
+            FailureCode.COMMUNICATION,
             "communication error",
         ),
         (
             r"CUDA error: (?:uncorrectable|device-side|unspecified|an illegal)|\bXid\b|ECC error|GPU has fallen off",
             FailureClass.TRANSIENT,
+            FailureCode.DEVICE,
             "device error",
         ),
     )
@@ -56,18 +90,24 @@ _COMMAND_MISSING = {126: "the command can't be executed", 127: "the command was 
 def classify(exit_code: int | None, number: int | None, end_of_output: str, *, memory_limit: bool = False) -> Failure:
     """The failure of a task that ended with an exit code or by a signal."""
     if memory_limit:
-        return Failure(kind=FailureClass.PERMANENT, cause="it used more memory than it asked for")
+        return _failure(
+            FailureClass.PERMANENT, FailureCode.OUT_OF_MEMORY, "out of memory: it used more than it asked for"
+        )
     if exit_code in _COMMAND_MISSING:
-        return Failure(kind=FailureClass.PERMANENT, cause=_COMMAND_MISSING[exit_code])
-    for pattern, kind, cause in _SIGNS:
+        return _failure(FailureClass.PERMANENT, FailureCode.COMMAND, _COMMAND_MISSING[exit_code])
+    for pattern, failure in _SIGNS:
         if pattern.search(end_of_output):
-            return Failure(kind=kind, cause=cause)
+            return failure
     if number in (signal.SIGKILL, signal.SIGBUS):
-        return Failure(kind=FailureClass.TRANSIENT, cause=f"killed by {signal.Signals(number).name}")
+        return _failure(FailureClass.TRANSIENT, FailureCode.KILLED, f"killed by {signal.Signals(number).name}")
     if number is not None:
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-        return Failure(kind=FailureClass.UNKNOWN, cause=f"ended by {name}")
-    return Failure(kind=FailureClass.UNKNOWN, cause=f"exit code {exit_code}")
+        return _failure(FailureClass.UNKNOWN, FailureCode.SIGNAL, f"ended by {name}")
+    return _failure(FailureClass.UNKNOWN, FailureCode.EXIT, f"exit code {exit_code}")
+
+
+def _failure(kind: FailureClass, code: FailureCode, cause: str) -> Failure:
+    return Failure(kind=kind, code=code, cause=cause)
 
 
 def tries_again(failure: Failure, failures: int, max_restarts: int | None) -> bool:

@@ -90,7 +90,7 @@ class Supervisor:
             started_s=time.time(),
         )
         self._look_after(output, recorder)
-        end_session(self._pid, self._task["token"])
+        self._end_task()
         self._drain(output)
         os.close(alive)
         self._record_end()
@@ -100,6 +100,8 @@ class Supervisor:
             ended = _read("exit.json")
         except FileNotFoundError:
             ended = {"exit_code": None, "signal": int(signal.SIGKILL), "ended_s": time.time(), "lost": True}
+        if ended.get("exit_code") != 0 and kills_for_memory(self._task):
+            self._cause = "memory"
         self._output.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink("task.json")
@@ -130,7 +132,7 @@ class Supervisor:
         finished = os.pidfd_open(recorder)
         self._poller.register(output, select.POLLIN)
         self._poller.register(finished, select.POLLIN)
-        limit = int(self._task.get("memory_bytes") or 0)
+        limit = 0 if self._task.get("cgroup") else int(self._task.get("memory_bytes") or 0)
         self._obey()
         while True:
             now = time.monotonic()
@@ -143,14 +145,17 @@ class Supervisor:
                 self._obey()
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
-                end_session(self._pid, self._task["token"])
+                self._end_task()
             if limit and self._kill_at == float("inf") and session_bytes(self._pid) > limit:
                 self._cause, limit = "memory", 0
-                end_session(self._pid, self._task["token"])
+                self._end_task()
             if finished in ready:
                 os.waitpid(recorder, 0)
                 os.close(finished)
                 return
+
+    def _end_task(self) -> None:
+        end_session(self._pid, self._task["token"], _members(self._task))
 
     def _obey(self) -> None:
         """Carry out a stop order, once: the task's signal now, the end of its session after the grace."""
@@ -266,7 +271,7 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
     poller.register(finished, select.POLLIN)
     poller.register(life, select.POLLIN)
     if finished not in {fd for fd, _ in poller.poll()}:
-        end_session(pid, task["token"])
+        end_session(pid, task["token"], _members(task))
     _, status, used = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     ended = {
@@ -301,7 +306,10 @@ def _become(task: Json, output: int) -> None:
 
 
 def _confine(task: Json) -> None:
-    """CPUs, then the user: what root may set comes first."""
+    """The cgroup and the CPUs, then the user: what root may set comes first."""
+    for path in (task.get("cgroup") or {}).get("enter", ()):
+        with open(path, "w", encoding="ascii") as members:
+            members.write("0")
     if task.get("cpus"):
         os.sched_setaffinity(0, task["cpus"])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -313,19 +321,48 @@ def _confine(task: Json) -> None:
         os.setuid(task["uid"])
 
 
-def end_session(pid: int, token: str) -> None:
-    """Kill every process of the task's session, and any other that still carries its token."""
+def kills_for_memory(task: Json) -> bool:
+    """Whether the kernel killed a process of the task because its cgroup had no memory left."""
+    cgroup = task.get("cgroup")
+    if not cgroup:
+        return False
+    try:
+        with open(cgroup["kills"], encoding="ascii") as file:
+            return any(line.startswith("oom_kill ") and int(line.split()[1]) > 0 for line in file)
+    except OSError:
+        return False
+
+
+def _members(task: Json) -> str | None:
+    """The file that lists the processes in the task's cgroup."""
+    return str(task["cgroup"]["enter"][0]) if task.get("cgroup") else None
+
+
+def end_session(pid: int, token: str, members: str | None = None) -> None:
+    """Kill every process of the task's session and cgroup, and any other that still carries its token."""
     if not pid:
         return
     mark = f"ROTA_TASK_TOKEN={token}".encode()
     for _ in range(20):  # a process may fork while we look; look until none is found
-        found = [each for each in _processes() if _belongs(each, pid, mark)]
+        inside = _inside(members)
+        found = [each for each in _processes() if each in inside or _belongs(each, pid, mark)]
         for each in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(each, signal.SIGKILL)
         if not found:
             return
         time.sleep(0.005)
+
+
+def _inside(members: str | None) -> set[int]:
+    """The processes in a cgroup that have not ended."""
+    if members is None:
+        return set()
+    try:
+        with open(members, encoding="ascii") as file:
+            return {pid for line in file if start_time(pid := int(line))}
+    except OSError:
+        return set()
 
 
 def _belongs(process: int, session: int, mark: bytes) -> bool:
