@@ -15,11 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src"
 HOT = (
     "core/engine",
+    "core/intake",
     "core/inventory",
     "core/live",
+    "core/orders",
     "core/placement",
     "core/policy",
     "core/state",
+    "core/timers",
     "drivers/simulator/run",
     "drivers/simulator/world",
     "mechanisms/easy",

@@ -8,8 +8,8 @@ import pytest
 
 from builders import Script, World, job, on, start, stop
 from rota.core.decisions import Cause
-from rota.core.errors import InvariantBroken, PlanRefused
-from rota.core.events import End, JobEnded, SpeedChanged, TimerFired
+from rota.core.errors import InvariantBroken, PlanRefused, RotaError
+from rota.core.events import End, JobCancelled, JobEnded, JobHeld, SpeedChanged, TimerFired
 from rota.core.model import Elastic, JobId
 from rota.core.placement import Placement
 from rota.core.policy import Draft
@@ -323,3 +323,35 @@ def test_fork_goes_on_under_another_policy() -> None:
 
 def test_job_helper_reads_role_fields() -> None:
     assert job("a", gpus=2, workers=3, cpu_milli=5).roles[0].cpu_milli == 5
+
+
+# -- failures in the middle ----------------------------------------------------------------------
+
+
+def test_senseless_event_alone_changes_nothing() -> None:
+    world = World(gpus=1).running("x")
+
+    with pytest.raises(RotaError, match="no job 'ghost'"):
+        world.step(JobCancelled(JobId("ghost")))
+    assert world.ended("x") == []
+
+
+def test_engine_that_failed_in_the_middle_refuses_to_go_on() -> None:
+    world = World(gpus=1).running("x")
+
+    with pytest.raises(RotaError, match="no job 'ghost'"):
+        world.step(JobHeld(JobId("x")), JobCancelled(JobId("ghost")))
+    with pytest.raises(InvariantBroken, match="failed in an earlier step"):
+        world.step(TimerFired())
+
+
+def test_refused_plan_ends_the_engine() -> None:
+    script = Script()
+    world = World(gpus=1, policy=script)
+    world.submit("a")
+    script.todo, script.wakeup_s = [lambda draft: draft.release(world.live("a"))], 0.0
+
+    with pytest.raises(PlanRefused, match="holds nothing"):
+        world.step()
+    with pytest.raises(InvariantBroken, match="failed in an earlier step"):
+        world.step()

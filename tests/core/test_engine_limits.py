@@ -31,7 +31,7 @@ def test_limit_is_on_all_runs_together() -> None:
     world.settle(world.ended("high"))
 
     assert world.live("a").state.value == "running"
-    assert world.engine.wakeup_s == 10.0  # the first run's timer, which finds that the time is not up
+    assert world.engine.wakeup_s == 11.0
     assert world.timer(10.0) == []
     assert world.timer(11.0) == [stop("a", Cause.TIME_LIMIT)]
 

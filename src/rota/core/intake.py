@@ -1,0 +1,316 @@
+"""What each event does to the state: users' wishes, drivers' answers, and what happens to nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rota.core.decisions import Cause
+from rota.core.errors import InvariantBroken
+from rota.core.events import (
+    End,
+    Event,
+    Interrupted,
+    JobArrived,
+    JobCancelled,
+    JobEnded,
+    JobHeld,
+    JobReleased,
+    Lapsed,
+    NodeAdded,
+    NodeBack,
+    NodeDrained,
+    NodeLost,
+    NodeUndrained,
+    Resized,
+    SpeedChanged,
+    Started,
+    StartFailed,
+    Stopped,
+    TimerFired,
+)
+from rota.core.live import LiveJob
+from rota.core.model import JobId, JobState
+from rota.core.orders import Orders
+from rota.core.policy import Changes
+from rota.core.state import State
+from rota.core.timers import Timers
+
+_FINAL_BY_END = {
+    End.SUCCEEDED: JobState.SUCCEEDED,
+    End.FAILED: JobState.FAILED,
+    End.CANCELLED: JobState.CANCELLED,
+}
+
+
+class Intake:
+    """Takes events in, one by one, and gathers what they change for the policy.
+
+    An event that makes no sense is refused before it changes anything.
+    """
+
+    def __init__(self, state: State, orders: Orders, timers: Timers) -> None:
+        self._state = state
+        self._orders = orders
+        self._timers = timers
+        self.changes = Changes()
+        """What the policy has not been told yet."""
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            JobArrived: self._job_arrived,
+            JobCancelled: self._job_cancelled,
+            JobHeld: self._job_held,
+            JobReleased: self._job_released,
+            Started: self._started,
+            StartFailed: self._start_failed,
+            Stopped: self._stopped,
+            Resized: self._resized,
+            SpeedChanged: self._speed_changed,
+            Lapsed: self._lapsed,
+            JobEnded: self._job_ended,
+            Interrupted: self._interrupted,
+            NodeLost: self._node_lost,
+            NodeBack: self._node_back,
+            NodeDrained: self._node_drained,
+            NodeUndrained: self._node_undrained,
+            NodeAdded: self._node_added,
+            TimerFired: lambda event: None,
+        }
+
+    def take(self, event: Event) -> None:
+        """One event."""
+        self._handlers[type(event)](event)
+
+    def enforce_limits(self) -> None:
+        """Stop jobs that have run for as long as they may."""
+        for live in self._timers.over_limit(self._state.now_s):
+            self._evict(live, Cause.TIME_LIMIT)
+
+    def end_pauses(self) -> None:
+        """Jobs whose pause after a failure is over contend again."""
+        for live in self._timers.rested(self._state.now_s):
+            live.retry_s = None
+            live.unmet -= 1
+            if live.state is JobState.WAITING and not live.unmet:
+                self.changes.arrived.append(live)
+
+    def _evict(self, live: LiveJob, cause: Cause) -> None:
+        """Stop a job for good; its claim ends now, its hold on the devices when it answers."""
+        held = live.placement
+        if held is None:
+            raise InvariantBroken(f"job {live.job.id} holds nothing and can't be stopped")
+        self._state.give_up_claim(live)
+        self._orders.stop(live, held, cause)
+        self.changes.left.append(live)
+        self.changes.freed = True
+
+    # -- what users do ---------------------------------------------------------------------------
+
+    def _job_arrived(self, event: JobArrived) -> None:
+        live = self._state.admit(event.job, event.nominal_rate)
+        if live.unmet and any(self._state.jobs[d].state.is_final for d in live.job.depends_on if self._unmet(d)):
+            self._finish(live, JobState.CANCELLED)
+        elif event.held:
+            live.state = JobState.HELD
+        elif not live.unmet:
+            self.changes.arrived.append(live)
+
+    def _unmet(self, job_id: JobId) -> bool:
+        return self._state.jobs[job_id].state is not JobState.SUCCEEDED
+
+    def _job_cancelled(self, event: JobCancelled) -> None:
+        live = self._state.live(event.job_id)
+        if live.state.is_final or live.stopping in (Cause.CANCELLED, Cause.TIME_LIMIT):
+            return
+        if live.stopping is not None:
+            self._leave(live)
+            live.stopping = Cause.CANCELLED
+        elif live.state in (JobState.STARTING, JobState.RUNNING):
+            self._evict(live, Cause.CANCELLED)
+        else:
+            self._leave(live)
+            self._finish(live, JobState.CANCELLED)
+
+    def _job_held(self, event: JobHeld) -> None:
+        live = self._state.live(event.job_id)
+        if live.state is JobState.WAITING:
+            self._leave(live)
+            live.state = JobState.HELD
+
+    def _job_released(self, event: JobReleased) -> None:
+        live = self._state.live(event.job_id)
+        if live.state is JobState.HELD:
+            live.state = JobState.WAITING
+            live.since_s = self._state.now_s
+            if not live.unmet:
+                self.changes.arrived.append(live)
+
+    def _leave(self, live: LiveJob) -> None:
+        """A waiting job stops contending."""
+        if live.reserved:
+            self._state.give_up_claim(live)
+            self.changes.freed = True
+        self.changes.left.append(live)
+
+    # -- what drivers answer ---------------------------------------------------------------------
+
+    def _started(self, event: Started) -> None:
+        live = self._state.live(event.job_id)
+        if live.state is not JobState.STARTING:
+            raise InvariantBroken(f"job {event.job_id} started, but it is {live.state.value}")
+        self._state.running(live, event.rate, event.work_from_s)
+        if live.stopping is not None:
+            return
+        self.changes.started.append(live)
+        self._timers.limit(live)
+
+    def _start_failed(self, event: StartFailed) -> None:
+        live = self._state.live(event.job_id)
+        self._requeue(live, live.work, event.retry_s)
+
+    def _stopped(self, event: Stopped) -> None:
+        live = self._state.live(event.job_id)
+        cause = live.stopping
+        if cause is None:
+            raise InvariantBroken(f"job {event.job_id} stopped without an order")
+        if live.run_since_s is not None and cause in (Cause.PREEMPTED, Cause.MOVED):
+            live.preemptions += 1
+        self._state.halt(live, event.work)
+        self._orders.vacated = True
+        match cause:
+            case Cause.PREEMPTED:
+                self.changes.arrived.append(live)
+            case Cause.MOVED:
+                if live.placement is None:
+                    self.changes.arrived.append(live)
+            case Cause.CANCELLED:
+                self._finish(live, JobState.CANCELLED)
+            case Cause.TIME_LIMIT:
+                self._finish(live, JobState.FAILED)
+
+    def _resized(self, event: Resized) -> None:
+        live = self._state.live(event.job_id)
+        if live.stopping is not None:
+            return
+        self._state.vacating.pop(event.job_id, None)
+        self._orders.vacated = True
+        live.settle(self._state.now_s)
+        live.work = event.work
+        live.run_milli = live.gpu_milli
+        self._state.running(live, event.rate, event.work_from_s)
+        self.changes.started.append(live)
+
+    def _speed_changed(self, event: SpeedChanged) -> None:
+        live = self._state.live(event.job_id)
+        if live.run_since_s is None:
+            return
+        live.settle(self._state.now_s)
+        live.work = event.work
+        live.rate = event.rate
+        if live.stopping is None:
+            self.changes.started.append(live)
+
+    def _lapsed(self, event: Lapsed) -> None:
+        live = self._state.live(event.job_id)
+        if live.run_since_s is None:
+            return
+        self._state.lapse(live, event.work)
+        if live.stopping is None:
+            self.changes.lapsed.append(live)
+
+    def _job_ended(self, event: JobEnded) -> None:
+        live = self._state.live(event.job_id)
+        if live.state.is_final:
+            raise InvariantBroken(f"job {event.job_id} ended twice")
+        self._clear_off(live, event.work)
+        self._finish(live, _FINAL_BY_END[event.end])
+
+    def _interrupted(self, event: Interrupted) -> None:
+        live = self._state.live(event.job_id)
+        self._requeue(live, event.work, event.retry_s)
+
+    def _requeue(self, live: LiveJob, work: float, retry_s: float | None) -> None:
+        """A run came to nothing; the job waits again, or has had its last chance."""
+        cause = live.stopping
+        self._clear_off(live, work)
+        live.restarts += 1
+        limit = live.job.max_restarts
+        if cause is Cause.CANCELLED:
+            self._finish(live, JobState.CANCELLED)
+        elif cause is Cause.TIME_LIMIT or (limit is not None and live.restarts > limit):
+            self._finish(live, JobState.FAILED)
+        elif retry_s is not None and retry_s > self._state.now_s:
+            live.retry_s = retry_s
+            live.unmet += 1
+            self._timers.retry(live, retry_s)
+        else:
+            self.changes.arrived.append(live)
+
+    def _clear_off(self, live: LiveJob, work: float) -> None:
+        """The job's tasks are gone, ordered or not: free what it held and claimed."""
+        self.changes.left.append(live)
+        if live.placement is not None:
+            self._state.give_up_claim(live)
+            self.changes.freed = True
+        if live.job.id in self._state.vacating:
+            self._orders.vacated = True
+        self._state.halt(live, work)
+
+    def _finish(self, live: LiveJob, final: JobState) -> None:
+        """The job has ended; those that wait for it may go on, or never will."""
+        ended = [(live, final)]
+        while ended:
+            live, final = ended.pop()
+            self._state.finish(live, final)
+            for waiting in self._state.dependents.pop(live.job.id, ()):
+                if waiting.state.is_final:
+                    continue
+                waiting.unmet -= 1
+                if final is not JobState.SUCCEEDED:
+                    ended.append((waiting, JobState.CANCELLED))
+                elif not waiting.unmet and waiting.state is JobState.WAITING:
+                    self.changes.arrived.append(waiting)
+
+    # -- what happens to nodes -------------------------------------------------------------------
+
+    def _node_lost(self, event: NodeLost) -> None:
+        index = self._state.node(event.node_id)
+        self._state.inventory.set_up(index, False)
+        self._node_turned(index)
+        self._drop_reservations(index)
+        self.changes.shrunk = True
+
+    def _node_back(self, event: NodeBack) -> None:
+        index = self._state.node(event.node_id)
+        self._state.inventory.set_up(index, True)
+        self._node_turned(index)
+        self.changes.freed = True
+
+    def _node_drained(self, event: NodeDrained) -> None:
+        index = self._state.node(event.node_id)
+        self._state.inventory.set_drained(index, True)
+        self._node_turned(index)
+        self._drop_reservations(index)
+        self.changes.shrunk = True
+
+    def _node_undrained(self, event: NodeUndrained) -> None:
+        index = self._state.node(event.node_id)
+        self._state.inventory.set_drained(index, False)
+        self._node_turned(index)
+        self.changes.freed = True
+
+    def _node_added(self, event: NodeAdded) -> None:
+        self._state.add_node(event.node)
+        self.changes.freed = True
+
+    def _node_turned(self, index: int) -> None:
+        if self._state.ledger is not None:
+            self._state.ledger.node_turned(index, self._state.inventory)
+
+    def _drop_reservations(self, index: int) -> None:
+        for live in list(self._state.reserved.values()):
+            if any(slot.node == index for slot in live.placement or ()):
+                self._state.give_up_claim(live)
+                self.changes.left.append(live)
+                if live.stopping is None:
+                    self.changes.arrived.append(live)
+                self.changes.freed = True
