@@ -55,7 +55,7 @@ EXACT = [
     ("A", "fifo_perf"),
     ("A", "fifo_packed"),
     ("A", "isolated"),
-    pytest.param("A", "gandiva", marks=pytest.mark.xfail(reason="0.2% off with jobs of mixed size", strict=True)),
+    ("A", "gandiva"),
     ("D", "fifo"),
     ("D", "fifo_perf"),
     ("D", "isolated"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from rota.mechanisms.shares import Contender, Floats, Question
 from rota.policies import find_policy, names
 from rota.policies.gavel.declare import LpParams
 from rota.policies.gavel.finish_time import least_rho
+from rota.policies.gavel.isolated import isolated_shares
 from rota.policies.gavel.layout import lay_out
 from rota.policies.gavel.least import least_program, serve_the_least
 from rota.policies.gavel.max_min import fair_need
@@ -217,3 +219,17 @@ def test_impossible_programs_have_a_reason() -> None:
     assert isinstance(Solver().solve(none), NoSolution)
     assert Solver().solve(endless) in (NoSolution("unbounded"), NoSolution("infeasible or unbounded"))
     assert Solver().solve(broken) == NoSolution("a coefficient is not a number")
+
+
+def test_isolated_shares_do_not_depend_on_the_order_of_types() -> None:
+    asked = question(jobs=7)
+    turned = Question(
+        asked.now_s,
+        [replace(job, speeds=job.speeds[::-1]) for job in asked.jobs],
+        asked.types[::-1],
+        asked.devices[::-1],
+        asked.beside,
+    )
+    scale = np.array([1.0, 1.0, 2.0, 4.0, 1.0, 2.0, 1.0])
+
+    assert (isolated_shares(asked, scale) == isolated_shares(turned, scale)[:, ::-1]).all()

@@ -99,7 +99,7 @@ class FinishTimeFairness:
 
     def _alone_s(self, question: Question) -> Floats:
         """c_i + r_i / iso_i: the time that each job would take in all, in an isolated part of the cluster."""
-        rows = isolated_shares(question.scale, question.capacity)
+        rows = isolated_shares(question, question.scale)
         speed = (rows * question.speeds).sum(axis=1)
         alone = np.ones(len(question.jobs))
         kept: dict[int, tuple[float, float, float]] = {}

@@ -57,7 +57,7 @@ class Gandiva:
 
     def _isolated(self, question: Question, parties: list[Party], jobs: dict[int, Contender]) -> Shares:
         scale = np.array([jobs[party[0]].scale for party in parties], dtype=np.float64)
-        rows = isolated_shares(scale, question.capacity).tolist()
+        rows = isolated_shares(question, scale).tolist()
         return dict(zip(parties, rows, strict=True))
 
 

@@ -11,11 +11,17 @@ from rota.mechanisms.shares import Floats, Question, Shares
 from rota.policies.gavel.declare import shares
 
 
-def isolated_shares(scale: Floats, devices: Floats) -> Floats:
-    """x_ij = N_j / (m s_i), a row scaled down where it adds up to more than 1."""
-    rows: Floats = devices[None, :] / len(scale) / scale[:, None]
-    total = rows.sum(axis=1, keepdims=True)
-    return np.where(total > 1, rows / np.where(total > 0, total, 1.0), rows)
+def isolated_shares(question: Question, scale: Floats) -> Floats:
+    """x_ij = N_j / (m s_i), a row scaled down where it adds up to more than 1.
+
+    Types are added up by name: who of two with the same claim goes first hangs on the last bit of these sums, so
+    that it must not depend on the order in which a cluster's types are listed.
+    """
+    rows: Floats = question.capacity[None, :] / len(scale) / scale[:, None]
+    total = np.zeros((len(scale), 1))
+    for at in question.by_name():
+        total[:, 0] += rows[:, at]
+    return rows / np.maximum(total, 1.0)
 
 
 class Isolated:
@@ -28,7 +34,7 @@ class Isolated:
 
     def shares(self, question: Question) -> Shares:
         """The same part for all."""
-        rows: Sequence[Sequence[float]] = isolated_shares(question.scale, question.capacity).tolist()
+        rows: Sequence[Sequence[float]] = isolated_shares(question, question.scale).tolist()
         return {(job.seq,): row for job, row in zip(question.jobs, rows, strict=True)}
 
 
