@@ -107,7 +107,7 @@ def test_would_delay_the_head() -> None:
     world.submit("long", gpus=1, work=500.0)
 
     assert world.code("head") is ReasonCode.DEVICES_BUSY
-    assert world.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"))
+    assert world.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"), until_s=100.0)
 
 
 def test_devices_being_vacated() -> None:

@@ -10,7 +10,7 @@ import pytest
 from builders import World, at_once
 from rota.core.events import Interrupted, NodeBack, NodeDrained, NodeLost
 from rota.core.model import DeviceType, JobId, NodeId
-from rota.core.reasons import ReasonCode
+from rota.core.reasons import Reason, ReasonCode
 from rota.files import read_cluster
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.cells.check import check_cells
@@ -165,3 +165,51 @@ def test_every_policy_runs_inside_tenants(policy: str) -> None:
         holds_together(w)
 
     assert set(w.states().values()) == {"succeeded"}
+
+
+def test_a_reservation_counts_only_what_comes_back_to_its_tenant() -> None:
+    w = world("easy")
+    submit(w, "soon", "blue", gpus=4, work=10.0)
+    submit(w, "late", "green", gpus=4, work=100.0)
+    submit(w, "head", "green", gpus=4, workers=2, work=10.0)
+    submit(w, "short", "green", gpus=2, work=90.0)
+    submit(w, "long", "green", gpus=2, work=110.0)
+
+    assert w.states()["short"] == "running"
+    assert w.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"), until_s=100.0)
+
+
+def test_each_tenant_has_a_reservation_of_its_own() -> None:
+    w = world("easy")
+    submit(w, "b", "blue", gpus=3, work=50.0)
+    submit(w, "blocked", "blue", gpus=4, work=10.0)
+    submit(w, "g", "green", gpus=2, work=1000.0)
+    submit(w, "wide", "green", gpus=4, workers=2, work=10.0)
+
+    assert w.states() == {"b": "running", "blocked": "waiting", "g": "running", "wide": "waiting"}
+    submit(w, "passes", "blue", gpus=1, work=40.0)
+    submit(w, "delays", "green", gpus=4, work=2000.0)
+    assert w.states()["passes"] == "running"
+    assert w.why("delays") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("wide"), until_s=1000.0)
+
+
+def test_a_reservation_in_a_pinned_cell_waits_for_that_cell() -> None:
+    w = world("easy")
+    attic = (("pinned_cell", "attic"),)
+    submit(w, "p", "blue", gpus=3, work=100.0, labels=attic)
+    submit(w, "b", "blue", gpus=4, work=10.0)
+    submit(w, "head", "blue", gpus=4, work=10.0, labels=attic)
+    submit(w, "long", "blue", gpus=1, work=110.0, labels=attic)
+
+    assert w.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"), until_s=100.0)
+
+
+def test_without_a_guarantee_every_end_counts() -> None:
+    w = world("easy")
+    submit(w, "g", "green", gpus=4, workers=2, work=30.0)
+    submit(w, "b", "blue", gpus=4, work=20.0)
+    submit(w, "head", "blue", gpus=4, workers=4, priority=-1, work=10.0)
+    submit(w, "long", "blue", gpus=4, priority=-1, work=100.0)
+
+    assert w.states()["head"] == "waiting"
+    assert w.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"), until_s=30.0)

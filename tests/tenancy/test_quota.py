@@ -10,17 +10,19 @@ import pytest
 from builders import World
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import TenantId
-from rota.core.reasons import ReasonCode
+from rota.core.model import JobId, TenantId
+from rota.core.reasons import Reason, ReasonCode
 from rota.core.tenants import ANY_TYPE, Share, TenantPlan
 from rota.files import read_cluster
 from rota.tenancy import allocator
 
 
-def world(shares: dict[str, Share], *, gpus: int = 4, nodes: int = 2, **rules: Any) -> World:
+def world(
+    shares: dict[str, Share], *, gpus: int = 4, nodes: int = 2, policy: str = "fifo:backfill=true", **rules: Any
+) -> World:
     plain = Cluster.uniform(("gpu", gpus * nodes, gpus))
     plan = TenantPlan(shares={TenantId(name): share for name, share in shares.items()}, **rules)
-    return World(of=Cluster(nodes=plain.nodes, tenants=plan), tenancy="quota", policy="fifo:backfill=true")
+    return World(of=Cluster(nodes=plain.nodes, tenants=plan), tenancy="quota", policy=policy)
 
 
 def own(gpus: int, **fields: Any) -> Share:
@@ -160,3 +162,26 @@ def test_quota_needs_tenants() -> None:
         World(gpus=4, tenancy="quota")
     with pytest.raises(RotaError, match="unknown tenancy 'cels'; did you mean 'cells'"):
         allocator("cels", None)  # type: ignore[arg-type]  # the name is wrong before the placer matters
+
+
+def test_a_reservation_counts_what_comes_back_to_the_share() -> None:
+    w = world({"a": own(4), "b": own(4)}, policy="easy")
+    w.settle(w.submit("b1", gpus=2, tenant="b", work=10.0))
+    w.settle(w.submit("a1", gpus=3, tenant="a", work=100.0))
+    w.settle(w.submit("b2", gpus=2, tenant="b", work=500.0))
+    w.settle(w.submit("head", gpus=4, tenant="a", work=10.0))
+    w.settle(w.submit("long", gpus=1, tenant="a", work=200.0))
+    assert w.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"), until_s=100.0)
+
+    w.settle(w.submit("short", gpus=1, tenant="a", work=90.0))
+    assert w.states()["short"] == "running"
+
+
+def test_a_reservation_beyond_the_share_waits_for_anyone() -> None:
+    w = world({"a": own(2), "b": own(6)}, policy="easy")
+    w.settle(w.submit("b1", gpus=4, tenant="b", work=10.0))
+    w.settle(w.submit("a1", gpus=2, tenant="a", work=100.0))
+    w.settle(w.submit("head", gpus=3, workers=2, tenant="a", work=10.0))
+    w.settle(w.submit("long", gpus=2, tenant="a", work=50.0))
+
+    assert w.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"), until_s=10.0)

@@ -114,6 +114,12 @@ class Allocator(Protocol):
     def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
         """How many thousandths the victim's going could free at most that the job could use."""
 
+    def short_milli(self, live: LiveJob, inventory: Inventory) -> int:
+        """How many thousandths have to come back to the job's private cluster before it can have its devices."""
+
+    def returns_milli(self, live: LiveJob, holder: LiveJob, inventory: Inventory) -> int:
+        """How many of those come back at most when a holder ends by itself."""
+
 
 class Placer(Protocol):
     """Which of the free devices to take: ranks the choices within what tenancy allows."""

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from rota.core.live import LiveJob
 from rota.core.policy import Draft
+from rota.core.reasons import Reason, ReasonCode
 
 
 @dataclass(slots=True)
 class Reservation:
-    """When the head will have its devices, going by the expected ends, and what it leaves over then."""
+    """When the head of a private cluster will have its devices, by expected ends, and what it leaves over then."""
 
     head: LiveJob
     now_s: float
@@ -26,13 +27,18 @@ class Reservation:
     def make(cls, draft: Draft, head: LiveJob, holders: Iterable[LiveJob]) -> Reservation:
         """Count devices back in as the holders are expected to end."""
         now_s = draft.now_s
-        missing = max(draft.allocator.missing_milli(head, draft.inventory), 1)
+        missing = max(draft.allocator.short_milli(head, draft.inventory), 1)
         ends = sorted((now_s + live.remaining_s(now_s), live.seq, live) for live in holders)
         for end_s, _, live in ends:
-            missing -= min(draft.allocator.yields_milli(head, live, draft.inventory), live.gpu_milli)
+            missing -= min(draft.allocator.returns_milli(head, live, draft.inventory), live.gpu_milli)
             if missing <= 0:
                 return cls(head, now_s, end_s, -missing)
         return cls(head, now_s, math.inf, 0)
+
+    def reason(self) -> Reason:
+        """Why another job does not pass the head."""
+        date_s = self.starts_s if self.starts_s < math.inf else None
+        return Reason(code=ReasonCode.WOULD_DELAY, job=self.head.job.id, until_s=date_s)
 
     def admits(self, gpu_milli: int, expected_s: float) -> bool:
         """Whether a job leaves the head's date as it is."""

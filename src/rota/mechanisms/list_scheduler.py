@@ -9,7 +9,7 @@ with a new first job are looked at; and keys that move with time do so along slo
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from rota.core.live import LiveJob
@@ -31,7 +31,8 @@ class ListScheduler:
         self._rule = rule
         self._allocator = allocator
         self._index = Index(rule, allocator)
-        self._reservation: Reservation | None = None
+        self._reservations: dict[Hashable, Reservation] = {}
+        """Of each private cluster whose first job waits for a date."""
 
     @property
     def wakeup_s(self) -> float:
@@ -85,10 +86,10 @@ class ListScheduler:
         heap = self._worth_a_look(lanes, draft)
         index.fresh = {}
         index.look_at_all = False
-        self._reservation = None
+        self._reservations = {}
         if heap:
             heapq.heapify(heap)
-            self._reservation = _Walk(self._rule, index, draft, heap).run()
+            self._reservations = _Walk(self._rule, index, draft, heap).run()
 
     def _worth_a_look(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
         """Lanes whose first job may fit, free or by pre-emption, or has not been told yet why it can't."""
@@ -121,15 +122,16 @@ class ListScheduler:
         answer = draft.offer(waiting)
         if isinstance(answer, Reason):
             return answer
-        if self._reservation is not None:
-            return Reason(code=ReasonCode.WOULD_DELAY, job=self._reservation.head.job.id)
+        reservation = self._reservations.get(draft.allocator.realm(waiting))
+        if reservation is not None:
+            return reservation.reason()
         return Reason(code=ReasonCode.NOT_CONSIDERED)
 
 
 class _Walk:
     """One walk down the order: the first jobs of lanes, and jobs that were evicted on the way."""
 
-    __slots__ = ("_draft", "_heap", "_index", "_rule", "_widened")
+    __slots__ = ("_draft", "_heap", "_index", "_reservations", "_rule", "_widened")
 
     def __init__(self, rule: OrderingRule, index: Index, draft: Draft, heap: list[tuple[Key, Lane]]) -> None:
         self._rule = rule
@@ -137,9 +139,10 @@ class _Walk:
         self._draft = draft
         self._heap: list[tuple[Key, Lane | LiveJob]] = list(heap)
         self._widened = False
+        self._reservations: dict[Hashable, Reservation] = {}
 
-    def run(self) -> Reservation | None:
-        """Look at first jobs in order until none of them fits."""
+    def run(self) -> dict[Hashable, Reservation]:
+        """Look at first jobs in order until none of them fits; who got a date on the way, in each private cluster."""
         heap, index, draft, rule = self._heap, self._index, self._draft, self._rule
         while heap:
             key, candidate = heapq.heappop(heap)
@@ -147,6 +150,8 @@ class _Walk:
                 self._reseat(candidate)
                 continue
             lane = candidate
+            if self._reservations and self._is_filled_around(lane):
+                continue
             if rule.groups is not None and (rank := index.rank(lane, draft.inventory, draft.now_s)) != key:
                 heapq.heappush(heap, (rank, lane))
                 continue
@@ -161,8 +166,8 @@ class _Walk:
             if answer is not None:
                 draft.because(live, answer)
             if rule.backfill is Backfill.EASY:
-                return self._fill_around(live)
-        return None
+                self._fill_around(live)
+        return self._reservations
 
     def _seek(self, live: LiveJob, key: Key) -> Placement | Reason | None:
         """Devices for a job, free or taken from jobs further down; or why not, None if that was said before."""
@@ -262,13 +267,15 @@ class _Walk:
             draft.assign_offered(live, answer)
             index.unkeyed[live] = None
 
-    def _fill_around(self, head: LiveJob) -> Reservation:
-        """Start jobs that fit now and do not move the head's date."""
+    def _fill_around(self, head: LiveJob) -> None:
+        """Start jobs of the head's private cluster that fit now and do not move its date."""
         index, draft = self._index, self._draft
-        reservation = Reservation.make(draft, head, index.holding)
+        realm = draft.allocator.realm(head)
+        reservation = self._reservations[realm] = Reservation.make(draft, head, index.holding)
         candidates: list[tuple[Key, Lane, int]] = []
         for lane in index.lanes.values():
-            self._push_next(candidates, lane, 0, reservation)
+            if len(lane) and draft.allocator.realm(lane.head[1]) == realm:
+                self._push_next(candidates, lane, 0, reservation)
         while candidates:
             _, lane, at = heapq.heappop(candidates)
             live = lane.at(at)[1]
@@ -286,7 +293,10 @@ class _Walk:
             draft.assign_offered(live, answer)
             index.start(live, draft.inventory)
             self._push_next(candidates, lane, at, reservation)
-        return reservation
+
+    def _is_filled_around(self, lane: Lane) -> bool:
+        """Whether the jobs of a lane had their chance when a reservation of their private cluster was filled around."""
+        return not len(lane) or self._draft.allocator.realm(lane.head[1]) in self._reservations
 
     def _push_next(
         self, candidates: list[tuple[Key, Lane, int]], lane: Lane, start: int, reservation: Reservation

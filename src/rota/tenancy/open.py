@@ -86,6 +86,14 @@ class OpenAllocator:
                 devices += node.devices if victim.job.exclusive else slot.devices.bit_count()
         return devices * WHOLE
 
+    def short_milli(self, live: LiveJob, inventory: Inventory) -> int:
+        """The private cluster is the whole one."""
+        return self.missing_milli(live, inventory)
+
+    def returns_milli(self, live: LiveJob, holder: LiveJob, inventory: Inventory) -> int:
+        """All that it holds and the job can use."""
+        return self.yields_milli(live, holder, inventory)
+
     def _count_reason(self, job: Job, inventory: Inventory) -> Reason:
         code = ReasonCode.DEVICES_BUSY
         if _lacks(job, inventory, lambda pool, part: pool.usable * WHOLE):

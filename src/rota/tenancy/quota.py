@@ -144,6 +144,33 @@ class QuotaAllocator:
         """The victim's devices that the job can use, if it may have them."""
         return self._open.yields_milli(live, victim, inventory) if self.may_displace(live, victim, math.inf) else 0
 
+    def short_milli(self, live: LiveJob, inventory: Inventory) -> int:
+        """What the share lacks in which the job fits; what the cluster lacks if it can only borrow."""
+        own = self._own_share(live.job)
+        return self._open.missing_milli(live, inventory) if own is None else max(own[0], 0)
+
+    def returns_milli(self, live: LiveJob, holder: LiveJob, inventory: Inventory) -> int:
+        """What a holder has of the same share; anything, if the job can only borrow."""
+        own = self._own_share(live.job)
+        if own is None:
+            return self._open.yields_milli(live, holder, inventory)
+        _, kind, owner = own
+        is_mine = holder.job.priority > OPPORTUNISTIC and owner in dict(self._line(holder.job.tenant))
+        return holder.gpu_milli if is_mine and self._holders.get(holder) == kind else 0
+
+    def _own_share(self, job: Job) -> tuple[int, DeviceType, TenantId] | None:
+        """The share that lacks least for a job that fits into it: how much, of which type, and whose it is."""
+        if job.priority == OPPORTUNISTIC:
+            return None
+        found = [
+            (job.gpu_milli - (account.owned[key] * WHOLE - account.held.get(key, 0)), kind, name)
+            for kind in self._kinds(job)
+            for name, account in self._line(job.tenant)
+            for key in (kind, ANY_TYPE)
+            if account.owned.get(key, 0) * WHOLE >= job.gpu_milli
+        ]
+        return min(found, key=lambda share: share[0], default=None)
+
     # -- books -----------------------------------------------------------------------------------
 
     def adopt(self, state: State) -> None:

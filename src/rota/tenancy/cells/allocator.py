@@ -161,6 +161,27 @@ class CellAllocator:
         """The victim's devices, if the job may have them."""
         return victim.gpu_milli if self.may_displace(live, victim, 0.0) else 0
 
+    def short_milli(self, live: LiveJob, inventory: Inventory) -> int:
+        """What the tenant's own cells lack; without a guarantee, what the whole cluster lacks."""
+        if not self._is_known(live.job):
+            return live.job.gpu_milli
+        request = self._request(live.job)
+        return max(request.devices - self._scheduler.room(request), 0) * WHOLE
+
+    def returns_milli(self, live: LiveJob, holder: LiveJob, inventory: Inventory) -> int:
+        """What a holder has of the tenant's cells where the job may go, unless its priority gives it to the job now."""
+        claim = self._claims.get(holder)
+        if claim is None or not claim.seats or not self._is_known(live.job):
+            return 0
+        chains = self._scheduler.chains(self._request(live.job))
+        leaf, virtual = claim.seats[0]
+        if live.job.priority == OPPORTUNISTIC:
+            return holder.gpu_milli if leaf.chain in chains else 0
+        if virtual is None or claim.tenant != live.job.tenant or claim.priority < live.job.priority:
+            return 0
+        where = claim.pinned if virtual.root.is_pinned else leaf.chain
+        return holder.gpu_milli if where in chains else 0
+
     # -- books -----------------------------------------------------------------------------------
 
     def adopt(self, state: State) -> None:
