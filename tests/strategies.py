@@ -49,6 +49,7 @@ class Story:
     speed: SpeedModel
     restart_s: float
     checkpoint_interval_s: float
+    checkpoint_s: float
 
 
 @st.composite
@@ -152,6 +153,7 @@ def stories(draw: st.DrawFn) -> Story:
         speed=draw(st.sampled_from(SPEEDS)),
         restart_s=draw(st.sampled_from([0.0, 0.0, 3.0])),
         checkpoint_interval_s=draw(st.sampled_from([0.0, 5.0])),
+        checkpoint_s=draw(st.sampled_from([0.0, 0.0, 2.0])),
     )
 
 

@@ -281,3 +281,17 @@ def test_decisions_name_their_job() -> None:
     simulate(workload((0.0, job("a", work=1.0))), "fifo", Setting(cluster=ONE), journal=Keep())  # type: ignore[arg-type]  # lists are what it gets
 
     assert [decision.job_id for decision in seen] == ["a"]
+
+
+def test_whoever_takes_the_place_waits_until_the_state_is_saved() -> None:
+    """`a` does 2 of 10 and saves until 6; `b` runs until 9; `a` does the other 8."""
+    of = workload((0.0, job("a", work=10.0)), (2.0, job("b", work=3.0)))
+
+    assert ends(of, "srtf", costs=Costs(checkpoint_s=4.0)) == [9.0 + 8.0, 9.0]
+
+
+def test_rounds_leave_no_time_to_save_a_state() -> None:
+    of = workload((0.0, job("a", work=10.0)))
+
+    with pytest.raises(RotaError, match="leave --checkpoint-time at 0"):
+        ends(of, "gavel/max_min_fairness", costs=Costs(checkpoint_s=4.0))

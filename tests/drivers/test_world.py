@@ -242,3 +242,33 @@ def test_node_names_of_the_cluster_are_known() -> None:
     w.carry_out([start("a", on("n1", 1))], 0.0)
 
     assert lose(w, "big", 1.0) == [("a", 1.0)]
+
+
+def test_a_job_told_to_stop_saves_its_state_on_its_devices_first() -> None:
+    w = world(job("a", work=30.0), restart_s=7.0, checkpoint_s=4.0)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+
+    assert w.carry_out([stop("a")], 10.0) == [SpeedChanged(JobId("a"), 10.0, 0.0)]
+    assert w.due_s == 14.0
+    assert w.pop_due(14.0) == [Stopped(JobId("a"), 10.0)]
+    w.carry_out([start("a", on("n1", 1))], 20.0)
+    assert w.due_s == 20.0 + 7.0 + 20.0
+
+
+def test_a_job_whose_grace_is_too_short_is_killed_and_falls_back() -> None:
+    saves = Checkpoint(interval_s=8.0, grace_s=3.0)
+    w = world(job("a", work=100.0, checkpoint=saves), checkpoint_s=5.0)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+    w.carry_out([stop("a")], 21.0)
+
+    assert w.due_s == 24.0
+    assert w.pop_due(24.0) == [Stopped(JobId("a"), 16.0)]
+
+
+def test_a_node_lost_while_a_job_saves_its_state_costs_what_is_not_saved() -> None:
+    w = world(job("a", work=100.0), checkpoint_s=50.0, checkpoint_interval_s=8.0)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+    w.carry_out([stop("a")], 21.0)
+
+    assert lose(w, "n1", 60.0) == [("a", 16.0)]
+    assert w.due_s == math.inf

@@ -110,7 +110,7 @@ def test_factor_out_of_range_is_refused(fields: dict[str, object], message: str)
         SpeedModel(**fields)  # type: ignore[arg-type]  # a table of any fields
 
 
-@pytest.mark.parametrize("fields", [{"restart_s": -1.0}, {"checkpoint_interval_s": -1.0}])
+@pytest.mark.parametrize("fields", [{"restart_s": -1.0}, {"checkpoint_interval_s": -1.0}, {"checkpoint_s": -1.0}])
 def test_negative_cost_is_refused(fields: dict[str, float]) -> None:
     with pytest.raises(RotaError, match="0 or more"):
         Costs(**fields)

@@ -123,7 +123,11 @@ class Watch:
 def live_through(story: Story, policy: str) -> State:
     """Run a story to its end under a policy, watched."""
     watch = Watch(story, policy)
-    costs = Costs(restart_s=story.restart_s, checkpoint_interval_s=story.checkpoint_interval_s)
+    costs = Costs(
+        restart_s=story.restart_s,
+        checkpoint_interval_s=story.checkpoint_interval_s,
+        checkpoint_s=story.checkpoint_s,
+    )
     world = World(story.cluster, story.speed, costs)
     run(watch.engine, world, story.submissions, faults=iter(story.misfortunes))
     state = watch.engine.state

@@ -42,6 +42,7 @@ class Request:
     profiles: Path | None = None
     restart_cost_s: float = 0.0
     checkpoint_interval_s: float = 0.0
+    checkpoint_s: float = 0.0
     seed: int = 0
     jobs: int | None = None
     skip_bad_lines: bool = False
@@ -182,7 +183,11 @@ def _setting(request: Request, workload: Workload) -> Setting:
             node_neighbour=neighbours.get("node", 1.0),
             scattered=by_profile,
         ),
-        costs=Costs(restart_s=request.restart_cost_s, checkpoint_interval_s=request.checkpoint_interval_s),
+        costs=Costs(
+            restart_s=request.restart_cost_s,
+            checkpoint_interval_s=request.checkpoint_interval_s,
+            checkpoint_s=request.checkpoint_s,
+        ),
         seed=request.seed,
         fault_rates=rates,
         fault_list=tuple((fault.at_s, fault.node, fault.up) for fault in listed),

@@ -36,5 +36,6 @@ def write_results(
         "seed": str(request.seed),
         "restart cost": f"{request.restart_cost_s:g} s",
         "checkpoint interval": f"{request.checkpoint_interval_s:g} s",
+        "checkpoint time": f"{request.checkpoint_s:g} s",
     }
     write_report(out / "report.html", runs, command, notes)

@@ -46,6 +46,10 @@ def sim(
         float,
         typer.Option(help="Seconds of running that a node failure can undo; 0: none, inf: the whole run."),
     ] = 0.0,
+    checkpoint_time: Annotated[
+        float,
+        typer.Option(help="Seconds that a job told to stop takes to save its state, on its devices."),
+    ] = 0.0,
     spread: Annotated[
         str,
         typer.Option(help="Speed factors of jobs over several nodes, e.g. rack=0.9,domain=0.8,cluster=0.7."),
@@ -100,6 +104,7 @@ def sim(
         profiles=profiles,
         restart_cost_s=restart_cost,
         checkpoint_interval_s=checkpoint_interval,
+        checkpoint_s=checkpoint_time,
         seed=seed,
         jobs=jobs,
         skip_bad_lines=skip_bad_lines,

@@ -25,12 +25,16 @@ class Costs:
     """Time after every start but the first in which no work is done."""
     checkpoint_interval_s: float = 0.0
     """How much running time a fault can undo, for jobs that do not say; 0 means none."""
+    checkpoint_s: float = 0.0
+    """How long a job that is told to stop takes to save its state; it holds its devices meanwhile."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.restart_s < math.inf:
             raise RotaError(f"restart cost is {self.restart_s:g}; it must be a number of seconds, 0 or more")
         if not self.checkpoint_interval_s >= 0:
             raise RotaError(f"checkpoint interval is {self.checkpoint_interval_s:g}; it must be 0 or more")
+        if not 0 <= self.checkpoint_s < math.inf:
+            raise RotaError(f"checkpoint time is {self.checkpoint_s:g}; it must be a number of seconds, 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,11 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
             f"policy {declared.name!r} shares out the whole cluster in rounds and can't run with tenancy "
             f"{setting.tenancy!r}; use --tenancy none, or an ordering policy"
         )
+    if declared.plans_in_rounds and setting.costs.checkpoint_s:
+        raise RotaError(
+            f"policy {declared.name!r} plans in rounds, which leave no time for a stop; leave --checkpoint-time at 0, "
+            "and count what saving costs into --restart-cost"
+        )
     placement = setting.placement or declared.placement
     alloc = allocator(setting.tenancy, style(placement), setting.cluster)
     knowledge = Knowledge(speed=setting.speed, restart_s=setting.costs.restart_s, seed=setting.seed)

@@ -47,6 +47,7 @@ class Run:
         "rate",
         "saved",
         "saved_s",
+        "saves_until_s",
         "target",
         "work",
         "work_from_s",
@@ -69,6 +70,8 @@ class Run:
         self.lease: Lease | None = None
         self.lapsed = False
         """Its lease is over and it waits on its devices."""
+        self.saves_until_s: float | None = None
+        """Until when it saves its state, if it was told to stop."""
 
     def work_at(self, now_s: float) -> float:
         """Work done by now."""
@@ -171,7 +174,22 @@ class World:
         return Started(run.job.id, run.rate, run.work_from_s)
 
     def _stop(self, run: Run, now_s: float) -> Event:
+        """Whoever has to save its state does nothing else, and leaves its devices when that is done."""
         work = run.work_at(now_s) if run.placement is not None else run.work
+        if run.placement is None or not self._costs.checkpoint_s:
+            self._leave(run)
+            run.work = work
+            return Stopped(run.job.id, work)
+        self._save(run, now_s)
+        run.work, run.work_from_s, run.rate = work, now_s, 0.0
+        run.saves_until_s = now_s + self._costs.checkpoint_s
+        checkpoint = run.job.checkpoint
+        self._speak_at(run, min(run.saves_until_s, now_s + (math.inf if checkpoint is None else checkpoint.grace_s)))
+        return SpeedChanged(run.job.id, work, 0.0)
+
+    def _stopped(self, run: Run, saves_until_s: float, now_s: float) -> Event:
+        """The stop is complete: what was done is safe, unless the job was killed before it had saved it."""
+        work = run.work if now_s >= saves_until_s or not self._interval_s(run) else run.saved
         self._leave(run)
         run.work = work
         return Stopped(run.job.id, work)
@@ -189,7 +207,9 @@ class World:
         return SpeedChanged(run.job.id, run.work, run.rate)
 
     def _hand_back(self, run: Run, now_s: float) -> Event:
-        """A run or its lease is over."""
+        """A run, its lease or its notice is over."""
+        if run.saves_until_s is not None:
+            return self._stopped(run, run.saves_until_s, now_s)
         work = run.target
         if run.lease is not None:
             work = self._work_leased(run, run.lease, now_s)
@@ -231,7 +251,7 @@ class World:
 
     def _leave(self, run: Run) -> None:
         run.end_s = math.inf
-        run.lease, run.lapsed = None, False
+        run.lease, run.lapsed, run.saves_until_s = None, False, None
         if run.placement is not None:
             if self._neighbours is not None:
                 self._neighbours.leave(run.job.id, run.placement)
@@ -248,8 +268,12 @@ class World:
             goal_s = self._goal_s(run, min(lease.work, run.target))
             is_early = goal_s < lease.until_s - _SLACK * max(goal_s, 1.0)
             run.end_s = goal_s if is_early else lease.until_s
-        if run.end_s < math.inf:
-            heapq.heappush(self._ends, (run.end_s, self._pushed, run))
+        self._speak_at(run, run.end_s)
+
+    def _speak_at(self, run: Run, at_s: float) -> None:
+        run.end_s = at_s
+        if at_s < math.inf:
+            heapq.heappush(self._ends, (at_s, self._pushed, run))
             self._pushed += 1
 
     def _rate(self, run: Run) -> float:
@@ -270,7 +294,7 @@ class World:
         changed: list[Event] = []
         for job_id in self._neighbours.pop_affected():
             run = self._runs[job_id]
-            if run.placement is None or run.lapsed:
+            if run.placement is None or run.lapsed or run.saves_until_s is not None:
                 continue
             rate = self._rate(run)
             if rate == run.rate:
@@ -293,7 +317,7 @@ class World:
         """Bring the last checkpoint up to date: progress is saved at each full interval of a run."""
         interval_s = self._interval_s(run)
         ran_s = now_s - run.saved_s
-        if interval_s == 0 or ran_s < interval_s:
+        if interval_s == 0 or ran_s < interval_s or run.saves_until_s is not None:
             return
         run.saved_s += math.floor(ran_s / interval_s) * interval_s
         run.saved = run.work_at(run.saved_s)
