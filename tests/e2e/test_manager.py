@@ -215,11 +215,6 @@ def test_second_manager_of_a_folder_is_refused(manager: Manager) -> None:
     assert "a manager runs already" in told.stderr
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="seen once in many runs, on a machine under heavy load: the gang was run a second time after the restart; "
-    "cause not found yet",
-)
 def test_running_tasks_outlive_the_server_and_are_found_again(manager: Manager) -> None:
     job_id = manager.submit("echo $$; sleep 1.5; echo done", workers=2)
     manager.wait(job_id, "running")

@@ -12,6 +12,8 @@ from rota.drivers.local.folder import tail
 from rota.drivers.local.task import Phase, Task
 from rota.files.job import Launch
 
+_AT_BARRIER = frozenset({Phase.READY, Phase.LAUNCHING, Phase.RUNNING})
+
 
 class Verdict(Enum):
     """How an attempt came to its end."""
@@ -58,8 +60,8 @@ class Attempt:
 
     @property
     def all_ready(self) -> bool:
-        """Whether every task waits at the barrier, or is past it."""
-        return all(task.phase is not Phase.NEW for task in self.tasks)
+        """Whether every task waits at the barrier, or has passed it."""
+        return all(task.phase in _AT_BARRIER or task.ran for task in self.tasks)
 
     @property
     def all_running(self) -> bool:

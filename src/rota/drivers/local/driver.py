@@ -24,7 +24,7 @@ from rota.core.placement import Placement
 from rota.drivers.local.attempt import Attempt, Outcome, Verdict
 from rota.drivers.local.cgroup import Cgroups, NoCgroups
 from rota.drivers.local.failure import pause_s, tries_again
-from rota.drivers.local.folder import Json, attempt_folder, read_json, shared_folder, write_json
+from rota.drivers.local.folder import Json, attempt_folder, mark_of, read_json, shared_folder, write_json
 from rota.drivers.local.task import Phase, Task
 from rota.drivers.local.tasks import environment, seats
 from rota.files.job import Launch
@@ -83,6 +83,7 @@ class LocalDriver:
         self._attempts: dict[JobId, Attempt] = {}
         self._failures: dict[JobId, int] = {}
         self._by_token: dict[str, tuple[Attempt, Task]] = {}
+        self._mark = mark_of(settings.home)
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
         self._nudges = self._listen()
@@ -147,7 +148,7 @@ class LocalDriver:
         folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
         tasks = []
         for seat in seats(order.placement, self._nodes):
-            task = Task(seat, folder / str(seat.rank), f"{order.job.id}/{order.attempt}/{seat.rank}")
+            task = Task(seat, folder / str(seat.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{seat.rank}")
             tasks.append(task)
         attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
         for task in tasks:
@@ -259,6 +260,7 @@ class LocalDriver:
         if task.pidfd >= 0:
             self._loop.add_reader(task.pidfd, self._supervisor_died, attempt, task)
         elif not task.has_ended:
+            task.refresh()  # nobody writes any more: what is there now is the last word
             self._do(self._find_out(attempt, task))
 
     def _news(self, attempt: Attempt, task: Task) -> None:
@@ -275,12 +277,17 @@ class LocalDriver:
         if task.pidfd >= 0 or not task.has_ended:
             # Either it left because an earlier one has the claim, or it died with work to do.
             self._watch(attempt, task)
+        if attempt.ending:
+            task.nudge()  # the order went to the one that left
         if moved:
             self._look(attempt)
 
     async def _find_out(self, attempt: Attempt, task: Task) -> None:
         """The supervisor died before it could say how the task ended: wait for the recorder's word."""
         deadline = self._loop.time() + RECORDER_S
+        if task.has_ended:
+            self._look(attempt)
+            return
         if task.phase is Phase.NEW and not task.claimed and not task.forbid():
             task.find()
             self._watch(attempt, task)

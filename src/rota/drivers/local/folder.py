@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,16 @@ from rota.core.model import JobId
 Json = dict[str, Any]
 _OUTPUT = "output-"
 _MOST_PROGRESS = 16384
+
+
+def mark_of(home: Path) -> str:
+    """What tells this folder's tasks from those of any other on the machine: made once, kept for good."""
+    path = home / "mark.json"
+    known = read_json(path)
+    if known is None:
+        known = {"mark": secrets.token_hex(8)}
+        write_json(path, known)
+    return str(known["mark"])
 
 
 def attempt_folder(home: Path, job_id: JobId, attempt: int) -> Path:

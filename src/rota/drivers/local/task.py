@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from enum import Enum
 from pathlib import Path
@@ -15,6 +14,7 @@ from rota.drivers.local.folder import Json, read_json, write_json
 from rota.drivers.local.tasks import Seat
 
 PROGRAM = Path(supervisor.__file__)
+_NOWHERE = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
 
 
 class Phase(Enum):
@@ -37,18 +37,15 @@ class Task:
         self.phase = Phase.NEW
         self.state: Json = {}
         self.pidfd = -1
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child = 0
 
     def spawn(self, order: Json) -> None:
         """Start a supervisor. If there is one already, or was, the new one sees its claim and leaves."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / "task.json", order)
         command = [sys.executable, "-I", "-S", str(PROGRAM), str(self.folder)]
-        devnull = subprocess.DEVNULL
-        self._child = subprocess.Popen(
-            command, stdin=devnull, stdout=devnull, stderr=devnull, start_new_session=True, cwd="/"
-        )
-        self.pidfd = os.pidfd_open(self._child.pid)
+        self._child = os.posix_spawn(command[0], command, os.environ, file_actions=_NOWHERE, setsid=True)
+        self.pidfd = os.pidfd_open(self._child)
 
     @property
     def has_ended(self) -> bool:
@@ -148,8 +145,10 @@ class Task:
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
-        if self._child is not None:
-            self._child.poll()
+        if self._child:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._child, os.WNOHANG)
+            self._child = 0
 
     @property
     def ran(self) -> bool:

@@ -1,0 +1,178 @@
+"""The local driver with real supervisors and tasks; what must not matter is made to happen at the worst moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import job, node, on
+from rota.core.decisions import Cause
+from rota.core.events import End, Event, JobEnded, Started, StartFailed
+from rota.core.placement import Placement
+from rota.drivers.local.driver import LocalDriver, Order, Settings, Word
+from rota.drivers.local.task import Task
+from rota.files.job import job_file, launch_of
+
+pytestmark = pytest.mark.slow
+
+
+class Bench:
+    """A driver on one node of four devices, and all that it has answered."""
+
+    def __init__(self, home: Path, **settings: Any) -> None:
+        home.mkdir(exist_ok=True)
+        self.home = home
+        self._closed = False
+        self.answers: list[tuple[Event, Word]] = []
+        self.driver = LocalDriver(
+            [node("n1")], Settings(home=home, **settings), lambda *answer: self.answers.append(answer)
+        )
+
+    def close(self) -> None:
+        """The server is gone."""
+        if not self._closed:
+            self._closed = True
+            self.driver.close()
+
+    def order(self, run: str, workers: int = 1, name: str = "1") -> Order:
+        """A start order for a shell command."""
+        file = job_file({"run": run, "workers": workers, "resources": {"gpus": 1}, "checkpoint": {"grace": 0.5}})
+        placement: Placement = on("n1", workers, tasks=workers)
+        wanted = job(name, workers=workers)
+        return Order(
+            job=wanted, launch=launch_of(file, wanted.id), placement=placement, attempt=1, failures=0, work_s=0.0
+        )
+
+    def events(self, kind: type[Event]) -> list[Event]:
+        """The answers of one kind."""
+        return [event for event, _ in self.answers if isinstance(event, kind)]
+
+    def folder(self, rank: int = 0) -> Path:
+        """Where a task of job 1 runs."""
+        return self.home / "runs" / "1" / "1" / str(rank)
+
+    def state(self, rank: int = 0) -> dict[str, Any]:
+        """What a task's supervisor wrote last."""
+        try:
+            return dict(json.loads((self.folder(rank) / "state.json").read_text()))
+        except FileNotFoundError:
+            return {}
+
+
+async def until(holds: Callable[[], object], within_s: float = 20.0) -> None:
+    """Let the driver work until something holds."""
+    async with asyncio.timeout(within_s):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def with_driver(tmp_path: Path, course: Callable[[Bench], Awaitable[None]], **settings: Any) -> None:
+    """Run a course of events against a driver, which is let go afterwards."""
+
+    async def main() -> None:
+        bench = Bench(tmp_path / "home", **settings)
+        try:
+            await course(bench)
+        finally:
+            bench.close()
+
+    asyncio.run(main())
+
+
+def test_end_of_a_task_spares_the_task_of_the_same_number_of_another_manager(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        other = Bench(tmp_path / "other")
+        bench.driver.start(bench.order("sleep 60"))
+        await until(lambda: bench.events(Started))
+        other.driver.start(other.order("true"))
+        await until(lambda: other.events(JobEnded))
+        other.close()
+        assert Path(f"/proc/{bench.state()['pid']}").exists()
+        bench.driver.stop(bench.order("").job.id, Cause.CANCELLED)
+        await until(lambda: bench.state().get("phase") == "ended")
+        assert bench.state()["stopped"]
+
+    with_driver(tmp_path, course)
+
+
+def test_task_that_ends_while_it_is_being_found_again_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def course(bench: Bench) -> None:
+        order = bench.order(f"while [ ! -e {tmp_path}/end ]; do sleep 0.01; done; exit 9")
+        bench.driver.start(order)
+        await until(lambda: bench.events(Started))
+        bench.close()
+        find = Task.find
+
+        def ends_first(task: Task) -> None:
+            supervisor = bench.state()["supervisor"]
+            (tmp_path / "end").touch()
+            os.waitpid(supervisor, 0)
+            find(task)
+
+        monkeypatch.setattr(Task, "find", ends_first)
+        again = Bench(bench.home)
+        again.driver.find(order)
+        await until(lambda: again.answers)
+        again.close()
+        ((event, word),) = again.answers
+        assert (event, word.exit_code) == (JobEnded(order.job.id, End.FAILED, event.work), 9)  # type: ignore[union-attr]
+
+    with_driver(tmp_path, course)
+
+
+def test_barrier_stays_shut_when_a_task_was_called_off_before(tmp_path: Path) -> None:
+    """A server gave the gang up and died when it had told one task of two."""
+
+    async def course(bench: Bench) -> None:
+        order = bench.order("echo ran", workers=2)
+        bench.driver.start(order)
+        bench.close()
+        (bench.folder(0) / "stop.json").write_text('{"signal": "SIGTERM", "grace_s": 1.0}')
+        await until(lambda: bench.state(0).get("phase") == "ended")
+        await until(lambda: bench.state(1).get("phase") == "ready")
+        again = Bench(bench.home)
+        again.driver.start(order)
+        await until(lambda: again.answers)
+        again.close()
+        assert [type(event) for event, _ in again.answers] == [StartFailed]
+        assert not (bench.folder().parent / "go").exists()
+
+    with_driver(tmp_path, course)
+
+
+def test_stop_reaches_the_supervisor_that_has_the_claim(tmp_path: Path) -> None:
+    """A new server starts a second supervisor beside one that was slow to claim; the order must find the first."""
+
+    async def course(bench: Bench) -> None:
+        order = bench.order("sleep 60")
+        bench.driver.start(order)
+        first = _pid_of(bench.driver, 0)
+        os.kill(first, signal.SIGSTOP)
+        bench.close()
+        assert not (bench.folder() / "claim").exists()
+        again = Bench(bench.home)
+        again.driver.start(order)
+        second = _pid_of(again.driver, 0)
+        os.kill(second, signal.SIGSTOP)
+        os.kill(first, signal.SIGCONT)
+        await until(lambda: bench.state().get("phase") == "running")
+        again.driver.stop(order.job.id, Cause.CANCELLED)
+        os.kill(second, signal.SIGCONT)
+        await until(lambda: again.answers and bench.state()["phase"] == "ended", within_s=10.0)
+        again.close()
+
+    with_driver(tmp_path, course)
+
+
+def _pid_of(driver: LocalDriver, rank: int) -> int:
+    (found,) = [task for attempt, task in driver._by_token.values() if task.seat.rank == rank]
+    return found._child
