@@ -18,6 +18,7 @@ from rota.files.cluster import read_cluster
 from rota.files.faults import read_faults
 from rota.perf.profile_files import read_profiles
 from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed_options import encode_speed, fingerprint
 from rota.report.metrics import Metrics, measure, measure_tenants
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces.alibaba import read_alibaba_nodes
@@ -143,6 +144,10 @@ def journal_header(request: Request, ready: Ready, policy: str) -> JournalHeader
         tenancy=ready.setting.tenancy,
         profiles=None if request.profiles is None else str(request.profiles),
         about=f"simulation of {ready.workload.source}",
+        seed=request.seed,
+        restart_s=request.restart_cost_s,
+        profiles_sha256=None if request.profiles is None else fingerprint(request.profiles),
+        speed=encode_speed(ready.setting.speed),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from rota.core.decisions import Decision
 from rota.core.errors import InvariantBroken
@@ -61,6 +61,11 @@ class Engine:
         return self._state
 
     @property
+    def memory(self) -> Any:
+        """What the policy must remember, as a value for a snapshot."""
+        return self._policy.memory
+
+    @property
     def wakeup_s(self) -> float:
         """When the engine wants a `TimerFired` even if nothing else happens."""
         return min(self._policy.wakeup_s, self._timers.next_s)
@@ -115,7 +120,9 @@ class Engine:
         allocator = allocator or self._allocator
         if allocator.ledger is not None and allocator.ledger is self._state.ledger:
             raise InvariantBroken("a fork can't share the books of its allocator; give it an allocator of its own")
-        return Engine(self._state.fork(), policy, allocator, journal=journal)
+        state = self._state.fork()
+        state.memory = self._policy.memory
+        return Engine(state, policy, allocator, journal=journal)
 
     def _settle(self, now_s: float) -> None:
         """After the events: what falls due by itself, and a new plan if one may be due."""

@@ -55,11 +55,14 @@ class Policy(Protocol):
         """Why a job that waits for devices was passed over, by the code that does it."""
 
     def adopt(self, state: State) -> None:
-        """Build all indexes anew from a state it did not see grow (after a fork or a restart)."""
+        """Build all indexes anew from a state it did not see grow (after a fork or a restart).
+
+        `state.memory` is what a policy remembered then. It may have been another one, or none.
+        """
 
     @property
     def memory(self) -> Any:
-        """What it must remember beyond the jobs' memos, as a serialisable value."""
+        """What it must remember beyond the jobs' memos, as a value that JSON can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.core.cluster import Cluster
-from rota.core.codec import Json, decode_job, decode_placement, encode_job, encode_placement
-from rota.core.decisions import Cause
+from rota.core.codec import Json, decode_job, decode_placement, encode_job, encode_placement, encode_plain
+from rota.core.decisions import Cause, Lease
 from rota.core.errors import InvariantBroken
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState, NodeId
@@ -49,6 +49,8 @@ class Snapshot:
     jobs: tuple[Json, ...] = ()
     drained: tuple[NodeId, ...] = ()
     down: tuple[NodeId, ...] = ()
+    memory: Any = None
+    """What the policy remembered then."""
 
 
 def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
@@ -62,6 +64,8 @@ def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
         value["nominal_rate"] = live.nominal_rate
     if live.stopping is not None:
         value["stopping"] = live.stopping.value
+    if live.lease is not None:
+        value["lease"] = encode_plain(live.lease)
     if live.placement is not None and not live.reserved:
         value["on"] = encode_placement(live.placement, node_names)
     leaving = state.vacating.get(live.job.id)
@@ -70,8 +74,8 @@ def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
     return value
 
 
-def take(state: State) -> Snapshot:
-    """All jobs of a state that have not ended, and those that they depend on."""
+def take(state: State, memory: Any = None) -> Snapshot:
+    """All jobs of a state that have not ended, and those that they depend on; and what the policy remembers."""
     names = [str(books.node.id) for books in state.inventory.nodes]
     needed: dict[JobId, None] = {}
     for live in state.jobs.values():
@@ -86,6 +90,7 @@ def take(state: State) -> Snapshot:
         jobs=tuple({"job": encode_job(live.job), **encode_live(live, state, names)} for live in chosen),
         drained=tuple(each.node.id for each in books if each.drained),
         down=tuple(each.node.id for each in books if not each.up),
+        memory=memory,
     )
 
 
@@ -99,6 +104,7 @@ def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], fr
     """A state from jobs and where they stand; `frame` says the rest (its own jobs are not looked at)."""
     state = State(cluster)
     state.now_s = frame.now_s
+    state.memory = frame.memory
     index_by_node = {str(node.id): index for index, node in enumerate(cluster.nodes)}
     for job, value in pairs:
         _admit(state, job, value, index_by_node)
@@ -121,6 +127,7 @@ def _admit(state: State, job: Job, value: Mapping[str, Any], index_by_node: Mapp
         setattr(live, name, value.get(name, usual))
     live.state = JobState(value["state"])
     live.stopping = Cause(value["stopping"]) if "stopping" in value else None
+    live.lease = Lease(**value["lease"]) if "lease" in value else None
     live.unmet = 0 if live.retry_s is None else 1
     if "on" in value:
         placement = decode_placement(value["on"], index_by_node)

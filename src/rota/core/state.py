@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.core.cluster import Cluster, Node
 from rota.core.decisions import Cause
@@ -26,6 +26,7 @@ class State:
         "inventory",
         "jobs",
         "ledger",
+        "memory",
         "now_s",
         "reserved",
         "seq",
@@ -43,6 +44,8 @@ class State:
         self.vacating: dict[JobId, tuple[LiveJob, Placement]] = {}
         """Jobs that were told to leave these devices and have not answered yet."""
         self.dependents: dict[JobId, list[LiveJob]] = {}
+        self.memory: Any = None
+        """What the policy remembered when this state was copied or written down, for the one that adopts it."""
         self.seq = 0
         self.now_s = 0.0
         self.free_device_s = 0.0
@@ -209,6 +212,7 @@ class State:
         copy.reserved = {name: twin[name] for name in self.reserved}
         copy.vacating = {name: (twin[name], held) for name, (_, held) in self.vacating.items()}
         copy.dependents = {name: [twin[live.job.id] for live in waiting] for name, waiting in self.dependents.items()}
+        copy.memory = self.memory
         copy.seq = self.seq
         copy.now_s = self.now_s
         copy.free_device_s = self.free_device_s

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rota.core.decisions import Lease
 from rota.mechanisms.shares import Contender
@@ -31,6 +31,14 @@ class Habits:
     """Whether a lease of the present round is known to come to nothing, so that shares are worked out anew."""
     solve_gap_s = 0.0
     """Least time between two looks at the shares."""
+
+    @property
+    def memory(self) -> Any:
+        """What these habits must remember between two rounds, as a value that JSON can hold."""
+        return None
+
+    def recall(self, memory: Any) -> None:
+        """Take up what `memory` said."""
 
     def served_from_s(self, began_s: float, last_round_end_s: float) -> float:
         """From when on a round counts as time served."""

@@ -6,6 +6,7 @@ Kept as arrays, a row per party in order of joining: thousands of pairs are look
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ NOBODY = -1
 """The second member of a party of one."""
 _UNSERVED = 1e9
 """What a share is multiplied by when its party has had no time at all: ahead of all that have had some."""
+
+
+_COLUMNS = ("members", "scale", "runs", "considered", "share", "time_s", "deficit_s", "type_time_s")
 
 
 class Ledger:
@@ -32,6 +36,19 @@ class Ledger:
         self.deficit_s: Floats = np.zeros((0, types))
         self.type_time_s: Floats = np.zeros(types)
         self._rows: dict[Party, int] = {}
+
+    @property
+    def memory(self) -> Any:
+        """All of the books, as lists."""
+        return {name: getattr(self, name).tolist() for name in _COLUMNS}
+
+    def recall(self, memory: Any) -> None:
+        """Open the books where they were closed."""
+        for name in _COLUMNS:
+            kept: NDArray[Any] = getattr(self, name)
+            setattr(self, name, np.array(memory[name], dtype=kept.dtype).reshape(-1, *kept.shape[1:]))
+        pairs: list[list[int]] = self.members.tolist()
+        self._rows = {(one,) if other == NOBODY else (one, other): row for row, (one, other) in enumerate(pairs)}
 
     def __contains__(self, party: Party) -> bool:
         return party in self._rows

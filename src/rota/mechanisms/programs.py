@@ -87,6 +87,15 @@ class Program:
         return np.array(self._starts, dtype=np.int64), np.concatenate(self._index), np.concatenate(self._value)
 
 
+_AT_LOWER, _BASIC = 0, 1
+"""HiGHS' numbers for a column at its lower bound and for one in the basis."""
+
+
+def _key(value: Any) -> Hashable:
+    """A key as it was before JSON made lists of its tuples."""
+    return tuple(_key(part) for part in value) if isinstance(value, list | tuple) else value
+
+
 class Solver:
     """HiGHS on one thread, so that the same program has the same answer; remembers its last basis by key."""
 
@@ -94,6 +103,22 @@ class Solver:
         self._column_status: dict[Hashable, Any] = {}
         self._row_status: dict[Hashable, Any] = {}
         self.solves = 0
+
+    @property
+    def memory(self) -> Any:
+        """The last basis: keys and statuses of what is not where a newcomer starts."""
+        return {
+            "columns": [[key, int(at)] for key, at in self._column_status.items() if int(at) != _AT_LOWER],
+            "rows": [[key, int(at)] for key, at in self._row_status.items() if int(at) != _BASIC],
+        }
+
+    def recall(self, memory: Any) -> None:
+        """Start the next program from a basis that `memory` gave."""
+        import highspy
+
+        statuses = highspy.HighsBasisStatus
+        self._column_status = {_key(key): statuses(at) for key, at in memory["columns"]}
+        self._row_status = {_key(key): statuses(at) for key, at in memory["rows"]}
 
     def solve(self, program: Program) -> Solution | NoSolution:
         """The optimum, or why there is none."""
@@ -138,6 +163,22 @@ class Solver:
         basis = highs.getBasis()
         self._column_status = dict(zip(program.columns, basis.col_status, strict=True))
         self._row_status = dict(zip(program.row_keys, basis.row_status, strict=True))
+
+
+class Programmed:
+    """A rule that asks a solver, which remembers where it stood."""
+
+    def __init__(self) -> None:
+        self._solver = Solver()
+
+    @property
+    def memory(self) -> Any:
+        """The solver's last basis: it decides which of several optima comes next."""
+        return self._solver.memory
+
+    def recall(self, memory: Any) -> None:
+        """Go on from that basis."""
+        self._solver.recall(memory)
 
 
 _REASONS = {

@@ -23,7 +23,16 @@ from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.mechanisms.habits import Habits, Seat
 from rota.mechanisms.ledger import Ledger
-from rota.mechanisms.shares import Contender, Floats, Party, Question, ShareRule, contender
+from rota.mechanisms.shares import (
+    Contender,
+    Floats,
+    Party,
+    Question,
+    ShareRule,
+    chance_of,
+    contender,
+    set_chance,
+)
 from rota.perf.speed import SpeedModel
 
 HALF = WHOLE // 2
@@ -43,8 +52,9 @@ class RoundScheduler:
     """The policy that a share rule makes."""
 
     def __init__(
-        self, rule: ShareRule, speed: SpeedModel, *, round_s: float, habits: Habits, rng: random.Random
+        self, rule: ShareRule, speed: SpeedModel, *, name: str, round_s: float, habits: Habits, rng: random.Random
     ) -> None:
+        self._name = name
         self._rule = rule
         self._speed = speed
         self._round_s = round_s
@@ -70,25 +80,75 @@ class RoundScheduler:
 
     @property
     def memory(self) -> Any:
-        """The books, the state of chance and what the rule remembers."""
-        ledger = self._ledger
-        books = [
-            [list(party), ledger.time_s[row].tolist(), ledger.deficit_s[row].tolist(), ledger.share[row].tolist()]
-            for row, party in enumerate(ledger.parties)
-        ]
-        return {"books": books, "solved_s": self._solved_s, "chance": self._rng.getstate(), "rule": self._rule.memory}
+        """Where the present round stands, the books, the state of chance, what rule and habits remember."""
+        return {
+            "policy": self._name,
+            "types": list(self._types),
+            "devices": list(self._devices),
+            "jobs": list(self._jobs),
+            "comers": [live.seq for live in self._comers],
+            "bare": [live.seq for live in self._bare],
+            "gone": sorted(self._gone),
+            "turns": [[list(turn.party), turn.at, turn.until_s] for turn in self._turns],
+            "due": self._due,
+            "stale": self._stale,
+            "times_s": [self._began_s, self._round_end_s, self._solved_s],
+            "wakeup_s": None if self.wakeup_s == math.inf else self.wakeup_s,
+            "ledger": self._ledger.memory,
+            "chance": chance_of(self._rng),
+            "rule": self._rule.memory,
+            "habits": self._habits.memory,
+        }
+
+    def _recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
+        """Take up a round where it stood. Who is not there any more leaves the books."""
+        self._types = tuple(DeviceType(kind) for kind in memory["types"])
+        self._devices = tuple(memory["devices"])
+        self._jobs = {
+            seq: contender(jobs[seq], self._speed, self._types, self._devices) for seq in memory["jobs"] if seq in jobs
+        }
+        self._comers = {jobs[seq]: None for seq in memory["comers"] if seq in jobs}
+        self._bare = {jobs[seq]: None for seq in memory["bare"] if seq in jobs}
+        self._gone = {seq for seq in memory["gone"] if seq in jobs}
+        self._turns = [_Turn(tuple(party), at, until_s) for party, at, until_s in memory["turns"]]
+        self._due, self._stale = memory["due"], memory["stale"]
+        self._began_s, self._round_end_s, self._solved_s = memory["times_s"]
+        self.wakeup_s = math.inf if memory["wakeup_s"] is None else memory["wakeup_s"]
+        self._ledger = Ledger(len(self._types), self._round_s / 2)
+        self._ledger.recall(memory["ledger"])
+        lost = set(memory["jobs"]) - set(self._jobs)
+        if lost:
+            self._ledger.leave(lost)
+            self._due = self._stale = True
+        set_chance(self._rng, memory["chance"])
+        self._rule.recall(memory["rule"])
+        self._habits.recall(memory["habits"])
 
     # -- what the engine tells -------------------------------------------------------------------
 
     def adopt(self, state: State) -> None:
-        """Index a state anew; what was owed to anybody before is forgotten."""
+        """Index a state anew, and go on with the round that its memory tells of, if it is this policy's."""
         self._forget()
+        if isinstance(state.memory, dict) and state.memory.get("policy") == self._name:
+            self._recall(state.memory, {live.seq: live for live in state.jobs.values()})
         for live in state.jobs.values():
-            if live.placement is not None or (live.state is JobState.WAITING and not live.unmet):
+            if live.lease is not None and not live.state.is_final:
+                self._out[live] = None
+            if not self._is_known(live) and self._contends(live):
                 self._comers[live] = None
                 self._due = True
-            if live.lease is not None:
-                self._out[live] = None
+            elif live.seq in self._jobs and live.state.is_final and live.seq not in self._gone:
+                self._gone.add(live.seq)
+                self._due = True
+
+    def _is_known(self, live: LiveJob) -> bool:
+        return live.seq in self._jobs or live in self._comers or live in self._bare
+
+    def _contends(self, live: LiveJob) -> bool:
+        """Whether a job is for rounds to place: it waits for devices, or holds some."""
+        if live.placement is not None:
+            return live.job.gpu_milli > 0
+        return live.state is JobState.WAITING and not live.unmet
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Remember who came and went; nothing moves before the round is over."""

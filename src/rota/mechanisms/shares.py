@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -100,7 +101,31 @@ class ShareRule(Protocol):
 
     @property
     def memory(self) -> Any:
-        """What it must remember between two questions, as a serialisable value."""
+        """What it must remember between two questions, as a value that JSON can hold."""
+
+    def recall(self, memory: Any) -> None:
+        """Take up what `memory` said."""
+
+
+class Memoryless:
+    """A rule whose answer hangs on the question alone."""
+
+    memory: Any = None
+
+    def recall(self, memory: Any) -> None:
+        """There is nothing to take up."""
+
+
+def chance_of(rng: random.Random) -> Any:
+    """The state of a random generator, as lists."""
+    version, numbers, gauss = rng.getstate()
+    return [version, list(numbers), gauss]
+
+
+def set_chance(rng: random.Random, memory: Any) -> None:
+    """Put a random generator into a state that `chance_of` gave."""
+    version, numbers, gauss = memory
+    rng.setstate((version, tuple(numbers), gauss))
 
 
 def contender(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], devices: Sequence[int]) -> Contender:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -43,6 +43,12 @@ class JournalHeader:
     tenancy: str
     profiles: str | None = None
     about: str = ""
+    seed: int = 0
+    restart_s: float = 0.0
+    profiles_sha256: str | None = None
+    """What tells the file of speeds from any other, so that a replay does not use another one by the same name."""
+    speed: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the speed model, as `encode_speed` writes them."""
     snapshot: Snapshot | None = None
     """The state in which the engine began, if not in an empty one at time 0."""
 
@@ -69,6 +75,8 @@ def encode_header(header: JournalHeader) -> dict[str, Any]:
         "about": header.about,
         "cluster": encode_cluster(header.cluster),
     }
+    usual: dict[str, Any] = {"seed": 0, "restart_s": 0.0, "profiles_sha256": None, "speed": {}}
+    value |= {name: getattr(header, name) for name, rule in usual.items() if getattr(header, name) != rule}
     if header.snapshot is not None:
         value["snapshot"] = dataclasses.asdict(header.snapshot)
     return value
@@ -158,6 +166,10 @@ class JournalReader:
                 tenancy=value["tenancy"],
                 profiles=value["profiles"],
                 about=value["about"],
+                seed=value.get("seed", 0),
+                restart_s=value.get("restart_s", 0.0),
+                profiles_sha256=value.get("profiles_sha256"),
+                speed=value.get("speed", {}),
                 snapshot=_snapshot(value.get("snapshot")),
             )
         except _BROKEN as err:
@@ -184,7 +196,7 @@ def _snapshot(value: dict[str, Any] | None) -> Snapshot | None:
     if value is None:
         return None
     lists = {name: tuple(value[name]) for name in ("jobs", "drained", "down")}
-    return Snapshot(now_s=value["now_s"], seq=value["seq"], **lists)
+    return Snapshot(now_s=value["now_s"], seq=value["seq"], memory=value.get("memory"), **lists)
 
 
 def _read_step(value: dict[str, Any], index_by_node: dict[str, int]) -> Step:

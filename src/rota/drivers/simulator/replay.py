@@ -14,7 +14,8 @@ from rota.core.snapshot import restore
 from rota.core.state import State
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.perf.profile_files import read_profiles
-from rota.perf.speed import SpeedModel
+from rota.perf.speed import Costs
+from rota.perf.speed_options import decode_speed, refuse_other_file
 from rota.store.journal import JournalReader, Step
 
 
@@ -44,12 +45,17 @@ def replay(path: Path, *, journal: Journal | None = None, progress: Callable[[in
     """Feed a journal's events to the policy that it names, and stop at the first decision that differs."""
     reader = JournalReader(path)
     header = reader.header
-    profiles = None if header.profiles is None else read_profiles(Path(header.profiles))
+    profiles = None
+    if header.profiles is not None:
+        refuse_other_file(Path(header.profiles), header.profiles_sha256)
+        profiles = read_profiles(Path(header.profiles))
     setting = Setting(
         cluster=header.cluster,
         placement=header.placement,
         tenancy=header.tenancy,
-        speed=SpeedModel(profiles=profiles),
+        speed=decode_speed(header.speed, profiles),
+        costs=Costs(restart_s=header.restart_s),
+        seed=header.seed,
     )
     policy, alloc, placement = scheduler(header.policy, setting)
     state = State(header.cluster) if header.snapshot is None else restore(header.cluster, header.snapshot)

@@ -31,6 +31,10 @@ class Allox:
         """Who has which type."""
         return list(self._type_of.items())
 
+    def recall(self, memory: Any) -> None:
+        """Everyone keeps its type."""
+        self._type_of = dict(memory)
+
     def shares(self, question: Question) -> Shares:
         """The first job in each free device's queue becomes fixed to that device's type."""
         active = {job.seq for job in question.jobs}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from rota.core.decisions import Lease
 from rota.mechanisms.habits import Habits, Seat
@@ -22,6 +23,16 @@ class GavelHabits(Habits):
 
     def __init__(self) -> None:
         self._failures: dict[int, int] = {}
+
+    @property
+    def memory(self) -> Any:
+        """Failures in a row by job, and whether a lease of the present round fails."""
+        return {"failures": list(self._failures.items()), "failed": self.failed}
+
+    def recall(self, memory: Any) -> None:
+        """Go on counting."""
+        self._failures = dict(memory["failures"])
+        self.failed = memory["failed"]
 
     def served_from_s(self, began_s: float, last_round_end_s: float) -> float:
         """Gavel counts from the end of the last round, even if the cluster lay idle since then."""

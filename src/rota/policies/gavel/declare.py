@@ -64,6 +64,7 @@ def shares(
         return RoundScheduler(
             rule(values, knowledge),
             knowledge.speed,
+            name=name,
             round_s=values.round_s,
             habits=habits,
             rng=random.Random(knowledge.seed + _TYPE_ORDER_SEED),

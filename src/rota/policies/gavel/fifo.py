@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rota.mechanisms.declare import Knowledge
-from rota.mechanisms.shares import Contender, Party, Question, Shares
+from rota.mechanisms.shares import Contender, Memoryless, Party, Question, Shares, chance_of, set_chance
 from rota.policies.gavel.declare import Compat, shares
 
 PACKS_WELL = 1.5
@@ -34,7 +34,12 @@ class FixedFifo:
     @property
     def memory(self) -> Any:
         """Who has which type, and the state of chance."""
-        return {"types": list(self._type_of.items()), "chance": self._rng.getstate()}
+        return {"types": list(self._type_of.items()), "chance": chance_of(self._rng)}
+
+    def recall(self, memory: Any) -> None:
+        """Everyone keeps its type, and chance goes on."""
+        self._type_of = dict(memory["types"])
+        set_chance(self._rng, memory["chance"])
 
     def shares(self, question: Question) -> Shares:
         """Heads of the queue take over the types of those who ended, then what else is free."""
@@ -68,12 +73,11 @@ class FixedFifo:
         free[at] -= job.scale
 
 
-class FastestFifo:
+class FastestFifo(Memoryless):
     """Everyone in turn gets the fastest type with room; the first that fits nowhere ends the list."""
 
     sees_types = True
     backfills = False
-    memory: Any = None
 
     def __init__(self, *, packs: bool, drops_first: bool = False) -> None:
         self.packs = packs

@@ -74,7 +74,12 @@ class FinishTimeFairness:
     @property
     def memory(self) -> Any:
         """Of each job: seconds that its past work would have taken alone, work left then, isolated speed then."""
-        return [[seq, *kept] for seq, kept in self._isolated.items()]
+        return {"alone": [[seq, *kept] for seq, kept in self._isolated.items()], "solver": self._solver.memory}
+
+    def recall(self, memory: Any) -> None:
+        """Everyone keeps its past."""
+        self._isolated = {seq: (past_s, left, speed) for seq, past_s, left, speed in memory["alone"]}
+        self._solver.recall(memory["solver"])
 
     def shares(self, question: Question) -> Shares:
         """Everyone has an age and a past of its own, so hardly any two jobs are alike."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.mechanisms.shares import Contender, Party, Question, Shares
+from rota.mechanisms.shares import Contender, Party, Question, Shares, chance_of, set_chance
 from rota.policies.gavel.declare import shares
 from rota.policies.gavel.isolated import isolated_shares
 
@@ -26,7 +26,12 @@ class Gandiva:
     @property
     def memory(self) -> Any:
         """The pairs, and the state of chance."""
-        return {"pairs": [list(pair) for pair in self._pairs], "chance": self._rng.getstate()}
+        return {"pairs": [list(pair) for pair in self._pairs], "chance": chance_of(self._rng)}
+
+    def recall(self, memory: Any) -> None:
+        """Pairs stay, and chance goes on."""
+        self._pairs = [(one, other) for one, other in memory["pairs"]]
+        set_chance(self._rng, memory["chance"])
 
     def shares(self, question: Question) -> Shares:
         """Everyone alone if there is room for all; otherwise good pairs stay and the rest are drawn anew."""

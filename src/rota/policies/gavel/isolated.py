@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from rota.mechanisms.shares import Floats, Question, Shares
+from rota.mechanisms.shares import Floats, Memoryless, Question, Shares
 from rota.policies.gavel.declare import shares
 
 
@@ -24,13 +23,12 @@ def isolated_shares(question: Question, scale: Floats) -> Floats:
     return rows / np.maximum(total, 1.0)
 
 
-class Isolated:
+class Isolated(Memoryless):
     """Shares by device counts alone."""
 
     sees_types = False
     packs = False
     backfills = True
-    memory: Any = None
 
     def shares(self, question: Question) -> Shares:
         """The same part for all."""

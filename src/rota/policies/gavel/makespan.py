@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from rota.mechanisms.programs import Solver
+from rota.mechanisms.programs import Programmed
 from rota.mechanisms.shares import Question, Shares
 from rota.policies.gavel.declare import LpParams, shares
 from rota.policies.gavel.layout import lay_out
 from rota.policies.gavel.least import nothing, serve_the_least
 
 
-class MinTotalDuration:
+class MinTotalDuration(Programmed):
     """sum_j T_ij x_ij >= r_i / H for the least H. Gavel bisects H; with t = 1/H it is one linear program."""
 
     backfills = True
-    memory: Any = None
 
     def __init__(self, params: LpParams, *, sees_types: bool, packs: bool = False) -> None:
         self.sees_types = sees_types
+        super().__init__()
         self.packs = packs
         self._params = params
-        self._solver = Solver()
 
     def shares(self, question: Question) -> Shares:
         """Jobs alike in what is left to do are one class."""

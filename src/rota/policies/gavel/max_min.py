@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from rota.mechanisms.programs import Solver
+from rota.mechanisms.programs import Programmed
 from rota.mechanisms.shares import Floats, Question, Shares
 from rota.policies.gavel.declare import LpParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
@@ -27,17 +25,16 @@ def fair_need(layout: Layout) -> Floats:
     return np.where(factor > 0, 1.0 / np.where(factor > 0, factor, 1.0), 0.0)
 
 
-class MaxMin:
+class MaxMin(Programmed):
     """One program whose columns are the shares; type-agnostic, aware of types, or with pairs as well."""
 
     backfills = True
-    memory: Any = None
 
     def __init__(self, params: LpParams, *, sees_types: bool, packs: bool = False) -> None:
         self.sees_types = sees_types
+        super().__init__()
         self.packs = packs
         self._params = params
-        self._solver = Solver()
 
     def shares(self, question: Question) -> Shares:
         """The least served as well as can be; nothing for anybody if there is no solution."""

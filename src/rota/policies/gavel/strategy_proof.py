@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.mechanisms.programs import NoSolution, Solver
-from rota.mechanisms.shares import Floats, Question, Shares
+from rota.mechanisms.shares import Floats, Memoryless, Question, Shares
 from rota.policies.gavel.declare import LpParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
 from rota.policies.gavel.least import nothing, serve_the_least
@@ -93,13 +93,12 @@ def discounts(layout: Layout, need: Floats, x: Floats) -> Floats:
     return left
 
 
-class StrategyProof:
+class StrategyProof(Memoryless):
     """Partial allocation: telling the truth about one's speeds is best for everybody."""
 
     sees_types = True
     packs = False
     backfills = True
-    memory: Any = None
 
     def __init__(self, params: LpParams) -> None:
         self._params = params

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rota.core.errors import RotaError
-from rota.mechanisms.programs import Program, Solution, Solver
+from rota.mechanisms.programs import Program, Programmed, Solution
 from rota.mechanisms.shares import Contender, Floats, Question, Shares
 from rota.policies.gavel.declare import LpParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
@@ -51,19 +50,18 @@ def deadline_s(job: Contender) -> float:
     return job.live.submitted_s + job.slo * asked.work / fastest
 
 
-class MaxSumThroughput:
+class MaxSumThroughput(Programmed):
     """Steps a second of all jobs together, each step as good as any other; divided by prices if asked."""
 
     sees_types = True
     backfills = True
-    memory: Any = None
 
     def __init__(self, params: LpParams, *, by_cost: bool = False, keeps_slos: bool = False, packs: bool = False):
+        super().__init__()
         self.packs = packs
         self._params = params
         self._by_cost = by_cost
         self._keeps_slos = keeps_slos
-        self._solver = Solver()
 
     def shares(self, question: Question) -> Shares:
         """With deadlines if all can be kept, otherwise without."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
-from rota.mechanisms.programs import NoSolution, Program, Solution, Solver
+from rota.mechanisms.programs import NoSolution, Program, Programmed, Solution, Solver
 from rota.mechanisms.shares import Floats, Question, Shares
 from rota.policies.gavel.declare import LpParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
@@ -73,18 +73,17 @@ def _entry(entries: tuple[str, ...], name: str) -> str | None:
     return None
 
 
-class WaterFilling:
+class WaterFilling(Programmed):
     """Levels are progress in units of an isolated job's; `pace` says how fast each class rises while it can."""
 
     sees_types = True
     backfills = True
-    memory: Any = None
 
     def __init__(self, params: LpParams, *, packs: bool = False, hierarchy: bool = False) -> None:
+        super().__init__()
         self.packs = packs
         self._params = params
         self._hierarchy = params if hierarchy and isinstance(params, HierarchyParams) else None
-        self._solver = Solver()
 
     def shares(self, question: Question) -> Shares:
         """Fill until everyone is frozen."""
