@@ -191,9 +191,9 @@ def test_drained_node_takes_nothing_new_even_after_a_restart(manager: Manager) -
     assert {node["state"] for node in manager.client.nodes()} == {"up"}
 
 
-@pytest.mark.parametrize("field", ["image", "volumes", "elastic", "gang"])
+@pytest.mark.parametrize("field", ["image", "volumes"])
 def test_what_cannot_be_honoured_is_refused_by_name(manager: Manager, field: str) -> None:
-    values = {"image": "x", "volumes": ["/a:/b"], "elastic": {"min": 1, "max": 2}, "gang": False}
+    values = {"image": "x", "volumes": ["/a:/b"]}
 
     with pytest.raises(Refused, match=f"{field} can't be honoured here"):
         manager.client.submit({"run": "true", field: values[field]})

@@ -15,13 +15,12 @@ from rota.api.wire import JobOut, JobPage, Problem, SubmitOut, WhyOut, forecast_
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import JobId, JobState
 from rota.drivers.local.folder import progress, usage
-from rota.live.requests import Asker, NotFound
+from rota.live.requests import MOST_AT_ONCE, Asker, NotFound
 from rota.store import records
 
 router = APIRouter(tags=["jobs"], responses={code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422)})
 Who = Annotated[Principal, Depends(principal)]
 JobPath = Annotated[str, Path(min_length=1, max_length=64, description="The job's id.")]
-MOST_AT_ONCE = 10_000
 _WORDS = frozenset(state.value for state in JobState)
 _BODY = {
     "requestBody": {

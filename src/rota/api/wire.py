@@ -162,6 +162,9 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         "priority": spec.get("priority") or (-1 if spec.get("class") == "opportunistic" else 0),
         "version": row.version,
     }
+    if live is not None and live.placement is not None and not live.reserved:
+        out["tasks"] = sum(slot.tasks for slot in live.placement)
+        out["gpus"] = live.gpus
     if whole:
         out["spec"] = masked(spec)
         out["nodes"] = []
@@ -173,13 +176,17 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
 
 def _tasks(spec: Json) -> int:
     roles = spec.get("roles") or {}
-    return sum(role.get("count", 1) for role in roles.values()) if roles else int(spec.get("workers", 1))
+    return sum(role.get("count", 1) for role in roles.values()) if roles else _workers(spec)
+
+
+def _workers(spec: Json) -> int:
+    return int(spec.get("workers", (spec.get("elastic") or {}).get("max", 1)))
 
 
 def _gpus(spec: Json) -> float:
     roles = spec.get("roles") or {}
     parts = [(role.get("count", 1), role.get("gpus", 0)) for role in roles.values()] or [
-        (spec.get("workers", 1), (spec.get("resources") or {}).get("gpus", 0))
+        (_workers(spec), (spec.get("resources") or {}).get("gpus", 0))
     ]
     return sum(float(count) * float(gpus or 0) for count, gpus in parts)
 

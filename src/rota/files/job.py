@@ -56,6 +56,17 @@ class Launch:
     signal: str = "SIGTERM"
     max_restarts: int | None = None
     array: int | None = None
+    member: Member | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """Which task of a job without gang this is: such a job's tasks are jobs of their own."""
+
+    rank: int
+    role_rank: int
+    tasks: int
+    role_tasks: int
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
@@ -115,7 +126,25 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
         signal="SIGTERM" if checkpoint is None else checkpoint.signal,
         max_restarts=file.max_restarts,
         array=file.array,
+        member=None if file.member is None else Member(**file.member.model_dump()),
     )
+
+
+def apart(values: dict[str, Any], source: Path | str = "job") -> list[tuple[dict[str, Any], JobFile]]:
+    """The jobs that a file's plain values stand for: one, or one for each task if they do not wait for each other."""
+    file = job_file(values, source)
+    counts = {name: part.count for name, part in file.roles.items()} or {"": file.full_size}
+    total = sum(counts.values())
+    if file.gang or total == 1:
+        return [(values, file)]
+    found: list[tuple[dict[str, Any], JobFile]] = []
+    for name, count in counts.items():
+        alone = {"roles": {name: {**values["roles"][name], "count": 1}}} if name else {"workers": 1}
+        for number in range(count):
+            member = {"rank": len(found), "role_rank": number, "tasks": total, "role_tasks": count}
+            part = {**values, **alone, "gang": True, "member": member}
+            found.append((part, job_file(part, source)))
+    return found
 
 
 def masked(values: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +175,7 @@ def _priority(file: JobFile) -> int:
 
 def _roles(file: JobFile) -> tuple[Role, ...]:
     if not file.roles:
-        return (_role("worker", file.workers, file.resources),)
+        return (_role("worker", file.full_size, file.resources),)
     return tuple(_role(name, part.count, part) for name, part in file.roles.items())
 
 
@@ -170,7 +199,7 @@ def _run_of(file: JobFile, name: str, part: RolePart | None, shared: dict[str, s
     assert command is not None
     return RoleRun(
         name=name,
-        count=file.workers if part is None else part.count,
+        count=file.full_size if part is None else part.count,
         argv=("/bin/sh", "-c", command) if isinstance(command, str) else command,
         env={**shared, **own},
         min_failed=completion.min_failed,

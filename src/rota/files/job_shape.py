@@ -142,6 +142,15 @@ class CompletionPart(Shape):
     min_succeeded: Count | None = None
 
 
+class MemberPart(Shape):
+    """Which task of a job without gang this is."""
+
+    rank: Annotated[int, Field(strict=True, ge=0, le=MOST_TASKS)]
+    role_rank: Annotated[int, Field(strict=True, ge=0, le=MOST_TASKS)]
+    tasks: Count
+    role_tasks: Count
+
+
 class RolePart(Shape):
     """A kind of task."""
 
@@ -184,6 +193,8 @@ class JobFile(Shape):
     roles: Annotated[dict[Name, RolePart], Field(max_length=64)] = {}
     array: Annotated[int, Field(strict=True, ge=0)] | None = None
     """Which member of an array this is; the command line sets it."""
+    member: MemberPart | None = None
+    """Which task of a job without gang this is; the manager sets it."""
 
     @model_validator(mode="after")
     def _agree(self) -> JobFile:
@@ -195,6 +206,7 @@ class JobFile(Shape):
                     raise ValueError(f"roles.{name}.run is missing; add it, or a run for all roles")
         elif self.run is None:
             raise ValueError("run is missing; say what to run")
+        self._check_sizes()
         opportunistic = self.class_ == "opportunistic"
         if self.class_ and self.priority is not None and opportunistic != (self.priority == OPPORTUNISTIC):
             raise ValueError(f"class is {self.class_!r} and priority is {self.priority}; give one of them")
@@ -204,3 +216,29 @@ class JobFile(Shape):
         if sum(role.count for role in self.roles.values()) > MOST_TASKS:
             raise ValueError(f"the roles have more than {MOST_TASKS} tasks together")
         return self
+
+    def _check_sizes(self) -> None:
+        if self.elastic is not None:
+            low, high = self.elastic.min, self.elastic.max
+            if low > high:
+                raise ValueError(f"elastic: min is {low} and max is {high}; it needs min <= max")
+            if self.roles:
+                raise ValueError(
+                    "elastic needs a job of one kind of task; drop it, or give run and resources, no roles"
+                )
+            if not low <= self.full_size <= high:
+                raise ValueError(f"workers is {self.full_size}; with elastic it must be from {low} to {high}")
+            if not self.gang:
+                raise ValueError("gang is false and elastic is given; keep one of them")
+        if not self.gang and any(part != CompletionPart() for part in self._completions()):
+            raise ValueError("completion needs tasks that start together; drop it, or gang: false")
+
+    def _completions(self) -> list[CompletionPart]:
+        return [self.completion, *(role.completion for role in self.roles.values())]
+
+    @property
+    def full_size(self) -> int:
+        """How many tasks of one kind are wanted; an elastic job that does not say wants as many as it may have."""
+        if self.elastic is not None and "workers" not in self.model_fields_set:
+            return self.elastic.max
+        return self.workers

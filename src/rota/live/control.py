@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sqlalchemy.exc import DBAPIError
@@ -25,10 +25,11 @@ from rota.core.errors import InvariantBroken
 from rota.core.events import Event, Interrupted, JobArrived, JobEnded, StartFailed, Stopped, TimerFired
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
+from rota.core.placement import Placement
 from rota.core.policy import Allocator, Policy
 from rota.core.reasons import Reason
 from rota.core.state import State
-from rota.drivers.local.driver import Order, Word
+from rota.drivers.local.order import Order, Word
 from rota.files.job import job_file, launch_of
 from rota.live.record import Record, changes_of, row_of, shown_state
 from rota.live.times import Times
@@ -47,6 +48,9 @@ class Driver(Protocol):
 
     def find(self, order: Order) -> None:
         """Take a running job on again."""
+
+    def resize(self, order: Order, before: Placement) -> None:
+        """Let a running job go on with another number of tasks than it had."""
 
     def stop(self, job_id: JobId, cause: Cause) -> None:
         """End a job's tasks."""
@@ -204,7 +208,7 @@ class Control:
         self.step_s.append(time.perf_counter() - begun)
         self.step_times.add(self.step_s[-1])
         for decision in decisions:
-            if isinstance(decision, Start):
+            if isinstance(decision, Start | Resize):
                 self.kept[decision.job_id].attempt += 1
         batch, touched = self._batch(entries, events, decisions, now_s)
         await self._commit(batch)
@@ -295,9 +299,13 @@ class Control:
                 case Stop(job_id, cause):
                     self._driver.stop(job_id, cause)
                 case Resize(job_id, _):
-                    raise InvariantBroken(f"job {job_id} was to be resized; this driver accepts no elastic jobs")
+                    self._resize(self.state.jobs[job_id], self._driver)
                 case Renew(job_id, _, _):
                     raise InvariantBroken(f"job {job_id} was given a lease; no policy that plans in rounds is taken")
+
+    def _resize(self, live: LiveJob, driver: Driver) -> None:
+        _, before = self.state.vacating[live.job.id]
+        driver.resize(replace(self._order(live), resizes=True), before)
 
     def _order(self, live: LiveJob) -> Order:
         record = self.kept[live.job.id]
@@ -317,6 +325,8 @@ class Control:
         for live in list(self.state.jobs.values()):
             if live.state is JobState.STARTING and live.stopping is None:
                 driver.start(self._order(live))
+            elif live.stopping is None and live.job.id in self.state.vacating:
+                self._resize(live, driver)
             elif live.state in (JobState.STARTING, JobState.RUNNING):
                 driver.find(self._order(live))
             if live.stopping is not None:

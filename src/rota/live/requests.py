@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rota.core.errors import RotaError
@@ -22,7 +21,7 @@ from rota.core.events import (
     NodeUndrained,
 )
 from rota.core.model import Job, JobId, JobState, NodeId
-from rota.files.job import job_file, job_of
+from rota.files.job import apart, job_of
 from rota.files.job_shape import JobFile
 from rota.live.control import Control, Entry
 from rota.live.forecast import Forecast, Span, copies, forecast, span_of
@@ -30,6 +29,10 @@ from rota.live.record import Record
 from rota.store.records import FINAL, Records
 
 Json = dict[str, Any]
+MOST_AT_ONCE = 10_000
+"""Jobs that can be submitted together."""
+MOST_NEEDED = 1000
+"""Jobs that one can depend on."""
 
 
 class NotFound(RotaError):
@@ -60,9 +63,8 @@ class Requests:
         self._refuse = refuse
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
-        self._latest: dict[tuple[str, str], JobId] = {}
-        for live in control.state.jobs.values():
-            self._latest[(live.job.tenant, live.job.name)] = live.job.id
+        self._latest: dict[tuple[str, str], list[JobId]] = {}
+        """By tenant and name: the jobs that were submitted last, several if they came together."""
 
     async def submit(
         self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
@@ -87,20 +89,24 @@ class Requests:
     async def _accept(
         self, files: Sequence[Json], asker: Asker, held: bool, key: str | None, digest: str
     ) -> list[JobId]:
-        checked = [job_file(values, Path("job")) for values in files]
-        for file in checked:
+        parts = [part for values in files for part in apart(values)]
+        if len(parts) > MOST_AT_ONCE:
+            raise RotaError(f"these are {len(parts)} jobs; submit 1 to {MOST_AT_ONCE} at once")
+        for _, file in parts:
             self._refuse(file)
-        needs = [await self._dependencies(file) for file in checked]
+        needs = [await self._dependencies(file) for _, file in parts]
         entry = Entry([])
         ids: list[JobId] = []
-        for values, file, needed in zip(files, checked, needs, strict=True):
+        together: dict[tuple[str, str], list[JobId]] = {}
+        for (values, file), needed in zip(parts, needs, strict=True):
             job_id = JobId(str(self._next + len(ids) + 1))
             job = job_of(file, job_id, self._unmet(needed), asker.name)
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
             entry.records[job_id] = Record(json.dumps(values, separators=(",", ":")), asker.name)
             entry.audit.append(_audit(asker, "submit", job_id, job.name))
-            self._latest[(job.tenant, job.name)] = job_id
+            together.setdefault((job.tenant, job.name), []).append(job_id)
+        self._latest.update(together)
         self._next += len(ids)
         if key is not None:
             answer = json.dumps({"ids": ids})
@@ -109,32 +115,33 @@ class Requests:
         return ids
 
     async def _dependencies(self, file: JobFile) -> list[JobId]:
-        """The jobs that a file depends on, by id or by name, the newest of a name."""
-        found = []
+        """The jobs that a file depends on, by id or by name: the newest of a name, with those submitted with it."""
+        found: dict[JobId, None] = {}
         for name in file.depends_on:
-            job_id = JobId(name)
-            if job_id not in self._control.state.jobs:
-                row = await asyncio.to_thread(self._records.job, name)
-                other = None
-                if row is None or row.tenant != file.tenant:
-                    other = await self._named(name, file.tenant)
-                    if other is None:
-                        raise RotaError(f"job: depends_on: there is no job {name!r} in tenant {file.tenant!r}")
-                    row = await asyncio.to_thread(self._records.job, other)
-                job_id = JobId(other or name)
+            for job_id in await self._meant(name, file.tenant):
+                live = self._control.state.jobs.get(job_id)
+                row = None if live is not None else await asyncio.to_thread(self._records.job, job_id)
                 if row is not None and row.state in FINAL and row.state != JobState.SUCCEEDED.value:
                     raise RotaError(f"job: depends_on: job {name!r} has {row.state}; nothing can wait for it any more")
-            elif self._control.state.jobs[job_id].job.tenant != file.tenant:
-                raise RotaError(f"job: depends_on: there is no job {name!r} in tenant {file.tenant!r}")
-            found.append(job_id)
-        return found
+                found[job_id] = None
+        if len(found) > MOST_NEEDED:
+            raise RotaError(f"job: depends_on means {len(found)} jobs; at most {MOST_NEEDED} can be waited for")
+        return list(found)
 
-    async def _named(self, name: str, tenant: str) -> JobId | None:
-        known = self._latest.get((tenant, name))
-        if known is not None:
-            return known
-        found = await asyncio.to_thread(self._records.latest_named, name, tenant)
-        return None if found is None else JobId(found)
+    async def _meant(self, name: str, tenant: str) -> list[JobId]:
+        """The jobs of a tenant that go by an id or a name."""
+        live = self._control.state.jobs.get(JobId(name))
+        owner = None if live is None else live.job.tenant
+        if live is None and (row := await asyncio.to_thread(self._records.job, name)) is not None:
+            owner = row.tenant
+        if owner == tenant:
+            return [JobId(name)]
+        found = self._latest.get((tenant, name))
+        if found is None:
+            found = [JobId(each) for each in await asyncio.to_thread(self._records.latest_named, name, tenant)]
+        if not found:
+            raise RotaError(f"job: depends_on: there is no job {name!r} in tenant {tenant!r}")
+        return found
 
     def _unmet(self, needed: list[JobId]) -> tuple[JobId, ...]:
         """Those that still have to succeed; what the loop has forgotten did."""
@@ -151,7 +158,7 @@ class Requests:
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
-        file = job_file(values, Path("job"))
+        _, file = apart(values)[0]
         self._refuse(file)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")

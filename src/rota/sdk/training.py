@@ -29,10 +29,14 @@ class Steps(Generic[T]):
         folder = os.environ.get("ROTA_RUN_DIR")
         self._folder = None if folder is None else Path(folder)
         self._rank = os.environ.get("ROTA_RANK", "0")
-        self.step = self._restored()
+        self.step = self._saved("step", 0)
         """Steps done so far, those before the last save in earlier runs included."""
         self.tasks = int(os.environ.get("ROTA_TASKS", "1"))
         """How many tasks the job has in this run; after a resize it differs from the run before."""
+        self.rank = int(self._rank)
+        """Which of them this is."""
+        self.tasks_before = self._saved("tasks", self.tasks)
+        """How many tasks the job had when it last saved: after a resize, what learning rates or shards depend on."""
         self.stop_asked = False
         self._stopped = False
         self._first = self.step
@@ -70,19 +74,20 @@ class Steps(Generic[T]):
         self._saved_at = time.monotonic()
         self._stopped = self.stop_asked
         if self._folder is not None and self._rank == "0":
-            _write(self._folder / "saved.json", {"step": self.step + 1})
+            _write(self._folder / "saved.json", {"step": self.step + 1, "tasks": self.tasks})
 
     def report(self, **values: float) -> None:
         """Numbers to show with the progress, such as the loss."""
         self._values.update(values)
 
-    def _restored(self) -> int:
+    def _saved(self, name: str, otherwise: int) -> int:
+        """What was written down with the last save."""
         if self._folder is None:
-            return 0
+            return otherwise
         try:
-            return int(json.loads((self._folder / "saved.json").read_text(encoding="utf-8"))["step"])
+            return int(json.loads((self._folder / "saved.json").read_text(encoding="utf-8"))[name])
         except (OSError, ValueError, KeyError, TypeError):
-            return 0
+            return otherwise
 
     def _tell(self) -> None:
         now = time.monotonic()

@@ -195,11 +195,13 @@ class Records:
         with self._engine.connect() as connection:
             return connection.execute(wanted).all()
 
-    def latest_named(self, name: str, tenant: str) -> str | None:
-        """The id of the newest job of a name in a tenant."""
-        wanted = select(jobs.c.id).where(jobs.c.name == name, jobs.c.tenant == tenant)
+    def latest_named(self, name: str, tenant: str) -> list[str]:
+        """The ids of the newest job of a name in a tenant, and of those of that name that came together with it."""
+        mine = (jobs.c.name == name) & (jobs.c.tenant == tenant)
+        newest = select(func.max(jobs.c.submitted_s)).where(mine).scalar_subquery()
+        wanted = select(jobs.c.id).where(mine, jobs.c.submitted_s == newest).order_by(jobs.c.seq)
         with self._engine.connect() as connection:
-            return connection.execute(wanted.order_by(jobs.c.seq.desc()).limit(1)).scalar()
+            return list(connection.execute(wanted).scalars())
 
     def past_runs(self, limit: int = 2000) -> dict[tuple[str, str], list[float]]:
         """How long the jobs that succeeded last took from start to end, by tenant and name."""

@@ -9,6 +9,7 @@ from rota.core.decisions import Cause
 from rota.core.model import Job
 from rota.drivers.local.failure import Failure, FailureClass, classify
 from rota.drivers.local.folder import tail
+from rota.drivers.local.order import Order
 from rota.drivers.local.task import Phase, Task
 from rota.files.job import Launch
 
@@ -52,6 +53,15 @@ class Attempt:
         self.given_up = ""
         """Why we stop it ourselves, if we do."""
         self.ending = False
+        self.resizes = False
+        """Whether it goes on with a job that ran before with another number of tasks."""
+        self.successor: Order | None = None
+        """What to start when it has stopped, if it is being resized."""
+
+    @property
+    def rate(self) -> float:
+        """Its speed beside that of the job at full size: in proportion to its tasks, for want of better knowledge."""
+        return len(self.tasks) / self.job.tasks
 
     @property
     def is_gang(self) -> bool:

@@ -13,21 +13,21 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rota.core.cluster import Node
 from rota.core.decisions import Cause
-from rota.core.events import End, Event, Interrupted, JobEnded, Started, StartFailed, Stopped
-from rota.core.model import Job, JobId
+from rota.core.events import End, Event, Interrupted, JobEnded, Resized, Started, StartFailed, Stopped
+from rota.core.model import JobId
 from rota.core.placement import Placement
 from rota.drivers.local.attempt import Attempt, Outcome, Verdict
 from rota.drivers.local.cgroup import Cgroups, NoCgroups
 from rota.drivers.local.failure import pause_s, tries_again
 from rota.drivers.local.folder import Json, attempt_folder, mark_of, read_json, shared_folder, write_json
+from rota.drivers.local.order import Order, Word
 from rota.drivers.local.task import Phase, Task
 from rota.drivers.local.tasks import environment, seats
-from rota.files.job import Launch
 
 RECORDER_S = 10.0
 """How long a recorder may take to write a task's end after its supervisor died."""
@@ -46,27 +46,6 @@ class Settings:
     """Whose processes tasks are: user, group, further groups; None is the server's own."""
     limits: Cgroups | NoCgroups = field(default_factory=lambda: NoCgroups(why="not asked for"))
     """Who keeps the tasks' limits: the kernel, or the supervisors as well as they can."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A job to start, with all that is needed for it."""
-
-    job: Job
-    launch: Launch
-    placement: Placement
-    attempt: int
-    failures: int
-    work_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
-    """What goes with an event: exit code, words for the user, what went wrong for programs."""
-
-    exit_code: int | None = None
-    message: str = ""
-    failure: str | None = None
 
 
 Answer = Callable[[Event, Word], None]
@@ -110,21 +89,43 @@ class LocalDriver:
             self._loop.call_later(self._settings.barrier_s, self._barrier_is_over, attempt)
         self._look(attempt)
 
+    def resize(self, order: Order, before: Placement) -> None:
+        """Run a job with another number of tasks: it saves and ends as for any stop, then starts anew."""
+        attempt = self._attempts.get(order.job.id)
+        if attempt is None:  # after a restart of the server: go on where the last one stopped
+            if self._has_begun(order):
+                self.start(order)
+                return
+            attempt = self._found(replace(order, placement=before, resizes=False))
+        attempt.successor = order
+        attempt.ordered = Cause.MOVED
+        self._end(attempt, attempt.launch.grace_s)
+        self._look(attempt)
+
+    def _has_begun(self, order: Order) -> bool:
+        return attempt_folder(self._settings.home, order.job.id, order.attempt).exists()
+
     def find(self, order: Order) -> None:
         """Take a running job on again, after a restart of the server."""
+        self._look(self._found(order))
+
+    def _found(self, order: Order) -> Attempt:
+        """The attempt that runs; of a job that was being resized it may be the one before."""
+        if order.job.elastic is not None and not self._has_begun(order):
+            order = replace(order, attempt=order.attempt - 1)
         attempt = self._attempt(order)
         attempt.announced = True
         for task in attempt.tasks:
             task.find()
             self._watch(attempt, task)
-        self._look(attempt)
+        return attempt
 
     def stop(self, job_id: JobId, cause: Cause) -> None:
         """End a job's tasks: its own signal, its grace, then the end."""
         attempt = self._attempts.get(job_id)
         if attempt is None:
             return
-        attempt.ordered = cause
+        attempt.ordered, attempt.successor = cause, None
         self._end(attempt, attempt.launch.grace_s)
 
     def settle(self) -> None:
@@ -151,6 +152,7 @@ class LocalDriver:
             task = Task(seat, folder / str(seat.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{seat.rank}")
             tasks.append(task)
         attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
+        attempt.resizes = order.resizes
         for task in tasks:
             task.refresh()
             self._by_token[task.token] = (attempt, task)
@@ -315,12 +317,17 @@ class LocalDriver:
             self._open_barrier(attempt)
         if not attempt.announced and attempt.all_running:
             attempt.announced = True
-            now_s = time.time()
-            self._answer(Started(attempt.job.id, 1.0, now_s), Word())
+            self._answer(self._begun(attempt), Word())
         if attempt.all_ended:
             self._conclude(attempt)
         elif not attempt.ending and attempt.is_decided():
             self._end(attempt, attempt.launch.grace_s)
+
+    def _begun(self, attempt: Attempt) -> Event:
+        now_s = time.time()
+        if attempt.resizes:
+            return Resized(attempt.job.id, attempt.work_s, attempt.rate, now_s)
+        return Started(attempt.job.id, attempt.rate, now_s)
 
     def _open_barrier(self, attempt: Attempt) -> None:
         go = attempt.tasks[0].folder.parent / "go"
@@ -348,6 +355,9 @@ class LocalDriver:
         del self._attempts[job_id]
         failures = self._failures.pop(job_id)
         outcome = attempt.outcome()
+        if attempt.successor is not None and outcome.verdict is Verdict.STOPPED:
+            self.start(replace(attempt.successor, work_s=self._kept_s(attempt)))
+            return
         event = self._event(attempt, outcome, failures)
         failure = None if outcome.failure is None else outcome.failure.code.value
         self._answer(event, Word(exit_code=outcome.exit_code, message=outcome.message, failure=failure))
@@ -364,6 +374,8 @@ class LocalDriver:
             case Verdict.NEVER_STARTED:
                 if attempt.ordered is not None:
                     return Stopped(job_id, attempt.work_s)
+                if attempt.resizes:
+                    return Interrupted(job_id, attempt.work_s, time.time() + pause_s(1))
                 return StartFailed(job_id, outcome.message, time.time() + pause_s(1))
             case Verdict.LOST:
                 return Stopped(job_id, kept_s) if stops_for_good else Interrupted(job_id, kept_s)
@@ -379,7 +391,8 @@ class LocalDriver:
         if not attempt.launch.checkpoint:
             return 0.0
         begun = [float(task.state["started_s"]) for task in attempt.tasks if "started_s" in task.state]
-        return attempt.work_s + max(time.time() - min(begun), 0.0) if begun else attempt.work_s
+        ran_s = max(time.time() - min(begun), 0.0) if begun else 0.0
+        return attempt.work_s + ran_s * attempt.rate
 
 
 def _cpus(cpu_milli: int) -> list[int]:

@@ -58,8 +58,6 @@ def refuse_what_cannot_be(file: JobFile) -> None:
     refused = (
         ("image", file.image is not None, "runs processes, not containers; leave it out, or use Kubernetes"),
         ("volumes", bool(file.volumes), "runs processes, which see the machine's files as they are; leave it out"),
-        ("elastic", file.elastic is not None, "can't change the number of tasks; give workers"),
-        ("gang", not file.gang, "starts all tasks together; leave it out, or submit an array"),
     )
     for field, wanted, why in refused:
         if wanted:

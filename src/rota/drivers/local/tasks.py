@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rota.core.cluster import Node
 from rota.core.model import Job
 from rota.core.placement import Placement, device_indexes
-from rota.files.job import Launch
+from rota.files.job import Launch, Member
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 """What a task inherits of the server's own environment."""
@@ -66,7 +66,7 @@ def environment(
         "ROTA_RANK": seat.rank,
         "ROTA_ROLE": role.name,
         "ROTA_ROLE_RANK": seat.role_rank,
-        "ROTA_ROLE_TASKS": role.count,
+        "ROTA_ROLE_TASKS": tasks if job.elastic is not None else role.count,
         "ROTA_NODE": seat.node.id,
         "ROTA_GPUS": len(seat.devices),
         "ROTA_ATTEMPT": attempt,
@@ -80,9 +80,21 @@ def environment(
         "LOCAL_RANK": seat.local_rank,
     }
     extra: dict[str, object] = {"ROTA_STOP_SIGNAL": launch.signal}
+    if launch.member is not None:
+        extra |= _as_member(launch.member)
     if launch.array is not None:
         extra["ROTA_ARRAY_INDEX"] = launch.array
     if launch.checkpoint_path is not None:
         extra["ROTA_CHECKPOINT"] = launch.checkpoint_path
     plain = {name: str(value) for name, value in (*given.items(), *extra.items())}
     return {**inherited, **plain, **role.env, "ROTA_TASK_TOKEN": token}
+
+
+def _as_member(member: Member) -> dict[str, object]:
+    """The numbers of a task that is a job of its own among others that belong together."""
+    return {
+        "ROTA_RANK": member.rank,
+        "ROTA_TASKS": member.tasks,
+        "ROTA_ROLE_RANK": member.role_rank,
+        "ROTA_ROLE_TASKS": member.role_tasks,
+    }

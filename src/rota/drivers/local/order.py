@@ -1,0 +1,32 @@
+"""What passes between the loop and the driver: orders to run a job, and words that go with the driver's events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.core.model import Job
+from rota.core.placement import Placement
+from rota.files.job import Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A job to start, with all that is needed for it."""
+
+    job: Job
+    launch: Launch
+    placement: Placement
+    attempt: int
+    failures: int
+    work_s: float
+    resizes: bool = False
+    """Whether it runs already and gets another number of tasks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """What goes with an event: exit code, words for the user, what went wrong for programs."""
+
+    exit_code: int | None = None
+    message: str = ""
+    failure: str | None = None
