@@ -16,7 +16,8 @@ from builders import job, node, on
 from rota.core.decisions import Cause
 from rota.core.events import End, Event, JobEnded, Started, StartFailed
 from rota.core.placement import Placement
-from rota.drivers.local.driver import LocalDriver, Order, Settings, Word
+from rota.drivers.local.driver import LocalDriver, Settings
+from rota.drivers.local.order import Order, Word
 from rota.drivers.local.task import Task
 from rota.files.job import job_file, launch_of
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -27,7 +26,7 @@ from rota.drivers.local.failure import pause_s, tries_again
 from rota.drivers.local.folder import Json, attempt_folder, mark_of, read_json, shared_folder, write_json
 from rota.drivers.local.order import Order, Word
 from rota.drivers.local.task import Phase, Task
-from rota.drivers.local.tasks import environment, seats
+from rota.drivers.local.tasks import environment, seats, tied_cpus
 
 RECORDER_S = 10.0
 """How long a recorder may take to write a task's end after its supervisor died."""
@@ -220,7 +219,7 @@ class LocalDriver:
             "grace_s": attempt.launch.grace_s,
             "memory_bytes": role.memory_bytes,
             "cgroup": cgroup,
-            "cpus": [] if cgroup and settings.limits.keeps_cpus else _cpus(role.cpu_milli),
+            "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),
             "log_bytes": settings.log_bytes,
             "log_files": settings.log_files,
             "token": task.token,
@@ -393,13 +392,3 @@ class LocalDriver:
         begun = [float(task.state["started_s"]) for task in attempt.tasks if "started_s" in task.state]
         ran_s = max(time.time() - min(begun), 0.0) if begun else 0.0
         return attempt.work_s + ran_s * attempt.rate
-
-
-def _cpus(cpu_milli: int) -> list[int]:
-    """The CPUs that a task may use, where that is fewer than there are; neighbours begin at different ones."""
-    usable = sorted(os.sched_getaffinity(0))
-    wanted = -(-cpu_milli // 1000)
-    if not wanted or wanted >= len(usable):
-        return []
-    first = secrets.randbelow(len(usable))
-    return [usable[(first + number) % len(usable)] for number in range(wanted)]

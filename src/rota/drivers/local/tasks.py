@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -98,3 +99,13 @@ def _as_member(member: Member) -> dict[str, object]:
         "ROTA_ROLE_RANK": member.role_rank,
         "ROTA_ROLE_TASKS": member.role_tasks,
     }
+
+
+def tied_cpus(cpu_milli: int) -> list[int]:
+    """The CPUs that a task may use, where that is fewer than there are; neighbours begin at different ones."""
+    usable = sorted(os.sched_getaffinity(0))
+    wanted = -(-cpu_milli // 1000)
+    if not wanted or wanted >= len(usable):
+        return []
+    first = secrets.randbelow(len(usable))
+    return [usable[(first + number) % len(usable)] for number in range(wanted)]
