@@ -11,7 +11,7 @@ from ctypes import c_longlong
 from pathlib import Path
 from typing import Any
 
-from rota.cli.request import Finished, Ready, Request, prepare, run_policy
+from rota.cli.request import Finished, Keep, Ready, Request, prepare, run_policy
 
 WORTH_A_PROCESS = 4000
 """Jobs from which on a run takes longer than starting a process for it."""
@@ -25,6 +25,7 @@ def run_all(
     request: Request,
     policies: Sequence[str],
     folders: Sequence[Path | None],
+    keep: Keep,
     report: Callable[[int], None],
 ) -> Iterator[Finished]:
     """Run every policy and yield the results in order; `report` hears how many jobs have arrived in all."""
@@ -32,9 +33,11 @@ def run_all(
     workers = min(len(policies), os.cpu_count() or 1)
     if workers == 1 or jobs < WORTH_A_PROCESS:
         for index, (policy, folder) in enumerate(zip(policies, folders, strict=True)):
-            yield run_policy(ready, policy, request=request, folder=folder, progress=_after(index * jobs, report))
+            yield run_policy(
+                ready, policy, request=request, keep=keep, folder=folder, progress=_after(index * jobs, report)
+            )
         return
-    yield from _in_processes(request, policies, folders, workers, report)
+    yield from _in_processes(request, policies, folders, keep, workers, report)
 
 
 def _after(done: int, report: Callable[[int], None]) -> Callable[[int], None]:
@@ -45,6 +48,7 @@ def _in_processes(
     request: Request,
     policies: Sequence[str],
     folders: Sequence[Path | None],
+    keep: Keep,
     workers: int,
     report: Callable[[int], None],
 ) -> Iterator[Finished]:
@@ -52,7 +56,7 @@ def _in_processes(
     counters: Any = context.Array(c_longlong, len(policies), lock=False)
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep_progress, initargs=(counters,)) as pool:
         futures = [
-            pool.submit(_work, request, policy, folder, index)
+            pool.submit(_work, request, policy, folder, keep, index)
             for index, (policy, folder) in enumerate(zip(policies, folders, strict=True))
         ]
         try:
@@ -75,10 +79,10 @@ def _keep_progress(counters: Any) -> None:
     _progress = counters
 
 
-def _work(request: Request, policy: str, folder: Path | None, index: int) -> Finished:
+def _work(request: Request, policy: str, folder: Path | None, keep: Keep, index: int) -> Finished:
     """In the other process: read the files again, which is quicker than sending what was read."""
 
     def count(arrived: int) -> None:
         _progress[index] = arrived
 
-    return run_policy(prepare(request), policy, request=request, folder=folder, progress=count)
+    return run_policy(prepare(request), policy, request=request, keep=keep, folder=folder, progress=count)

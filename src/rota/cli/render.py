@@ -17,10 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
 
 import typer
+
+from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -41,6 +43,21 @@ class OutputFormat(Enum):
 
 OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]
 """The `-o` option, the same for every command: `output: OutputOption = OutputFormat.TABLE`."""
+
+
+FiguresOption = Annotated[
+    Path | None, typer.Option(help="Write the report's figures here as PDF and SVG, for papers.", metavar="DIR")
+]
+"""The `--figures` option of commands that draw."""
+
+
+def refuse_figures(folder: Path) -> None:
+    """Before anything long is begun: say why figures can't be written into a folder."""
+    from rota.report.paper import refuse_without_matplotlib
+
+    if folder.exists() and not folder.is_dir():
+        raise RotaError(f"--figures {folder}: it exists and is not a folder")
+    refuse_without_matplotlib()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.cli.render import OutputFormat, OutputOption, emit, progress
+from rota.cli.render import FiguresOption, OutputFormat, OutputOption, emit, progress, refuse_figures
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def report(
     journals: Annotated[list[Path], typer.Argument(help="Journals to compare.", metavar="JOURNAL")],
     out: Annotated[Path, typer.Option(help="Where to write the page.", metavar="FILE")] = Path("report.html"),
+    figures: FiguresOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Draw the figures of one or more journals on one page, and print their summary.
@@ -30,6 +31,8 @@ def report(
       rota report results/journal.jsonl
 
       rota report results/fifo/journal.jsonl results/las/journal.jsonl --out compared.html
+
+      rota report results/journal.jsonl --figures paper/figures
     """
     from rota.cli.summary import SUMMARY_COLUMNS, summary_row
     from rota.report.html import write_report
@@ -37,6 +40,8 @@ def report(
 
     _refuse_twins(journals)
     _refuse_lost_work(out)
+    if figures is not None:
+        refuse_figures(figures)
     headers = [JournalReader(path).header for path in journals]
     names = _names([header.policy for header in headers], journals)
     runs = [
@@ -44,7 +49,7 @@ def report(
     ]
     command = shlex.join(["rota", "report", *map(str, journals), "--out", str(out)])
     about = dict.fromkeys(header.about for header in headers if header.about)
-    write_report(out, runs, command, _notes(journals, list(about)))
+    write_report(out, runs, command, _notes(journals, list(about)), figures=figures)
     rows = [
         summary_row(run.name, run.metrics, run.tenants, events=run.timeline.events, wall_s=None)
         | {"placement": run.placement, "journal": str(path)}
@@ -52,6 +57,8 @@ def report(
     ]
     emit(rows, [column for column in SUMMARY_COLUMNS if column.key != "wall_s"], output)
     typer.echo(f"report: {out}", err=True)
+    if figures is not None:
+        typer.echo(f"figures: {figures}", err=True)
 
 
 def _refuse_twins(journals: Sequence[Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,21 @@ from rota.traces.formats import read_trace
 from rota.traces.workload import Workload
 
 if TYPE_CHECKING:
+    from rota.report.sketch import Sketch
     from rota.report.timeline import Timeline
 
 _SPREAD_LEVELS = {"rack": Level.RACK, "domain": Level.DOMAIN, "cluster": Level.CLUSTER}
+
+
+class Keep(Enum):
+    """How much of a run's course outlives it."""
+
+    FIGURES = "figures"
+    """Only what it came to."""
+    SKETCH = "sketch"
+    """Also what a few lines of text show of it."""
+    ALL = "all"
+    """Also the history of every job and what held the devices when, as a report needs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +82,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What one policy's run gave; history and timeline only where files are to be written from them."""
+    """What one policy's run gave, and as much of its course as was to be kept."""
 
     policy: str
     placement: str
@@ -80,6 +93,7 @@ class Finished:
     cpu_s: float
     history: History | None = None
     timeline: Timeline | None = None
+    sketch: Sketch | None = None
 
 
 def prepare(request: Request) -> Ready:
@@ -116,20 +130,24 @@ def run_policy(
     policy: str,
     *,
     request: Request,
+    keep: Keep = Keep.FIGURES,
     folder: Path | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Finished:
-    """Simulate one policy; with a folder, write its journal there and keep what a report needs."""
-    if folder is None:
-        return _finished(simulate(ready.workload, policy, ready.setting, progress=progress), None)
+    """Simulate one policy; with a folder, write its journal there."""
+    if keep is Keep.FIGURES and folder is None:
+        return _finished(simulate(ready.workload, policy, ready.setting, progress=progress), keep, None)
     from rota.report.timeline import Tee, Timeline
 
-    folder.mkdir(parents=True, exist_ok=True)
     timeline = Timeline(ready.setting.cluster)
+    if folder is None:
+        result = simulate(ready.workload, policy, ready.setting, journal=timeline, progress=progress)
+        return _finished(result, keep, timeline)
+    folder.mkdir(parents=True, exist_ok=True)
     header = journal_header(request, ready, policy)
     with JournalWriter(folder / "journal.jsonl", header) as writer:
         result = simulate(ready.workload, policy, ready.setting, journal=Tee(writer, timeline), progress=progress)
-    return _finished(result, timeline)
+    return _finished(result, keep, timeline)
 
 
 def journal_header(request: Request, ready: Ready, policy: str) -> JournalHeader:
@@ -151,7 +169,9 @@ def journal_header(request: Request, ready: Ready, policy: str) -> JournalHeader
     )
 
 
-def _finished(result: Result, timeline: Timeline | None) -> Finished:
+def _finished(result: Result, keep: Keep, timeline: Timeline | None) -> Finished:
+    from rota.report.sketch import sketch_of
+
     return Finished(
         policy=result.policy,
         placement=result.placement,
@@ -160,8 +180,9 @@ def _finished(result: Result, timeline: Timeline | None) -> Finished:
         events=result.events,
         wall_s=result.wall_s,
         cpu_s=result.cpu_s,
-        history=None if timeline is None else result.history,
-        timeline=timeline,
+        history=result.history if keep is Keep.ALL else None,
+        timeline=timeline if keep is Keep.ALL else None,
+        sketch=None if timeline is None else sketch_of(result.history, timeline),
     )
 
 

@@ -1,4 +1,4 @@
-"""What `rota sim --out DIR` leaves behind: each policy's tables beside its journal, and one report."""
+"""What `rota sim` leaves behind: each policy's tables beside its journal, one report, and figures for papers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from rota.report.tables import write_jobs
 
 
 def write_results(
-    out: Path, finished: Sequence[Finished], folders: Sequence[Path | None], command: str, request: Request
+    out: Path | None,
+    figures: Path | None,
+    finished: Sequence[Finished],
+    folders: Sequence[Path | None],
+    command: str,
+    request: Request,
 ) -> None:
-    """Write tables and report of runs that kept their history."""
+    """Write tables, report and figures of runs that kept their history."""
     runs = []
     for run, folder in zip(finished, folders, strict=True):
-        if run.history is None or run.timeline is None or folder is None:
+        if run.history is None or run.timeline is None:
             continue
-        write_jobs(run.history, folder)
+        if folder is not None:
+            write_jobs(run.history, folder)
         runs.append(
             RunReport(
                 name=run.policy,
@@ -38,4 +44,4 @@ def write_results(
         "checkpoint interval": f"{request.checkpoint_interval_s:g} s",
         "checkpoint time": f"{request.checkpoint_s:g} s",
     }
-    write_report(out / "report.html", runs, command, notes)
+    write_report(None if out is None else out / "report.html", runs, command, notes, figures=figures)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.cli.render import OutputFormat, OutputOption, emit, progress
+from rota.cli.render import FiguresOption, OutputFormat, OutputOption, emit, progress, refuse_figures
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
-    from rota.cli.request import Ready, Request
+    from rota.cli.request import Finished, Ready, Request
 
 
 def sim(
@@ -67,6 +67,7 @@ def sim(
     skip_bad_lines: Annotated[bool, typer.Option(help="Leave out lines that can't be read.")] = False,
     skip_oversized: Annotated[bool, typer.Option(help="Leave out jobs that can never fit.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write journal, tables and report.html here.", metavar="DIR")] = None,
+    figures: FiguresOption = None,
     replay: Annotated[
         Path | None,
         typer.Option(help="Run a journal again and compare every decision.", metavar="JOURNAL"),
@@ -82,6 +83,8 @@ def sim(
       rota sim --trace jobs.csv --cluster v100=8/4,k80=24/4 --policy tiresias:promote=4 --out results
 
       rota sim --trace jobs.csv --cluster lab.yaml --policy ./mine.py:my_policy --restart-cost 30 -o json
+
+      rota sim --trace jobs.csv --cluster gpu=64/8 --policy fifo --policy srtf --figures paper/figures
 
       rota sim --replay results/journal.jsonl
     """
@@ -119,38 +122,56 @@ def sim(
     )
     if not policy:
         raise RotaError("say which policies to compare with --policy NAME; `rota policies` lists them")
-    _study(request, policy, out, output)
+    _study(request, policy, out, figures, output)
     return 0
 
 
-def _study(request: Request, policies: list[str], out: Path | None, output: OutputFormat) -> None:
+def _study(request: Request, policies: list[str], out: Path | None, figures: Path | None, output: OutputFormat) -> None:
     from rota.cli.parallel import run_all
-    from rota.cli.request import prepare
+    from rota.cli.request import Keep, prepare
     from rota.cli.summary import SUMMARY_COLUMNS, summary_row
     from rota.drivers.simulator.study import scheduler
 
     _refuse_twins(policies)
+    if figures is not None:
+        refuse_figures(figures)
     ready = prepare(request)
     for spec in policies:
         scheduler(spec, ready.setting)
     _say_what_was_left_out(ready)
     folders = _folders(out, policies)
+    keep = Keep.SKETCH if output is OutputFormat.TABLE else Keep.FIGURES
+    if out is not None or figures is not None:
+        keep = Keep.ALL
     total = len(ready.workload.submissions) * len(policies)
     with progress("simulating", total) as bar:
-        finished = list(run_all(ready, request, policies, folders, lambda done: bar.update(done)))
+        finished = list(run_all(ready, request, policies, folders, keep, lambda done: bar.update(done)))
     rows = [
         summary_row(run.policy, run.metrics, run.tenants, events=run.events, wall_s=run.wall_s)
         | {"placement": run.placement, "restart_cost_s": request.restart_cost_s, "seed": request.seed}
         for run in finished
     ]
     emit(rows, SUMMARY_COLUMNS, output)
+    if output is OutputFormat.TABLE:
+        _draw(finished)
     if not request.restart_cost_s:
         typer.echo("restart cost: 0 s (pre-emption is free; set it with --restart-cost)", err=True)
-    if out is not None:
+    if keep is Keep.ALL:
         from rota.cli.results import write_results
 
-        write_results(out, finished, folders, shlex.join(["rota", *sys.argv[1:]]), request)
+        write_results(out, figures, finished, folders, shlex.join(["rota", *sys.argv[1:]]), request)
+    if out is not None:
         typer.echo(f"report: {out / 'report.html'}", err=True)
+    if figures is not None:
+        typer.echo(f"figures: {figures}", err=True)
+
+
+def _draw(finished: Sequence[Finished]) -> None:
+    from rota.cli.sketch import sketch_lines
+
+    sketches = {run.policy: run.sketch for run in finished if run.sketch is not None}
+    for line in sketch_lines(sketches, encoding=sys.stdout.encoding or "utf-8"):
+        typer.echo(line)
 
 
 def _say_what_was_left_out(ready: Ready) -> None:
@@ -178,9 +199,6 @@ def _folders(out: Path | None, policies: list[str]) -> list[Path | None]:
     out.mkdir(parents=True, exist_ok=True)
     if len(policies) == 1:
         return [out]
+    from rota.report.look import slug
+
     return [out / slug(spec) for spec in policies]
-
-
-def slug(spec: str) -> str:
-    """A policy's spec as a folder name."""
-    return re.sub(r"[^A-Za-z0-9.=_-]+", "-", spec).strip("-.") or "policy"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rota import __version__
 from rota.core.errors import RotaError
+from rota.report.look import slug
 from rota.report.page import Plot, Section, page
 from rota.report.runs import JobColumns, RunReport, columns_of, first_submit_s
 from rota.report.summary_table import summary_table, tenant_table
@@ -22,12 +23,28 @@ RUNS_IN_HALF_A_PAGE = 6
 _BOXES = "Boxes are quartiles, whiskers reach from the 5th to the 95th percentile; log scale."
 
 
-def write_report(path: Path, runs: Sequence[RunReport], command: str, notes: Mapping[str, str]) -> None:
-    """Write the page. `command` is how to get it again; `notes` (seed, restart cost, ...) go below."""
+def write_report(
+    path: Path | None,
+    runs: Sequence[RunReport],
+    command: str,
+    notes: Mapping[str, str],
+    *,
+    figures: Path | None = None,
+) -> None:
+    """Write the page, and its figures for papers into a folder; None where one of them is not wanted.
+
+    `command` is how to get it again; `notes` (seed, restart cost, ...) go below.
+    """
     if not runs:
         raise RotaError("a report needs at least one run")
     columns = [columns_of(run) for run in runs]
     sections = [_summary(runs), *_comparison(runs, columns), _devices(runs)]
+    if figures is not None:
+        from rota.report.paper import write_figures
+
+        write_figures(figures, [plot for section in sections for plot in section.plots])
+    if path is None:
+        return
     facts = {
         **notes,
         "Rota": __version__,
@@ -69,26 +86,32 @@ def _comparison(runs: Sequence[RunReport], columns: Sequence[JobColumns]) -> lis
     from rota.report import figures
 
     times = Plot(
+        name="completion-time",
         figure=figures.jct_cdf(columns),
         caption="The part of all jobs that were complete within a time; further left is better.",
     )
     slowdown = Plot(
+        name="slowdown-by-size",
         figure=figures.slowdown_by_size(columns),
         caption=f"Completion time over the time that the work takes uninterrupted; 1 is no wait. {_BOXES}",
     )
     preemptions = Plot(
+        name="preemptions-by-size",
         figure=figures.preemptions_by_size(columns),
         caption="How often a job of each size was stopped before its end, on average.",
     )
     by_size = Plot(
+        name="fairness-by-size",
         figure=figures.fairness_by_size(columns),
         caption=f"Below the dotted line a job did better than with its 1/n share of the cluster. {_BOXES}",
     )
     by_tenant = Plot(
+        name="fairness-by-tenant",
         figure=figures.fairness_by_tenant(columns),
         caption=f"The same ratio by tenant: like boxes mean that tenants fare alike. {_BOXES}",
     )
     over_time = Plot(
+        name="over-time",
         figure=figures.over_time(runs),
         caption=(
             "Devices held by running jobs, jobs submitted but not running, and jobs running. "
@@ -112,7 +135,7 @@ def _devices(runs: Sequence[RunReport]) -> Section:
     clock = Clock(origin_s=origin_s, span_s=max(last_s - origin_s, 1e-9))
     limit = min(BARS_PER_RUN, BARS_IN_ALL // len(runs))
     plots = []
-    for run in runs:
+    for place, run in enumerate(runs, start=1):
         chart = gantt(run, clock, limit=limit)
         caption = "Each bar is a job on devices of a node, coloured by the job's size; hover to see which."
         if chart.nodes < chart.of_nodes:
@@ -121,5 +144,5 @@ def _devices(runs: Sequence[RunReport]) -> Section:
             part = f"{100 * chart.shown:.1f}%"
             caption += f" The {chart.bars:,} largest bars are drawn, {part} of the device time in use; "
             caption += "the rest is grey, spread over the node's row."
-        plots.append(Plot(figure=chart.figure, caption=caption))
+        plots.append(Plot(name=f"devices-{place}-{slug(run.name)}", figure=chart.figure, caption=caption))
     return Section(title="Devices", plots=plots, folds=[run.name for run in runs])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -79,6 +80,11 @@ def safe(text: str, longest: int = 60) -> str:
     """A user's string for a figure: nothing in it acts as markup, and it is cut where it is too long."""
     shown = text if len(text) <= longest else text[: longest - 1] + "…"
     return escape("".join(char if char.isprintable() else " " for char in shown))
+
+
+def slug(name: str) -> str:
+    """A run's name as that of a file or a folder."""
+    return re.sub(r"[^A-Za-z0-9.=_-]+", "-", name).strip("-.") or "policy"
 
 
 def size_classes(gpus: Sequence[Floats]) -> tuple[list[str], list[NDArray[np.intp]]]:

@@ -67,8 +67,9 @@ for (const box of document.querySelectorAll("div.plot")) {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A figure and the line that says what it shows."""
+    """A figure, the name of the file it is written to, and the line that says what it shows."""
 
+    name: str
     figure: go.Figure
     caption: str
 
