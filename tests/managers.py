@@ -57,7 +57,9 @@ class Manager:
     def start_guarded(self) -> Manager:
         """Start one that asks for tokens for the first time: it says its first token once."""
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen([*ROTA, "up", "--port", "0", *self.options], env=self.env, stderr=log)
+            self.process = subprocess.Popen(
+                [*ROTA, "up", "--port", "0", *self.options], env=self.env, stdout=log, stderr=log
+            )
         said = eventually(lambda: self._log.read_text() if "manages this machine" in self._log.read_text() else "")
         self.token = said.split("shown only now: ")[1].split()[0]
         self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)

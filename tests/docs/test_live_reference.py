@@ -7,6 +7,7 @@ import re
 from docs.pages import ROOT
 from rota.api import jobs, logs, metrics, system, tokens
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
+from rota.files.up_file import UpFile
 
 
 def test_every_field_of_a_job_file_is_explained() -> None:
@@ -15,6 +16,12 @@ def test_every_field_of_a_job_file_is_explained() -> None:
     fields += [*ResourcesPart.model_fields, *RolePart.model_fields]
 
     assert [field for field in fields if f"`{field}`" not in page] == []
+
+
+def test_every_setting_is_explained() -> None:
+    page = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+
+    assert [field for field in UpFile.model_fields if f"`{field}`" not in page] == []
 
 
 def test_every_endpoint_is_explained_and_no_other() -> None:

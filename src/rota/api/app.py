@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from rota import __version__
 from rota.api import jobs, logs, metrics, system, tokens
 from rota.api.access import Forbidden, Unknown
+from rota.api.log import LoggedRequests
 from rota.api.service import Service
 from rota.core.errors import RotaError
 from rota.files.job_shape import JobFile
@@ -45,6 +46,7 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(RotaError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_middleware(BoundedBody)
+    app.add_middleware(LoggedRequests)
     _describe_job_files(app)
     return app
 

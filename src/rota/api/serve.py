@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import ipaddress
+import logging
 import os
 import signal
 import socket
@@ -17,10 +18,12 @@ from typing import Any
 
 import uvicorn
 
+from rota import __version__
 from rota.api.access import Access, Role
 from rota.api.app import make_app
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
+from rota.drivers.local.cgroup import NoCgroups
 from rota.drivers.local.driver import LocalDriver, Settings
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.live.boot import Scheduling, boot
@@ -31,6 +34,7 @@ from rota.store.database import open_database
 from rota.store.records import Records
 from rota.store.tokens import Tokens
 
+log = logging.getLogger("rota.api")
 CLOSE_S = 2
 SWITCH_S = 0.0005
 """How long the loop may keep a thread waiting that has just made something durable."""
@@ -52,8 +56,8 @@ class Options:
     """How long jobs are kept after their end."""
 
 
-def serve(options: Options, say: Callable[[str], None]) -> None:
-    """Run until a signal; what there is to know is said, the address once requests are taken."""
+def serve(options: Options, say: Callable[[str], None], show: Callable[[str], None]) -> None:
+    """Run until a signal; where it answers is said once requests are taken. A first token is shown, never logged."""
     sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -63,7 +67,7 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
         access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
         if access.needs_first_token:
             _, secret = access.create("first", Role.ADMIN, (), None, "local")
-            say(f"this is the first admin token, shown only now: {secret}")
+            show(f"this is the first admin token, shown only now: {secret}")
         try:
             _run(_serve(options, Records(database), access, listening, say))
         finally:
@@ -96,7 +100,7 @@ async def _serve(
     )
     config = uvicorn.Config(
         make_app(service),
-        log_level="warning",
+        log_config=None,
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=CLOSE_S,
@@ -113,7 +117,9 @@ async def _serve(
     tidying = asyncio.create_task(keep_tidy(records, options.settings.home, options.keep_s))
     write_sign(url, options.settings.home)
     say(f"rota manages this machine at {url}; data in {options.settings.home}")
+    log.info("ready", extra=_about(options, url))
     done, _ = await asyncio.wait((loop, http), return_when=asyncio.FIRST_COMPLETED)
+    log.info("stopping")
     server.should_exit = True
     await http
     tidying.cancel()
@@ -123,6 +129,21 @@ async def _serve(
     loop.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await loop
+    log.info("stopped")
+
+
+def _about(options: Options, url: str) -> dict[str, object]:
+    limits = options.settings.limits
+    return {
+        "url": url,
+        "pid": os.getpid(),
+        "version": __version__,
+        "data": str(options.settings.home),
+        "policy": options.scheduling.policy,
+        "nodes": len(options.scheduling.cluster.nodes),
+        "limits": str(limits),
+        "limits_why": limits.why if isinstance(limits, NoCgroups) else None,
+    }
 
 
 class _Server(uvicorn.Server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from rota.files.job_shape import Name
 from rota.live.requests import NotFound
 from rota.store.tokens import StoredToken
 
+log = logging.getLogger("rota.api")
 router = APIRouter(tags=["tokens"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
 Who = Annotated[Principal, Depends(principal)]
 
@@ -41,6 +43,7 @@ async def create(request: Request, who: Who, wanted: NewToken) -> Response:
     token, secret = await asyncio.to_thread(
         access.create, wanted.name, Role(wanted.role), tuple(wanted.tenants), expires_s, who.name
     )
+    log.info("token-create", extra={"token": token.id, "holder": token.name, "who": who.name})
     return JSONResponse({**_out(token), "token": secret}, status_code=201)
 
 
@@ -58,6 +61,7 @@ async def revoke(request: Request, who: Who, token_id: Annotated[str, Path(max_l
     gone = await asyncio.to_thread(service(request).access.revoke, token_id, who.name)
     if gone is None:
         raise NotFound(f"there is no token {token_id!r}")
+    log.info("token-revoke", extra={"token": gone.id, "who": who.name})
     return JSONResponse(_out(gone))
 
 

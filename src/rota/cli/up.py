@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.core.errors import RotaError
+from rota.api.log import LogFormat, LogLevel, set_up
+from rota.core.errors import RotaError, did_you_mean
 
 if TYPE_CHECKING:
+    from rota.api.serve import Options
     from rota.core.cluster import Cluster
     from rota.drivers.local.cgroup import Cgroups, NoCgroups
+    from rota.files.up_file import UpFile
 
 
 class Cgroup(Enum):
@@ -24,6 +27,10 @@ class Cgroup(Enum):
 
 
 def up(
+    ctx: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings from a file; options given here win.", metavar="FILE", exists=True)
+    ] = None,
     emulate: Annotated[
         str | None,
         typer.Option(help="Pretend to have these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
@@ -49,6 +56,10 @@ def up(
     ] = Cgroup.AUTO,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="One event in one line, for people or machines.")
+    ] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
 ) -> None:
     """Start the manager of this machine; it runs until it is told to stop (Ctrl-C). Jobs run on meanwhile.
 
@@ -59,28 +70,79 @@ def up(
       rota up --emulate gpu=8/4
 
       rota up --policy tiresias --data /var/lib/rota
+
+      rota up --config /etc/rota.yaml --log-format json
     """
-    from rota.api.serve import Options, serve
+    from rota.api.serve import serve
+
+    settings = _merged(ctx, config)
+    verify(settings)
+    options = _options(settings)
+    set_up(LogFormat(settings.log_format), LogLevel(settings.log_level))
+    say = (lambda line: typer.echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
+    serve(options, say, typer.echo)
+
+
+def _merged(ctx: typer.Context, config: Path | None) -> UpFile:
+    """What the command line says, then what the file says, then the rule."""
+    from rota.files.shape import checked
+    from rota.files.up_file import UpFile, read_up_file
+
+    given: dict[str, Any] = {} if config is None else read_up_file(config)
+    for name, value in ctx.params.items():
+        if name != "config" and getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
+            given[name] = value.value if isinstance(value, Enum) else value
+    return checked(UpFile, given, Path("rota up"))
+
+
+def verify(settings: UpFile) -> None:
+    """Refuse settings that name what is not there."""
+    from rota.placement import style
+    from rota.policies import find_policy
+    from rota.tenancy import TENANCIES
+
+    find_policy(settings.policy)
+    if settings.placement is not None:
+        style(settings.placement)
+    if settings.tenancy not in TENANCIES:
+        raise RotaError(f"unknown tenancy {settings.tenancy!r}; {did_you_mean(settings.tenancy, TENANCIES)}")
+    for field, path in (("tls_cert", settings.tls_cert), ("tls_key", settings.tls_key)):
+        if path is not None and not path.is_file():
+            raise RotaError(f"{field}: there is no file {path}")
+    if settings.emulate is not None:
+        _cluster(settings.emulate)
+    if settings.run_as is not None:
+        _user(settings.run_as)
+
+
+def _options(settings: UpFile) -> Options:
+    """Settings as the manager takes them."""
+    from rota.api.serve import Options
     from rota.drivers.local.driver import Settings
-    from rota.files.quantities import parse_duration
     from rota.live.boot import Scheduling
     from rota.sdk.place import data_folder
 
-    if (tls_cert is None) != (tls_key is None):
-        raise RotaError("TLS needs both --tls-cert and --tls-key")
-    home = (data or data_folder()).absolute()
-    options = Options(
-        scheduling=Scheduling(cluster=_cluster(emulate), policy=policy, placement=placement, tenancy=tenancy),
-        settings=Settings(home=home, user=None if run_as is None else _user(run_as), limits=_limits(home, cgroups)),
-        host=host,
-        port=port,
-        database=database,
-        certificate=tls_cert,
-        key=tls_key,
-        require_token=require_token,
-        keep_s=parse_duration(keep),
+    home = (settings.data or data_folder()).absolute()
+    return Options(
+        scheduling=Scheduling(
+            cluster=_cluster(settings.emulate),
+            policy=settings.policy,
+            placement=settings.placement,
+            tenancy=settings.tenancy,
+        ),
+        settings=Settings(
+            home=home,
+            user=None if settings.run_as is None else _user(settings.run_as),
+            limits=_limits(home, Cgroup(settings.cgroups)),
+        ),
+        host=settings.host,
+        port=settings.port,
+        database=settings.database,
+        certificate=settings.tls_cert,
+        key=settings.tls_key,
+        require_token=settings.require_token,
+        keep_s=settings.keep,
     )
-    serve(options, lambda line: typer.echo(line, err=True))
 
 
 def _limits(home: Path, wanted: Cgroup) -> Cgroups | NoCgroups:
@@ -111,7 +173,7 @@ def _user(name: str) -> tuple[int, int, tuple[int, ...]]:
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise RotaError(f"--run-as: there is no user {name!r}") from None
+        raise RotaError(f"run_as: there is no user {name!r}") from None
     if os.geteuid() not in (0, found.pw_uid):
-        raise RotaError(f"--run-as {name}: only root can run tasks as another user")
+        raise RotaError(f"run_as is {name!r}: only root can run tasks as another user")
     return found.pw_uid, found.pw_gid, tuple(os.getgrouplist(name, found.pw_gid))

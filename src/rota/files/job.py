@@ -69,6 +69,11 @@ class Member:
     role_tasks: int
 
 
+def is_job_file(document: object) -> bool:
+    """Whether a file's values are a job of Rota's own form."""
+    return isinstance(document, dict) and ("run" in document or ("roles" in document and "nodes" not in document))
+
+
 def read_job_file(path: Path) -> dict[str, Any]:
     """The plain values of a job file, found to be a job; each mistake is told with file and field."""
     values = read_document(path)

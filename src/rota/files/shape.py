@@ -52,13 +52,27 @@ def _summary(problems: list[ErrorDetails], model: type[BaseModel]) -> str:
     inner = [problem for problem in problems if problem["loc"] not in outer]
     # A misspelt field is also a missing one: the misspelling says more.
     inner.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-    more = f" (and {len(inner) - 1} more)" if len(inner) > 1 else ""
-    return f"{_sentence(inner[0], model)}{more}"
+    # A value that may be of several forms is reported once for each of them: one sentence names them all.
+    first = _place(inner[0]["loc"])
+    same = [problem for problem in inner if _place(problem["loc"]) == first]
+    others = len({_place(problem["loc"]) for problem in inner}) - 1
+    more = f" (and {others} more)" if others else ""
+    ways = [_WAYS_OUT[problem["type"]] for problem in same if problem["type"] in _WAYS_OUT]
+    if len(same) > 1 and len(ways) == len(same):
+        rest = [way.removeprefix("it must be ") for way in dict.fromkeys(ways)]
+        return f"{field_path(first)} is {_quoted(same[0]['input'])}; it must be {' or '.join(rest)}{more}"
+    return f"{_sentence(same[0], model)}{more}"
+
+
+def _place(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Where a value stands, without the names of the forms that it might have."""
+    forms = {"str", "int", "float", "bool", *(kind.__name__ for kind in Shape.__subclasses__())}
+    return tuple(part for part in loc if isinstance(part, int) or not ("[" in part or part in forms))
 
 
 def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
     loc = problem["loc"]
-    field = field_path(loc)
+    field = field_path(_place(loc))
     match problem["type"]:
         case "extra_forbidden":
             return f"{field} is no known field; {did_you_mean(str(loc[-1]), _known_fields(model, loc[:-1]))}"

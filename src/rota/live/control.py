@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import time
 from collections import deque
@@ -36,6 +37,7 @@ from rota.live.times import Times
 from rota.store.journal import encode_step
 from rota.store.records import Batch, Records
 
+log = logging.getLogger("rota.live")
 RETRY_S = 0.2
 """Between two tries to write to a database that can't be written to."""
 
@@ -276,17 +278,39 @@ class Control:
                     finish = await loop.run_in_executor(self._writer, self._records.write, batch)
                 await loop.run_in_executor(self._writer, finish)
             except DBAPIError as error:
+                if self.trouble is None:
+                    log.error("nothing can be stored", extra={"why": str(error.orig)})
                 self.trouble = str(error.orig)
                 await asyncio.sleep(RETRY_S)
             else:
+                if self.trouble is not None:
+                    log.warning("storing works again")
                 self.trouble = None
                 return
 
     def _tell(self, touched: Sequence[LiveJob]) -> None:
+        for live in touched:
+            if live.state is not JobState.WAITING or live.preemptions or live.retry_s is not None:
+                self._log(live)
         news = [News(live.job.id, live.job.tenant, shown_state(live), self.steps - 1) for live in touched]
         if news:
             for listener in list(self._listeners):
                 listener(news)
+
+    def _log(self, live: LiveJob) -> None:
+        record = self.kept[live.job.id]
+        log.info(
+            "job",
+            extra={
+                "job": live.job.id,
+                "attempt": record.attempt or None,
+                "state": shown_state(live),
+                "stopping": None if live.stopping is None else live.stopping.value,
+                "exit_code": record.exit_code,
+                "failure": record.failure,
+                "why": record.message or None,
+            },
+        )
 
     # -- the driver ------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from rota.live.forecast import Forecast, Span, copies, forecast, span_of
 from rota.live.record import Record
 from rota.store.records import FINAL, Records
 
+log = logging.getLogger("rota.live")
 Json = dict[str, Any]
 MOST_AT_ONCE = 10_000
 """Jobs that can be submitted together."""
@@ -112,6 +114,8 @@ class Requests:
             answer = json.dumps({"ids": ids})
             entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
         await self._control.apply(entry)
+        more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
+        log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
 
     async def _dependencies(self, file: JobFile) -> list[JobId]:
@@ -204,6 +208,7 @@ class Requests:
         self, event: Event, asker: Asker, what: str, thing: str, drained: dict[str, bool] | None = None
     ) -> None:
         await self._control.apply(Entry([event], drained=drained or {}, audit=[_audit(asker, what, thing)]))
+        log.info(what, extra={"job" if drained is None else "node": thing, "who": asker.name})
 
     def _must_be_unfinished(self, job_id: JobId) -> JobState:
         live = self._control.state.jobs.get(job_id)

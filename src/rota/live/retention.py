@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import time
 from pathlib import Path
 
 from rota.store.records import Records
 
+log = logging.getLogger("rota.live")
 EVERY_S = 600.0
 ANSWERS_S = 86400.0
 
@@ -16,7 +18,9 @@ ANSWERS_S = 86400.0
 async def keep_tidy(records: Records, home: Path, keep_s: float) -> None:
     """For ever, now and then."""
     while True:
-        await asyncio.to_thread(tidy, records, home, keep_s, time.time())
+        gone = await asyncio.to_thread(tidy, records, home, keep_s, time.time())
+        if gone:
+            log.info("tidied", extra={"jobs": len(gone)})
         await asyncio.sleep(EVERY_S)
 
 

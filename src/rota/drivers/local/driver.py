@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -28,6 +29,7 @@ from rota.drivers.local.order import Order, Word
 from rota.drivers.local.task import Phase, Task
 from rota.drivers.local.tasks import environment, seats, tied_cpus
 
+log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
 """How long a recorder may take to write a task's end after its supervisor died."""
 GIVEN_UP_GRACE_S = 5.0
@@ -297,6 +299,8 @@ class LocalDriver:
             if self._loop.time() > deadline or not task.recorder_lives:
                 if not task.has_word_of_recorder():
                     task.give_up()
+                    about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.seat.rank}
+                    log.warning("nobody can say how a task ended", extra=about)
                 break
             await asyncio.sleep(0.02)
         self._look(attempt)

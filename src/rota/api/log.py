@@ -1,0 +1,132 @@
+"""The manager's log: one event in one line on stderr, as text for people or JSON for machines.
+
+Events are records of the standard library's logging with their fields in `extra`, so that what other libraries say
+(uvicorn, SQLAlchemy) takes the same way. Job files, variables, tokens and query strings are never logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+log = logging.getLogger("rota.api")
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The request in whose course something happens."""
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_PLAIN = re.compile(r"[^\s\"=]+")
+
+Message = MutableMapping[str, Any]
+
+
+class LogFormat(Enum):
+    """The forms of a line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(Enum):
+    """From which weight on events are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def set_up(form: LogFormat, level: LogLevel) -> None:
+    """Let everything that is logged in this process take one way."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
+    handler.addFilter(_with_request)
+    logging.raiseExceptions = False  # whoever reads the log may leave; the manager stays
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("rota").setLevel(level.value.upper())
+
+
+def _with_request(record: logging.LogRecord) -> bool:
+    current = request_id.get()
+    if current is not None and "request" not in vars(record):
+        record.request = current
+    return True
+
+
+class JsonLines(logging.Formatter):
+    """An object a line: `at`, `level`, `logger`, `event`, and the event's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        return json.dumps(_fields(self, record), ensure_ascii=False, default=str)
+
+
+class TextLines(logging.Formatter):
+    """The same for people: the event first, then its fields as `name=value`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        fields = _fields(self, record)
+        at, level, _, event = (str(fields.pop(name)) for name in ("at", "level", "logger", "event"))
+        rest = "".join(f" {name}={_word(value)}" for name, value in fields.items())
+        return f"{at} {level:<7} {' '.join(event.split())}{rest}"
+
+
+def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, Any]:
+    at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    known: dict[str, Any] = {
+        "at": at,
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "event": record.getMessage(),
+    }
+    known |= {name: value for name, value in vars(record).items() if name not in _USUAL and value is not None}
+    if record.exc_info:
+        known["error"] = formatter.formatException(record.exc_info)
+    return known
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+class LoggedRequests:
+    """Gives every request an id, which is in its answer and in all that is logged in its course."""
+
+    def __init__(self, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Callable[[Message], Awaitable[None]]) -> None:
+        """Pass a request on; once it is answered, say how."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        mine = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        token, begun, status = request_id.set(mine), time.perf_counter(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", mine.encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, answer)
+        finally:
+            level = logging.ERROR if status >= 500 else logging.DEBUG
+            if log.isEnabledFor(level):
+                took = {"ms": round((time.perf_counter() - begun) * 1e3, 1)}
+                what = {"method": scope["method"], "path": scope["path"], "status": status, **took}
+                log.log(level, "request", extra=what)
+            request_id.reset(token)
