@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -14,11 +15,15 @@ from hypothesis import strategies as st
 from rota.core import codec
 from rota.core.cluster import Cluster
 from rota.core.decisions import Cause, Decision, Resize, Start, Stop
-from rota.core.events import Event, JobArrived, NodeAdded
-from rota.core.model import Job, JobId, Locality
+from rota.core.events import Event, JobArrived, NodeAdded, PromisesChanged
+from rota.core.model import Job, JobId, Locality, TenantId
 from rota.core.placement import Placement, Slot
 from rota.core.reasons import Reason, ReasonCode
+from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.files import read_cluster
 from strategies import clusters, jobs
+
+HALL = Path(__file__).parents[1] / "conformance" / "own" / "config" / "hall.yaml"
 
 TIMES = st.floats(0, 1e10)
 NAMES = st.text(min_size=1).map(JobId)
@@ -50,7 +55,7 @@ def test_clusters(cluster: Cluster) -> None:
     assert codec.decode_cluster(through_json(codec.encode_cluster(cluster))) == cluster
 
 
-PLAIN = [kind for kind in get_args(Event) if kind not in (JobArrived, NodeAdded)]
+PLAIN = [kind for kind in get_args(Event) if kind not in (JobArrived, NodeAdded, PromisesChanged)]
 
 
 @pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.__name__)
@@ -74,6 +79,12 @@ def test_added_nodes(cluster: Cluster) -> None:
     event = NodeAdded(cluster.nodes[0])
 
     assert codec.decode_event(through_json(codec.encode_event(event))) == event
+
+
+def test_promises() -> None:
+    tenants = TenantPlan(shares={TenantId("a"): Share(guaranteed={ANY_TYPE: 4}, per_user=2)}, min_run_s=60.0)
+    for event in (PromisesChanged(read_cluster(str(HALL)).cells, None), PromisesChanged(None, tenants)):
+        assert codec.decode_event(through_json(codec.encode_event(event))) == event
 
 
 def test_every_event_has_a_name_of_its_own() -> None:

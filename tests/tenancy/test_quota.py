@@ -102,9 +102,12 @@ def test_a_borrower_has_its_guaranteed_run_time() -> None:
         w.settle(w.submit(name, gpus=4, tenant="a"))
     w.pass_s(10).settle(w.submit("b1", gpus=4, tenant="b"))
     assert w.states()["b1"] == "waiting"
-    assert w.engine.wakeup_s == 110.0
+    assert w.engine.wakeup_s == 100.0
+    assert w.why("b1") == Reason(
+        code=ReasonCode.SHARE_LENT, need_milli=4000, tenant=TenantId("b"), job=JobId("a1"), until_s=100.0
+    )
 
-    w.settle(w.timer(110.0))
+    w.settle(w.timer(100.0))
 
     assert w.states()["b1"] == "running"
 

@@ -17,6 +17,7 @@ from rota.drivers.simulator.study import Result, Setting, oversized, refuse_unkn
 from rota.drivers.simulator.typed import typed_by_speed
 from rota.files.cluster import read_cluster
 from rota.files.faults import read_faults
+from rota.files.quantities import NotAQuantity, parse_duration
 from rota.perf.profile_files import read_profiles
 from rota.perf.speed import Costs, SpeedModel
 from rota.perf.speed_options import encode_speed, fingerprint
@@ -62,6 +63,7 @@ class Request:
     skip_bad_lines: bool = False
     skip_oversized: bool = False
     faults: Path | None = None
+    changes: tuple[str, ...] = ()
     mttf_s: float | None = None
     mttr_s: float = 3600.0
     spread: str = ""
@@ -110,12 +112,14 @@ def prepare(request: Request) -> Ready:
     refuse_unknown_types(workload.submissions, setting.cluster)
     misfits = oversized(workload.submissions, setting)
     if misfits and not request.skip_oversized:
-        job, _ = misfits[0]
-        raise RotaError(
-            f"job {job.id} needs {job.gpus:g} devices and can never fit into the cluster "
-            f"({setting.cluster.devices} devices); use a larger --cluster, or leave such jobs out with "
-            f"--skip-oversized ({len(misfits):,} in this trace)"
-        )
+        job, why = misfits[0]
+        what = f"job {job.id}: {why};"
+        if setting.tenancy == "none":
+            what = (
+                f"job {job.id} needs {job.gpus:g} devices and can never fit into the cluster "
+                f"({setting.cluster.devices} devices); use a larger --cluster,"
+            )
+        raise RotaError(f"{what} or leave such jobs out with --skip-oversized ({len(misfits):,} in this trace)")
     if misfits:
         dropped = {job.id for job, _ in misfits}
         kept = tuple(s for s in workload.submissions if s.job.id not in dropped)
@@ -191,7 +195,8 @@ def _setting(request: Request, workload: Workload) -> Setting:
     rates = None
     if request.mttf_s is not None:
         rates = FaultRates(mean_time_to_failure_s=request.mttf_s, mean_time_to_repair_s=request.mttr_s)
-    listed = () if request.faults is None else read_faults(request.faults, cluster)
+    changes = tuple(_change(text) for text in request.changes)
+    listed = () if request.faults is None else read_faults(request.faults, cluster, *(after for _, after in changes))
     neighbours = _factors(request.neighbours, "--neighbours", ("device", "node"))
     by_profile = request.spread == "profile"
     spread = {} if by_profile else _factors(request.spread, "--spread", tuple(_SPREAD_LEVELS))
@@ -217,7 +222,20 @@ def _setting(request: Request, workload: Workload) -> Setting:
         seed=request.seed,
         fault_rates=rates,
         fault_list=tuple((fault.at_s, fault.node, fault.up) for fault in listed),
+        changes=changes,
     )
+
+
+def _change(text: str) -> tuple[float, Cluster]:
+    """A moment and what the cluster becomes then, from `TIME=FILE`."""
+    when, found, spec = text.partition("=")
+    if not found:
+        raise RotaError(f"--change is {text!r}; write it as TIME=FILE, such as 2h=after.yaml")
+    try:
+        at_s = parse_duration(when)
+    except NotAQuantity as error:
+        raise RotaError(f"--change {text}: {error}") from error
+    return at_s, read_cluster(spec)
 
 
 def _cluster(request: Request, workload: Workload) -> Cluster:

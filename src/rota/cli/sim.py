@@ -60,6 +60,13 @@ def sim(
     faults: Annotated[
         Path | None, typer.Option(help="Node failures and repairs: CSV time_s,node,event.", metavar="FILE")
     ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="From TIME on the cluster (nodes, tenants, cells) is what FILE says; may be given several times.",
+            metavar="TIME=FILE",
+        ),
+    ] = None,
     mttf: Annotated[float | None, typer.Option(help="A node's mean time to failure, seconds.")] = None,
     mttr: Annotated[float, typer.Option(help="A node's mean time to repair, seconds.")] = 3600.0,
     seed: Annotated[int, typer.Option(help="Seed of everything that is left to chance.")] = 0,
@@ -113,6 +120,7 @@ def sim(
         skip_bad_lines=skip_bad_lines,
         skip_oversized=skip_oversized,
         faults=faults,
+        changes=tuple(change or ()),
         mttf_s=mttf,
         mttr_s=mttr,
         spread=spread,

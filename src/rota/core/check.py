@@ -272,7 +272,7 @@ def _check_pools(inventory: Inventory) -> None:
     """The indexes by type against the nodes' books."""
     for number, pool in enumerate(inventory.pools):
         _agree(inventory.pool_by_type.get(pool.device_type), number, f"pool {pool.device_type}: its number")
-        members = [(i, books) for i, books in enumerate(inventory.nodes) if books.pool == number]
+        members = [(i, books) for i, books in enumerate(inventory.nodes) if books.pool == number and not books.removed]
         usable = [(i, books) for i, books in members if books.up and not books.drained and not books.locked]
         by_free = [0] * len(pool.by_free)
         for index, books in usable:
@@ -296,17 +296,20 @@ def _check_totals(inventory: Inventory) -> None:
     racks: dict[str, int] = {}
     domains: dict[str, int] = {}
     for index, books in enumerate(nodes):
+        if books.removed:
+            continue
         racks[books.node.rack] = racks.get(books.node.rack, 0) | 1 << index
         domains[books.node.domain] = domains.get(books.node.domain, 0) | 1 << index
-    idle = sum(b.free for b in nodes if b.up and not b.drained and not b.locked and not b.users)
+    there = [books for books in nodes if not books.removed]
+    idle = sum(b.free for b in there if b.up and not b.drained and not b.locked and not b.users)
     for kept, counted, what in (
         (inventory.racks, racks, "racks"),
         (inventory.domains, domains, "domains"),
         (inventory.free, sum(pool.free for pool in inventory.pools), "free devices"),
         (inventory.idle_free, idle, "free devices of idle nodes"),
         (inventory.by_name, {books.node.id: index for index, books in enumerate(nodes)}, "nodes by name"),
-        (inventory.cpu_total, sum(books.node.cpu_milli or 0 for books in nodes), "all CPUs"),
-        (inventory.memory_total, sum(books.node.memory_bytes or 0 for books in nodes), "all memory"),
+        (inventory.cpu_total, sum(books.node.cpu_milli or 0 for books in there), "all CPUs"),
+        (inventory.memory_total, sum(books.node.memory_bytes or 0 for books in there), "all memory"),
     ):
         _agree(kept, counted, f"inventory: {what}")
 

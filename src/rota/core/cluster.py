@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota.core.cells import CellPlan
 from rota.core.errors import RotaError
@@ -36,6 +36,10 @@ class Node:
             raise RotaError(f"node {self.id}: it has {self.devices} devices; the number must not be negative")
         if self.sockets and sum(self.sockets) != self.devices:
             raise RotaError(f"node {self.id}: sockets hold {sum(self.sockets)} devices, the node has {self.devices}")
+
+    def is_same_hardware(self, other: Node) -> bool:
+        """Whether only where the other stands differs."""
+        return replace(self, rack=other.rack, domain=other.domain, sockets=other.sockets) == other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,8 @@ _EVENT_NAMES: dict[type, str] = {
     ev.NodeDrained: "node-drained",
     ev.NodeUndrained: "node-undrained",
     ev.NodeAdded: "node-added",
+    ev.NodeRemoved: "node-removed",
+    ev.PromisesChanged: "promises-changed",
     ev.TimerFired: "timer",
 }
 _EVENTS_BY_NAME = {name: kind for kind, name in _EVENT_NAMES.items()}
@@ -53,6 +55,10 @@ def encode_event(event: Event) -> Json:
             field = encode_plain(field)
         elif name == "end":
             field = field.value
+        elif name == "cells" and field is not None:
+            field = encode_cells(field)
+        elif name == "tenants" and field is not None:
+            field = encode_tenants(field)
         elif _is_usual(name, field):
             continue
         value[name] = field
@@ -66,7 +72,7 @@ def _is_usual(name: str, field: object) -> bool:
             return not field
         case "nominal_rate":
             return field == 1.0
-        case "retry_s":
+        case "retry_s" | "cells" | "tenants":
             return field is None
         case _:
             return False
@@ -82,6 +88,10 @@ def decode_event(value: Mapping[str, Any]) -> Event:
         fields["node"] = decode_node(fields["node"])
     if "end" in fields:
         fields["end"] = End(fields["end"])
+    if "cells" in fields:
+        fields["cells"] = decode_cells(fields["cells"])
+    if "tenants" in fields:
+        fields["tenants"] = decode_tenants(fields["tenants"])
     event: Event = kind(**fields)
     return event
 

@@ -17,7 +17,10 @@ def encode_cells(plan: CellPlan) -> Json:
         "types": {name: [kind.child, kind.children, kind.is_node] for name, kind in plan.types.items()},
         "physical": [_encode_entry(entry) for entry in plan.physical],
         "tenants": {
-            name: {"cells": [[list(q.path), q.cells] for q in own.quotas], "pinned": list(own.pinned)}
+            name: {
+                "cells": [[list(q.path or (q.chain, q.type)), q.cells] for q in own.quotas],
+                "pinned": list(own.pinned),
+            }
             for name, own in plan.tenants.items()
         },
         "skus": {name: [sku.gpu, sku.cpu_milli, sku.memory_bytes] for name, sku in plan.skus.items()},

@@ -68,7 +68,9 @@ class Engine:
     @property
     def wakeup_s(self) -> float:
         """When the engine wants a `TimerFired` even if nothing else happens."""
-        return min(self._policy.wakeup_s, self._timers.next_s)
+        ledger = self._state.ledger
+        wake_s = min(self._policy.wakeup_s, self._timers.next_s)
+        return wake_s if ledger is None else min(wake_s, ledger.wakeup_s)
 
     def step(self, now_s: float, events: Sequence[Event]) -> list[Decision]:
         """Take events that happen at one moment, together; return what to do about them.
@@ -133,6 +135,10 @@ class Engine:
         if orders.vacated:
             orders.start_reserved()
         changes = intake.changes
+        ledger = self._state.ledger
+        if ledger is not None and ledger.wakeup_s <= now_s:
+            ledger.wake()
+            changes.freed = True
         if changes.arrived or changes.left or changes.started or changes.freed or changes.shrunk or changes.lapsed:
             intake.changes = Changes()
             policy.note(changes, now_s)

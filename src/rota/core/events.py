@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from rota.core.cells import CellPlan
 from rota.core.cluster import Node
 from rota.core.model import Job, JobId, NodeId
+from rota.core.tenants import TenantPlan
 
 
 class End(Enum):
@@ -164,6 +166,21 @@ class NodeAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """A node left the cluster: it counts no more and nothing new starts there. What runs there stays until it ends."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class PromisesChanged:
+    """From now on this is promised to tenants. What runs stays; what no longer fits goes on without a guarantee."""
+
+    cells: CellPlan | None = None
+    tenants: TenantPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """The moment that the engine asked to be woken at has come."""
 
@@ -186,5 +203,7 @@ Event: TypeAlias = (
     | NodeDrained
     | NodeUndrained
     | NodeAdded
+    | NodeRemoved
+    | PromisesChanged
     | TimerFired
 )

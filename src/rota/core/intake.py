@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rota.core.decisions import Cause
-from rota.core.errors import InvariantBroken
+from rota.core.errors import InvariantBroken, RotaError
 from rota.core.events import (
     End,
     Event,
@@ -21,7 +21,9 @@ from rota.core.events import (
     NodeBack,
     NodeDrained,
     NodeLost,
+    NodeRemoved,
     NodeUndrained,
+    PromisesChanged,
     Resized,
     SpeedChanged,
     Started,
@@ -30,7 +32,7 @@ from rota.core.events import (
     TimerFired,
 )
 from rota.core.live import LiveJob
-from rota.core.model import JobId, JobState
+from rota.core.model import OPPORTUNISTIC, JobId, JobState
 from rota.core.orders import Orders
 from rota.core.policy import Changes
 from rota.core.state import State
@@ -73,6 +75,8 @@ class Intake:
             NodeDrained: self._node_drained,
             NodeUndrained: self._node_undrained,
             NodeAdded: self._node_added,
+            NodeRemoved: self._node_removed,
+            PromisesChanged: self._promises_changed,
             TimerFired: lambda event: None,
         }
 
@@ -300,6 +304,34 @@ class Intake:
 
     def _node_added(self, event: NodeAdded) -> None:
         self._state.add_node(event.node)
+        self._node_turned(self._state.node(event.node.id))
+        self.changes.freed = True
+
+    def _node_removed(self, event: NodeRemoved) -> None:
+        index = self._state.node(event.node_id)
+        if self._state.inventory.nodes[index].removed:
+            raise RotaError(f"node {event.node_id!r} was removed already")
+        self._state.inventory.remove(index)
+        self._node_turned(index)
+        self._drop_reservations(index)
+        self.changes.shrunk = True
+
+    def _promises_changed(self, event: PromisesChanged) -> None:
+        """The books are opened anew. Whom the new promises can never hold contends without a guarantee from now on."""
+        ledger = self._state.ledger
+        if ledger is None:
+            return
+        ledger.promise(event.cells, event.tenants, self._state.inventory)
+        for live in self._state.jobs.values():
+            if live.state.is_final or live.job.priority == OPPORTUNISTIC:
+                continue
+            is_demoted = not ledger.could_hold(live)
+            if is_demoted is not live.demoted:
+                live.demoted = is_demoted
+                if live.state is JobState.WAITING and not live.unmet and live.placement is None:
+                    self.changes.left.append(live)
+                    self.changes.arrived.append(live)
+        ledger.adopt(self._state)
         self.changes.freed = True
 
     def _node_turned(self, index: int) -> None:

@@ -49,13 +49,29 @@ class NodeFree:
     up: bool = True
     drained: bool = False
     locked: bool = False
+    removed: bool = False
+    """Whether it has left the cluster; its place stays, for those who still run there and for its return."""
     shares: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Of each device held in part: thousandths and memory bytes left."""
 
     @property
     def usable(self) -> bool:
         """Whether new work may be placed here."""
-        return self.up and not self.drained and not self.locked
+        return self.up and not self.drained and not self.locked and not self.removed
+
+
+def _all_free(node: Node, pool: int) -> NodeFree:
+    mask = (1 << node.devices) - 1
+    return NodeFree(
+        node=node,
+        pool=pool,
+        all_mask=mask,
+        free_mask=mask,
+        cpu_milli=UNCOUNTED if node.cpu_milli is None else node.cpu_milli,
+        memory_bytes=UNCOUNTED if node.memory_bytes is None else node.memory_bytes,
+        network_bps=UNCOUNTED if node.network_bps is None else node.network_bps,
+        free=node.devices,
+    )
 
 
 class Inventory:
@@ -93,36 +109,41 @@ class Inventory:
             self.add(node)
 
     def add(self, node: Node) -> None:
-        """A node joins, empty."""
-        index = len(self.nodes)
+        """A node joins, empty; one that comes back after it was removed, in its old place."""
+        index = self.by_name.setdefault(node.id, len(self.nodes))
         pool_index = self.pool_by_type.setdefault(node.device_type, len(self.pools))
         if pool_index == len(self.pools):
             self.pools.append(Pool(node.device_type))
-        mask = (1 << node.devices) - 1
-        self.nodes.append(
-            NodeFree(
-                node=node,
-                pool=pool_index,
-                all_mask=mask,
-                free_mask=mask,
-                cpu_milli=UNCOUNTED if node.cpu_milli is None else node.cpu_milli,
-                memory_bytes=UNCOUNTED if node.memory_bytes is None else node.memory_bytes,
-                network_bps=UNCOUNTED if node.network_bps is None else node.network_bps,
-                free=node.devices,
-            )
-        )
-        self.cpu_total += node.cpu_milli or 0
-        self.memory_total += node.memory_bytes or 0
-        self.by_name[node.id] = index
-        bit = 1 << index
-        self.racks[node.rack] = self.racks.get(node.rack, 0) | bit
-        self.domains[node.domain] = self.domains.get(node.domain, 0) | bit
+        if index == len(self.nodes):
+            self.nodes.append(_all_free(node, pool_index))
+        elif not self.nodes[index].users:
+            self.nodes[index] = _all_free(node, pool_index)
+        self.nodes[index].node = node
+        self.nodes[index].removed = False
+        self._count_node(index, 1)
         pool = self.pools[pool_index]
-        pool.nodes |= bit
-        pool.devices += node.devices
         while len(pool.by_free) <= node.devices:
             pool.by_free.append(0)
         self._enlist(index)
+
+    def remove(self, index: int) -> None:
+        """A node leaves. What is held there stays held."""
+        self._delist(index)
+        self._count_node(index, -1)
+        self.nodes[index].removed = True
+
+    def _count_node(self, index: int, sign: int) -> None:
+        """Enter a node into the indexes that do not depend on what is free, or strike it out."""
+        books = self.nodes[index]
+        node, pool, bit = books.node, self.pools[books.pool], 1 << index
+        self.cpu_total += sign * (node.cpu_milli or 0)
+        self.memory_total += sign * (node.memory_bytes or 0)
+        pool.nodes ^= bit
+        pool.devices += sign * node.devices
+        for places, name in ((self.racks, node.rack), (self.domains, node.domain)):
+            places[name] = places.get(name, 0) ^ bit
+            if not places[name]:
+                del places[name]
 
     @property
     def devices(self) -> int:
@@ -222,6 +243,7 @@ class Inventory:
                 up=b.up,
                 drained=b.drained,
                 locked=b.locked,
+                removed=b.removed,
                 shares=dict(b.shares),
             )
             for b in self.nodes

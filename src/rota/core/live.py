@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from rota.core.decisions import Cause, Lease
-from rota.core.model import WHOLE, Job, JobState
+from rota.core.model import OPPORTUNISTIC, WHOLE, Job, JobState
 from rota.core.placement import Placement, held_milli
 from rota.core.reasons import ReasonCode
 
@@ -72,6 +72,7 @@ class LiveJob:
 
     __slots__ = (
         "attained_milli_s",
+        "demoted",
         "ended_s",
         "first_start_s",
         "gpu_milli",
@@ -117,6 +118,8 @@ class LiveJob:
         """Dependencies that have not succeeded yet, and one more while it waits to be tried again."""
         self.retry_s: float | None = None
         """When it contends again after a failure; None if nothing keeps it from that."""
+        self.demoted = False
+        """Whether what is promised can't hold it any more: it was admitted under other promises."""
         self.lease: Lease | None = None
         """How long it may go on, under a policy that plans in rounds; None once that is over."""
         self.gpu_milli = job.gpu_milli
@@ -149,6 +152,11 @@ class LiveJob:
     def gpus(self) -> float:
         """Devices that it holds, or would at full size."""
         return self.gpu_milli / WHOLE
+
+    @property
+    def standing(self) -> int:
+        """Its priority, as far as the promises still give it one."""
+        return OPPORTUNISTIC if self.demoted else self.job.priority
 
     @property
     def progress_rate(self) -> float:
@@ -240,6 +248,7 @@ class LiveJob:
         copy.stopping = self.stopping
         copy.unmet = self.unmet
         copy.retry_s = self.retry_s
+        copy.demoted = self.demoted
         copy.lease = self.lease
         copy.gpu_milli = self.gpu_milli
         copy.rate = self.rate

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rota.core.cells import CellPlan
 from rota.core.decisions import Lease
 from rota.core.errors import PlanRefused
 from rota.core.inventory import Inventory
@@ -18,6 +19,7 @@ from rota.core.model import Job, Locality
 from rota.core.placement import Placement, fault_in
 from rota.core.reasons import Reason
 from rota.core.state import State
+from rota.core.tenants import TenantPlan
 
 
 @dataclass(slots=True)
@@ -83,11 +85,27 @@ class Ledger(Protocol):
         """A job's claim changed; `undo`: because a draft takes back what it tried."""
 
     def node_turned(self, index: int, inventory: Inventory) -> None:
-        """A node came to be usable, or ceased to be."""
+        """A node came to be usable, or ceased to be; it may be new."""
+
+    def promise(self, cells: CellPlan | None, tenants: TenantPlan | None, inventory: Inventory) -> None:
+        """From now on this is promised; the books are empty until `adopt`. Refused before anything is changed."""
+
+    def could_hold(self, live: LiveJob) -> bool:
+        """Whether the promises would hold a job that asks for a guarantee, if nothing else were there."""
+
+    @property
+    def wakeup_s(self) -> float:
+        """When a job that waits may be given what it was refused, though nothing happens."""
+
+    def wake(self) -> None:
+        """That moment has come."""
 
 
 class Allocator(Protocol):
     """Who may use what, and which devices: tenancy, with placement ranking the choices inside it."""
+
+    def refuse(self, job: Job) -> str | None:
+        """What about a job can never be had here, beginning with the field and saying the way out; None if nothing."""
 
     @property
     def ledger(self) -> Ledger | None:

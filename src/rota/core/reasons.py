@@ -27,6 +27,7 @@ class ReasonCode(Enum):
     QUOTA_USED = "quota-used"
     QUOTA_TOO_SMALL = "quota-too-small"
     USER_LIMIT = "user-limit"
+    SHARE_LENT = "share-lent"
     CELLS_SCATTERED = "cells-scattered"
     CELLS_LENT = "cells-lent"
     BAD_HARDWARE = "bad-hardware"
@@ -96,6 +97,11 @@ class Reason:
                 return (
                     f"needs {need}; one user of tenant {self.tenant} may hold {owned}, {free} more can be had; "
                     "starts when the user's other jobs end"
+                )
+            case ReasonCode.SHARE_LENT:
+                return (
+                    f"needs {need} of the share of tenant {self.tenant}, which are lent out; starts when job "
+                    f"{self.job} has had its guaranteed run time, or when others end"
                 )
             case ReasonCode.CELLS_SCATTERED:
                 return (

@@ -6,7 +6,8 @@ Reservations are left out: they are a plan, and the policy makes it again when i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any
 
 from rota.core.cluster import Cluster
@@ -33,6 +34,7 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
     ("preemptions", 0),
     ("restarts", 0),
     ("retry_s", None),
+    ("demoted", False),
     ("overhead_s", 0.0),
     ("lost_work", 0.0),
     ("memo", None),
@@ -51,6 +53,10 @@ class Snapshot:
     down: tuple[NodeId, ...] = ()
     memory: Any = None
     """What the policy remembered then."""
+    removed: tuple[NodeId, ...] = ()
+    """Nodes that have left, but for jobs that still run there."""
+    past: Json = field(default_factory=dict)
+    """What accounts have had, as the state keeps it."""
 
 
 def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
@@ -91,6 +97,8 @@ def take(state: State, memory: Any = None) -> Snapshot:
         drained=tuple(each.node.id for each in books if each.drained),
         down=tuple(each.node.id for each in books if not each.up),
         memory=memory,
+        removed=tuple(each.node.id for each in books if each.removed),
+        past=deepcopy(state.past),
     )
 
 
@@ -105,6 +113,7 @@ def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], fr
     state = State(cluster)
     state.now_s = frame.now_s
     state.memory = frame.memory
+    state.past = deepcopy(frame.past)
     index_by_node = {str(node.id): index for index, node in enumerate(cluster.nodes)}
     for job, value in pairs:
         _admit(state, job, value, index_by_node)
@@ -115,6 +124,8 @@ def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], fr
     for node_id in frame.down:
         if node_id in state.inventory.by_name:
             state.inventory.set_up(state.node(node_id), False)
+    for node_id in frame.removed:
+        state.inventory.remove(state.node(node_id))
     for live in state.jobs.values():
         if not live.state.is_final:
             _await_dependencies(state, live)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from rota.core.cluster import Cluster, Node
@@ -11,6 +12,7 @@ from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState, NodeId
 from rota.core.placement import Placement
+from rota.core.use import Past
 
 if TYPE_CHECKING:
     from rota.core.policy import Ledger
@@ -28,6 +30,7 @@ class State:
         "ledger",
         "memory",
         "now_s",
+        "past",
         "reserved",
         "seq",
         "vacating",
@@ -46,6 +49,8 @@ class State:
         self.dependents: dict[JobId, list[LiveJob]] = {}
         self.memory: Any = None
         """What the policy remembered when this state was copied or written down, for the one that adopts it."""
+        self.past: dict[str, Past] = {}
+        """What accounts have had over time: for each who counts it, plain values that it keeps up to date."""
         self.seq = 0
         self.now_s = 0.0
         self.free_device_s = 0.0
@@ -77,13 +82,27 @@ class State:
             raise RotaError(f"there is no node {node_id!r}") from None
 
     def add_node(self, node: Node) -> None:
-        """A node joins. Its name must be new, and its rack in no other domain."""
-        if node.id in self.inventory.by_name:
-            raise RotaError(f"there is a node {node.id!r} already")
+        """A node joins. Its name must be new or that of a removed one, and its rack in no other domain."""
+        known = self.inventory.by_name.get(node.id)
+        if known is not None:
+            books = self.inventory.nodes[known]
+            if not books.removed:
+                raise RotaError(f"there is a node {node.id!r} already")
+            if not books.node.is_same_hardware(node) and self.is_in_use(known):
+                raise RotaError(
+                    f"node {node.id!r} was removed and jobs still run there; it can come back as it was, "
+                    "or changed when they have ended"
+                )
         for books in self.inventory.nodes:
-            if books.node.rack == node.rack and books.node.domain != node.domain:
+            if not books.removed and books.node.rack == node.rack and books.node.domain != node.domain:
                 raise RotaError(f"rack {node.rack!r} is in two domains: {books.node.domain!r} and {node.domain!r}")
         self.inventory.add(node)
+
+    def is_in_use(self, index: int) -> bool:
+        """Whether a node is claimed, or has not been vacated yet."""
+        return self.inventory.nodes[index].users > 0 or any(
+            slot.node == index for _, held in self.vacating.values() for slot in held
+        )
 
     def admit(self, job: Job, nominal_rate: float) -> LiveJob:
         """A job joins. Its dependencies must be known."""
@@ -213,6 +232,7 @@ class State:
         copy.vacating = {name: (twin[name], held) for name, (_, held) in self.vacating.items()}
         copy.dependents = {name: [twin[live.job.id] for live in waiting] for name, waiting in self.dependents.items()}
         copy.memory = self.memory
+        copy.past = deepcopy(self.past)
         copy.seq = self.seq
         copy.now_s = self.now_s
         copy.free_device_s = self.free_device_s

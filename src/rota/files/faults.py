@@ -26,10 +26,10 @@ class Fault:
     up: bool
 
 
-def read_faults(path: Path | str, cluster: Cluster | None = None) -> tuple[Fault, ...]:
-    """The file's faults in order of time, ties in file order; a cluster given must have the nodes named."""
+def read_faults(path: Path | str, *clusters: Cluster) -> tuple[Fault, ...]:
+    """The file's faults in order of time, ties in file order; one of the clusters given must have the nodes named."""
     path = Path(path)
-    known = None if cluster is None else frozenset(node.id for node in cluster.nodes)
+    known = frozenset(node.id for cluster in clusters for node in cluster.nodes) or None
     faults: list[Fault] = []
     for line, row in _rows(path):
         try:

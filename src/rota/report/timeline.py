@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.cluster import Cluster
+from rota.core.cluster import Cluster, Node
 from rota.core.decisions import Decision, Renew, Stop
 from rota.core.engine import Journal
 from rota.core.events import (
@@ -27,6 +27,7 @@ from rota.core.events import (
     NodeAdded,
     NodeBack,
     NodeLost,
+    NodeRemoved,
     Resized,
     Started,
     StartFailed,
@@ -172,13 +173,25 @@ class Timeline:
                 if held_s is not None:
                     self._holds.extend((held_s, now_s))
             case NodeAdded():
-                self.node_ids.append(event.node.id)
-                self.node_devices.append(event.node.devices)
-                self._capacity.append((now_s, event.node.devices))
+                self._add(event.node, now_s)
+            case NodeRemoved():
+                self._turn(self.node_ids.index(event.node_id), False, now_s)
             case NodeLost() | NodeBack():
                 self._turn(self.node_ids.index(event.node_id), isinstance(event, NodeBack), now_s)
             case _:
                 pass
+
+    def _add(self, node: Node, now_s: float) -> None:
+        """A node joined, or came back in its old place."""
+        if node.id in self.node_ids:
+            index = self.node_ids.index(node.id)
+            self._turn(index, False, now_s)
+            self.node_devices[index] = node.devices
+            self._turn(index, True, now_s)
+            return
+        self.node_ids.append(node.id)
+        self.node_devices.append(node.devices)
+        self._capacity.append((now_s, node.devices))
 
     def _turn(self, node: int, up: bool, now_s: float) -> None:
         if up != (node in self._down):

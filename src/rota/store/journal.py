@@ -91,9 +91,10 @@ def encode_step(
     node_names: list[str],
 ) -> dict[str, Any]:
     """A step as JSON values; nodes that it adds join the names."""
-    for event in events:
-        if isinstance(event, NodeAdded):
-            node_names.append(str(event.node.id))
+    added = [str(event.node.id) for event in events if isinstance(event, NodeAdded)]
+    if added:
+        known = set(node_names)
+        node_names.extend(name for name in dict.fromkeys(added) if name not in known)
     line: dict[str, Any] = {
         "n": number,
         "t": now_s,
@@ -195,15 +196,23 @@ class JournalReader:
 def _snapshot(value: dict[str, Any] | None) -> Snapshot | None:
     if value is None:
         return None
-    lists = {name: tuple(value[name]) for name in ("jobs", "drained", "down")}
-    return Snapshot(now_s=value["now_s"], seq=value["seq"], memory=value.get("memory"), **lists)
+    return Snapshot(
+        now_s=value["now_s"],
+        seq=value["seq"],
+        jobs=tuple(value["jobs"]),
+        drained=tuple(value["drained"]),
+        down=tuple(value["down"]),
+        removed=tuple(value.get("removed", ())),
+        past=value.get("past", {}),
+        memory=value.get("memory"),
+    )
 
 
 def _read_step(value: dict[str, Any], index_by_node: dict[str, int]) -> Step:
     events = tuple(decode_event(event) for event in value["in"])
     for event in events:
         if isinstance(event, NodeAdded):
-            index_by_node[str(event.node.id)] = len(index_by_node)
+            index_by_node.setdefault(str(event.node.id), len(index_by_node))
     return Step(
         number=value["n"],
         now_s=value["t"],

@@ -26,6 +26,10 @@ class OpenAllocator:
         """What is free is all that matters; no books beyond the engine's."""
         return
 
+    def refuse(self, job: Job) -> str | None:
+        """Nothing; what does not fit now may fit when nodes join."""
+        return None
+
     def realm(self, live: LiveJob) -> Hashable:
         """All contend with all."""
         return None

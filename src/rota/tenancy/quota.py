@@ -8,9 +8,10 @@ the guaranteed time.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable
+from dataclasses import replace
 
+from rota.core.cells import CellPlan
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.inventory import Inventory
@@ -20,36 +21,13 @@ from rota.core.placement import Placement
 from rota.core.policy import Offer, Placer
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.tenants import ANY_TYPE, TenantPlan
+from rota.core.use import FadedUse
+from rota.tenancy.accounts import Accounts
 from rota.tenancy.open import OpenAllocator
 
-_NO_SHARE = Share()
-
-
-@dataclass(slots=True)
-class Account:
-    """What a tenant and all tenants below it hold with their shares, in thousandths by type; and what they have had."""
-
-    share: Share
-    held: dict[DeviceType, int] = field(default_factory=dict)
-    owned: dict[DeviceType, int] = field(default_factory=dict)
-    past: float = 0.0
-    """Device-seconds of the past, those of one half-life ago counted half, as of `past_at_s`."""
-    past_at_s: float = 0.0
-
-    def fits(self, kind: DeviceType, milli: int) -> bool:
-        """Whether so many more devices would be its own."""
-        return any(
-            name in self.owned and self.held.get(name, 0) + milli <= self.owned[name] * WHOLE
-            for name in (kind, ANY_TYPE)
-        )
-
-    def under_limit(self, kind: DeviceType, milli: int) -> bool:
-        """Whether so many more devices are within what it may ever hold."""
-        limit = self.share.limit
-        return all(
-            name not in limit or self.held.get(name, 0) + milli <= limit[name] * WHOLE for name in (kind, ANY_TYPE)
-        )
+ACCOUNTS = "quota"
+"""Under which name the state keeps what tenants have had."""
 
 
 class QuotaAllocator:
@@ -60,19 +38,25 @@ class QuotaAllocator:
             raise RotaError("tenancy 'quota' needs a cluster file with a section `tenants`")
         self._plan: TenantPlan = cluster.tenants
         self._open = OpenAllocator(placer)
-        self._types = tuple(cluster.devices_by_type)
-        self._type_of = [node.device_type for node in cluster.nodes]
-        self._reset()
+        self._state: State | None = None
+        """Whose books these are."""
+        self._reset(Inventory(cluster), FadedUse(self._plan.half_life_s, {}))
 
-    def _reset(self) -> None:
-        self._accounts = {name: Account(share) for name, share in self._plan.shares.items()}
-        for name, account in self._accounts.items():
-            account.owned = _owned(self._plan, name)
+    def _reset(self, inventory: Inventory, use: FadedUse) -> None:
+        self._accounts = Accounts(self._plan)
+        self._use = use
         self._by_user: dict[tuple[TenantId, str], int] = {}
         self._holders: dict[LiveJob, DeviceType] = {}
         self._lodgers: dict[LiveJob, None] = {}
-        """Those of them whose tenant owns nothing, or that ask for no guarantee."""
-        self._now_s = 0.0
+        """Those of them whose tenant owns nothing, or that have no guarantee."""
+        self._is_adopting = False
+        self._ripens_s = math.inf
+        """When the first borrower has had its guaranteed time from whom somebody wanted devices back."""
+        self._read_types(inventory)
+
+    def _read_types(self, inventory: Inventory) -> None:
+        self._type_of = [books.node.device_type for books in inventory.nodes]
+        self._types = tuple(pool.device_type for pool in inventory.pools if pool.devices)
 
     # -- what the engine asks --------------------------------------------------------------------
 
@@ -81,59 +65,68 @@ class QuotaAllocator:
         """These are the books."""
         return self
 
+    def refuse(self, job: Job) -> str | None:
+        """A job that is larger than a limit can never start."""
+        over = self._never(job)
+        if over is None:
+            return None
+        words, most = over
+        return f"{words} is {most}; a job of {job.gpus:g} devices can never start there"
+
     def realm(self, live: LiveJob) -> Hashable:
         """Tenants do not hold each other up."""
-        return live.job.tenant if live.job.priority > OPPORTUNISTIC else None
+        return live.job.tenant if live.standing > OPPORTUNISTIC else None
 
     def shape(self, live: LiveJob) -> Hashable:
         """Jobs of one user that are placed in the same way are alike."""
         job = live.job
-        return (job.tenant, job.user, job.priority, self._open.shape(live))
+        return (job.tenant, job.user, live.standing, live.demoted, self._open.shape(live))
 
     def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
-        """As with placement alone; and to be asked again when whoever runs now has had its guaranteed time."""
-        stage, until_s = self._open.stage(live, now_s)
-        ripe_s = live.since_s + self._plan.min_run_s
-        if now_s < ripe_s and self._plan.min_run_s:
-            return stage, min(until_s, ripe_s)
-        return stage + 2, until_s
+        """As with placement alone."""
+        return self._open.stage(live, now_s)
 
     def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
         """Idle devices within the tenant's limits, or why there are none."""
-        self._now_s = now_s
-        over = self._user_limit(live.job)
+        over = self._user_limit(live)
         if over is not None:
             return over
         answer: Placement | Reason | None = None
-        for kind in self._kinds(live.job):
-            if not self._may_hold(live.job, kind):
+        kinds = self._kinds(live.job)
+        for kind in kinds:
+            if not self._may_hold(live, kind):
                 continue
             answer = self._open.offer(self._narrowed(live, kind), inventory, now_s)
             if not isinstance(answer, Reason):
                 return answer
-        return self._limit_reason(live.job) if answer is None else answer
+        if not kinds:
+            return self._open.offer(live, inventory, now_s)
+        if answer is None:
+            return self._limit_reason(live.job)
+        return self._lent_reason(live, now_s) or answer
 
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
         """Devices that belong to the tenant, or to a tenant above it, and were lent."""
         job = live.job
-        if job.priority == OPPORTUNISTIC or self._user_limit(job) is not None or not job.gpu_milli:
+        if live.standing == OPPORTUNISTIC or self._user_limit(live) is not None or not job.gpu_milli:
             return None
         for kind in self._kinds(job):
-            if not self._may_hold(job, kind) or not self._is_anything_lent(kind):
+            if not self._may_hold(live, kind) or not self._is_anything_lent(kind):
                 continue
-            for name, account in self._line(job.tenant):
+            for name, account in self._accounts.line(job.tenant):
                 if account.fits(kind, job.gpu_milli):
                     offer = self._reclaim(live, kind, name, inventory, now_s)
                     if offer is not None:
                         return offer
+                    self._ripens_s = min([self._ripens_s, *(at_s for at_s, _ in self._unripe(kind, now_s))])
         return None
 
     def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
         """A policy's own pre-emption stays within a tenant and respects the guaranteed run time."""
         if now_s - victim.since_s < self._plan.min_run_s:
             return False
-        if victim.job.priority == OPPORTUNISTIC or live.job.priority == OPPORTUNISTIC:
-            return victim.job.priority == OPPORTUNISTIC
+        if victim.standing == OPPORTUNISTIC or live.standing == OPPORTUNISTIC:
+            return victim.standing == OPPORTUNISTIC
         return victim.job.tenant == live.job.tenant and victim.job.priority <= live.job.priority
 
     def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
@@ -146,99 +139,104 @@ class QuotaAllocator:
 
     def short_milli(self, live: LiveJob, inventory: Inventory) -> int:
         """What the share lacks in which the job fits; what the cluster lacks if it can only borrow."""
-        own = self._own_share(live.job)
+        own = self._own_share(live)
         return self._open.missing_milli(live, inventory) if own is None else max(own[0], 0)
 
     def returns_milli(self, live: LiveJob, holder: LiveJob, inventory: Inventory) -> int:
         """What a holder has of the same share; anything, if the job can only borrow."""
-        own = self._own_share(live.job)
+        own = self._own_share(live)
         if own is None:
             return self._open.yields_milli(live, holder, inventory)
         _, kind, owner = own
-        is_mine = holder.job.priority > OPPORTUNISTIC and owner in dict(self._line(holder.job.tenant))
+        is_mine = holder.standing > OPPORTUNISTIC and owner in dict(self._accounts.line(holder.job.tenant))
         return holder.gpu_milli if is_mine and self._holders.get(holder) == kind else 0
 
-    def _own_share(self, job: Job) -> tuple[int, DeviceType, TenantId] | None:
+    def _own_share(self, live: LiveJob) -> tuple[int, DeviceType, TenantId] | None:
         """The share that lacks least for a job that fits into it: how much, of which type, and whose it is."""
-        if job.priority == OPPORTUNISTIC:
+        if live.standing == OPPORTUNISTIC:
             return None
+        need = live.job.gpu_milli
         found = [
-            (job.gpu_milli - (account.owned[key] * WHOLE - account.held.get(key, 0)), kind, name)
-            for kind in self._kinds(job)
-            for name, account in self._line(job.tenant)
+            (need - (account.owned[key] * WHOLE - account.held.get(key, 0)), kind, name)
+            for kind in self._kinds(live.job)
+            for name, account in self._accounts.line(live.job.tenant)
             for key in (kind, ANY_TYPE)
-            if account.owned.get(key, 0) * WHOLE >= job.gpu_milli
+            if account.owned.get(key, 0) * WHOLE >= need
         ]
         return min(found, key=lambda share: share[0], default=None)
 
     # -- books -----------------------------------------------------------------------------------
 
+    def promise(self, cells: CellPlan | None, tenants: TenantPlan | None, inventory: Inventory) -> None:
+        """Other shares. What tenants have had lately is not forgotten."""
+        if tenants is None:
+            raise RotaError("tenancy 'quota' needs a section `tenants`; the new promises have none")
+        self._plan = tenants
+        self._reset(inventory, FadedUse(tenants.half_life_s, {}))
+
+    def could_hold(self, live: LiveJob) -> bool:
+        """Whether no limit is smaller than the job; beyond its share it may borrow."""
+        return self._never(live.job) is None
+
     def adopt(self, state: State) -> None:
         """Open the books anew and enter what jobs hold."""
-        self._reset()
-        self._now_s = state.now_s
+        past = state.past.setdefault(ACCOUNTS, {})
+        self._reset(state.inventory, FadedUse(self._plan.half_life_s, past))
+        self._state = state
+        self._is_adopting = True
         for live in state.jobs.values():
             if live.placement is not None:
                 self.moved(live, None, live.placement, undo=False)
+        self._is_adopting = False
 
     def moved(self, live: LiveJob, before: Placement | None, after: Placement | None, *, undo: bool) -> None:
         """A job's claim changed."""
         for placement, sign in ((before, -1), (after, 1)):
-            if placement is None:
-                continue
-            for slot in placement:
+            for slot in placement or ():
                 milli = slot.devices.bit_count() * slot.milli * sign
-                if milli and slot.node < len(self._type_of):
-                    self._charge(live.job, self._type_of[slot.node], milli)
+                if milli:
+                    self._charge(live, self._type_of[slot.node], milli)
         self._lodgers.pop(live, None)
         if after:
             self._holders[live] = self._type_of[after[0].node]
-            if live.job.priority == OPPORTUNISTIC or live.job.tenant not in self._accounts:
+            if live.standing == OPPORTUNISTIC or live.job.tenant not in self._accounts:
                 self._lodgers[live] = None
         else:
             self._holders.pop(live, None)
 
     def node_turned(self, index: int, inventory: Inventory) -> None:
-        """Shares are counts; they do not depend on which nodes are up."""
+        """Shares are counts; they do not depend on which nodes are up. A new node may be of a new type."""
+        self._read_types(inventory)
 
-    def _charge(self, job: Job, kind: DeviceType, milli: int) -> None:
-        if job.user:
-            key = (job.tenant, job.user)
-            self._by_user[key] = self._by_user.get(key, 0) + milli
-        if job.priority == OPPORTUNISTIC:
-            return
-        for _, account in self._line(job.tenant):
-            self._age(account)
-            for name in (kind, ANY_TYPE):
-                account.held[name] = account.held.get(name, 0) + milli
+    @property
+    def wakeup_s(self) -> float:
+        """When a borrower has had its guaranteed time from whom somebody wanted devices back."""
+        return self._ripens_s
 
-    def _age(self, account: Account) -> None:
-        """Bring what a tenant has had up to now; it fades by half in every half-life."""
-        passed_s = self._now_s - account.past_at_s
-        if passed_s > 0:
-            fade = 0.5 ** (passed_s / self._plan.half_life_s)
-            rate = account.held.get(ANY_TYPE, 0) / WHOLE
-            # The integral of a constant use under the same fading.
-            account.past = account.past * fade + rate * self._plan.half_life_s / math.log(2) * (1 - fade)
-            account.past_at_s = self._now_s
+    def wake(self) -> None:
+        """Who is refused again will say so."""
+        self._ripens_s = math.inf
+
+    def _charge(self, live: LiveJob, kind: DeviceType, milli: int) -> None:
+        job = live.job
+        for name, account in self._accounts.line(job.tenant):
+            if job.user:
+                self._by_user[name, job.user] = self._by_user.get((name, job.user), 0) + milli
+            if live.standing > OPPORTUNISTIC:
+                account.take(kind, milli)
+                note = self._use.resume if self._is_adopting else self._use.change
+                note(name, milli / WHOLE, self._now_s)
+
+    @property
+    def _now_s(self) -> float:
+        return 0.0 if self._state is None else self._state.now_s
 
     def lately(self, tenant: TenantId) -> float:
         """Device-seconds that a tenant has had, faded, per unit of its weight."""
         account = self._accounts.get(tenant)
-        if account is None:
-            return math.inf
-        self._age(account)
-        return account.past / account.share.weight
+        return math.inf if account is None else self._use.of(tenant, self._now_s) / account.share.weight
 
     # -- shares ----------------------------------------------------------------------------------
-
-    def _line(self, tenant: TenantId) -> Iterator[tuple[TenantId, Account]]:
-        """A tenant's account and those above it, nearest first."""
-        name: TenantId | None = tenant
-        while name is not None and name in self._accounts:
-            account = self._accounts[name]
-            yield name, account
-            name = account.share.parent
 
     def _kinds(self, job: Job) -> list[DeviceType]:
         """Types of device that will do, best first."""
@@ -246,8 +244,20 @@ class QuotaAllocator:
         named = next((role.device_types for role in roles if role.device_types), ())
         return [kind for kind in named or self._types if kind in self._types]
 
-    def _may_hold(self, job: Job, kind: DeviceType) -> bool:
-        return all(account.under_limit(kind, job.gpu_milli) for _, account in self._line(job.tenant))
+    def _may_hold(self, live: LiveJob, kind: DeviceType) -> bool:
+        """Whether no limit is in the way; what was admitted before a limit came is beyond it."""
+        line = self._accounts.line(live.job.tenant)
+        return live.demoted or all(account.under_limit(kind, live.job.gpu_milli) for _, account in line)
+
+    def _never(self, job: Job) -> tuple[str, int] | None:
+        """The limit that is smaller than a job by itself, in words, if there is one."""
+        for name, account in self._accounts.line(job.tenant):
+            if account.share.per_user is not None and job.user and job.gpu_milli > account.share.per_user * WHOLE:
+                return f"tenants.{name}.per_user", account.share.per_user
+            kinds = self._kinds(job)
+            if kinds and not any(account.within_limit(kind, job.gpu_milli) for kind in kinds):
+                return f"tenants.{name}.limit", min(account.share.limit.values())
+        return None
 
     def _narrowed(self, live: LiveJob, kind: DeviceType) -> LiveJob:
         """The job as if it asked for one type only, where there are several."""
@@ -258,27 +268,31 @@ class QuotaAllocator:
         twin.since_s = live.since_s
         return twin
 
-    def _user_limit(self, job: Job) -> Reason | None:
-        most = self._plan.shares.get(job.tenant, _NO_SHARE).per_user
-        if most is None or not job.user:
+    def _user_limit(self, live: LiveJob) -> Reason | None:
+        job = live.job
+        if not job.user or live.demoted:
             return None
-        left = most * WHOLE - self._by_user.get((job.tenant, job.user), 0)
-        if job.gpu_milli <= left:
-            return None
-        return Reason(
-            code=ReasonCode.USER_LIMIT,
-            need_milli=job.gpu_milli,
-            free_milli=left,
-            owned_milli=most * WHOLE,
-            tenant=job.tenant,
-        )
+        for name, account in self._accounts.line(job.tenant):
+            most = account.share.per_user
+            if most is None:
+                continue
+            left = most * WHOLE - self._by_user.get((name, job.user), 0)
+            if job.gpu_milli > left:
+                return Reason(
+                    code=ReasonCode.USER_LIMIT,
+                    need_milli=job.gpu_milli,
+                    free_milli=left,
+                    owned_milli=most * WHOLE,
+                    tenant=name,
+                )
+        return None
 
     def _limit_reason(self, job: Job) -> Reason:
         """Every type that will do is used up to a limit."""
         most = room = 0
         for kind in self._kinds(job):
             tops, rooms = [], []
-            for _, account in self._line(job.tenant):
+            for _, account in self._accounts.line(job.tenant):
                 for name in (kind, ANY_TYPE):
                     if name in account.share.limit:
                         tops.append(account.share.limit[name] * WHOLE)
@@ -286,6 +300,21 @@ class QuotaAllocator:
             most, room = max(most, min(tops, default=0)), max(room, min(rooms, default=0))
         code = ReasonCode.QUOTA_USED if most >= job.gpu_milli else ReasonCode.QUOTA_TOO_SMALL
         return Reason(code=code, need_milli=job.gpu_milli, free_milli=room, owned_milli=most, tenant=job.tenant)
+
+    def _lent_reason(self, live: LiveJob, now_s: float) -> Reason | None:
+        """Where the job's share is lent to others who still have their guaranteed time: who, and until when."""
+        own = self._own_share(live)
+        if own is None or own[0] > 0:
+            return None
+        _, kind, owner = own
+        unripe = [
+            entry for entry in self._unripe(kind, now_s) if owner not in dict(self._accounts.line(entry[1].job.tenant))
+        ]
+        if not unripe:
+            return None
+        at_s, borrower = min(unripe, key=lambda entry: (entry[0], entry[1].seq))
+        need = live.job.gpu_milli
+        return Reason(code=ReasonCode.SHARE_LENT, need_milli=need, tenant=owner, job=borrower.job.id, until_s=at_s)
 
     # -- reclaiming ------------------------------------------------------------------------------
 
@@ -296,8 +325,8 @@ class QuotaAllocator:
         wanted = self._narrowed(live, kind)
         victims: list[tuple[LiveJob, Placement]] = []
         found: Placement | None = None
-        lent = dict(self._lent(kind))
-        for victim in self._borrowers(kind, owner, now_s):
+        lent = {name: account.lent_to(kind) for name, account in self._accounts.items()}
+        for victim in self._borrowers(kind, now_s):
             placement = victim.placement
             if placement is None or not self._still_lent(victim, owner, lent):
                 continue
@@ -315,23 +344,13 @@ class QuotaAllocator:
 
     def _is_anything_lent(self, kind: DeviceType) -> bool:
         """Whether anyone holds devices of a type beyond what it owns."""
-        return bool(self._lodgers) or any(amount > 0 for _, amount in self._lent(kind))
-
-    def _lent(self, kind: DeviceType) -> Iterator[tuple[TenantId, int]]:
-        """How many thousandths each tenant holds beyond what it owns."""
-        for name, account in self._accounts.items():
-            amounts = [
-                account.held.get(key, 0) - account.owned[key] * WHOLE
-                for key in (kind, ANY_TYPE)
-                if key in account.owned
-            ]
-            yield name, min(amounts, default=account.held.get(kind, 0))
+        return bool(self._lodgers) or any(account.lent_to(kind) > 0 for account in self._accounts.values())
 
     def _still_lent(self, victim: LiveJob, owner: TenantId, lent: dict[TenantId, int]) -> bool:
         """Whether a victim's tenant still holds more than its own; if so, less from now on."""
-        if victim.job.priority == OPPORTUNISTIC:
+        if victim.standing == OPPORTUNISTIC:
             return True
-        line = [name for name, _ in self._line(victim.job.tenant)]
+        line = [name for name, _ in self._accounts.line(victim.job.tenant)]
         outside = line[: line.index(owner)] if owner in line else line
         if line and not any(lent[name] > 0 for name in outside):
             return False
@@ -339,7 +358,7 @@ class QuotaAllocator:
             lent[name] -= victim.gpu_milli
         return True
 
-    def _borrowers(self, kind: DeviceType, owner: TenantId, now_s: float) -> list[LiveJob]:
+    def _borrowers(self, kind: DeviceType, now_s: float) -> list[LiveJob]:
         """Who may have to give back: work without a guarantee, then of those that have had most, the latest first."""
         ripe = [
             live
@@ -349,7 +368,7 @@ class QuotaAllocator:
         return sorted(
             ripe,
             key=lambda live: (
-                live.job.priority != OPPORTUNISTIC,
+                live.standing != OPPORTUNISTIC,
                 -self.lately(live.job.tenant),
                 live.job.priority,
                 -live.since_s,
@@ -357,14 +376,10 @@ class QuotaAllocator:
             ),
         )
 
-
-def _owned(plan: TenantPlan, name: TenantId) -> dict[DeviceType, int]:
-    """What a tenant is promised; where nothing is said of it, what those below it are promised together."""
-    if plan.shares[name].guaranteed:
-        return dict(plan.shares[name].guaranteed)
-    owned: dict[DeviceType, int] = {}
-    for child, share in plan.shares.items():
-        if share.parent == name:
-            for kind, amount in _owned(plan, child).items():
-                owned[kind] = owned.get(kind, 0) + amount
-    return owned
+    def _unripe(self, kind: DeviceType, now_s: float) -> list[tuple[float, LiveJob]]:
+        """Holders that still have their guaranteed time, and until when."""
+        return [
+            (live.since_s + self._plan.min_run_s, live)
+            for live, at in self._holders.items()
+            if at == kind and live.since_s + self._plan.min_run_s > now_s
+        ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from rota.core.cluster import Cluster
@@ -43,9 +43,10 @@ def faults_at_random(cluster: Cluster, rates: FaultRates, rng: random.Random) ->
         yield at_s, NodeBack(nodes[index]) if repair else NodeLost(nodes[index])
 
 
-def faults_from(listed: Sequence[tuple[float, NodeId, bool]], cluster: Cluster) -> Iterator[tuple[float, Event]]:
+def faults_from(
+    listed: Sequence[tuple[float, NodeId, bool]], known: Collection[NodeId]
+) -> Iterator[tuple[float, Event]]:
     """Failures and repairs as listed; each names a time, a node, and whether it comes back."""
-    known = {node.id for node in cluster.nodes}
     for at_s, node_id, up in sorted(listed):
         if node_id not in known:
             raise RotaError(f"the list of faults names node {node_id!r}, which the cluster does not have")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from rota.core.change import way_to
 from rota.core.cluster import Cluster
 from rota.core.engine import Engine, Journal
 from rota.core.errors import RotaError, did_you_mean
@@ -43,6 +45,12 @@ class Setting:
     seed: int = 0
     fault_rates: FaultRates | None = None
     fault_list: tuple[tuple[float, NodeId, bool], ...] = ()
+    changes: tuple[tuple[float, Cluster], ...] = ()
+    """What the cluster becomes while jobs run, and when."""
+
+    def __post_init__(self) -> None:
+        for _, cluster in self.changes:
+            allocator(self.tenancy, style(self.placement or "any"), cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +108,22 @@ def simulate(
 
 
 def _faults(setting: Setting) -> Faults:
+    """All that happens to the cluster by itself, in order of time."""
+    return heapq.merge(_failures(setting), _changes(setting), key=lambda event: event[0])
+
+
+def _changes(setting: Setting) -> Faults:
+    before = setting.cluster
+    for at_s, after in sorted(setting.changes, key=lambda change: change[0]):
+        for event in way_to(after, before.nodes, before):
+            yield at_s, event
+        before = after
+
+
+def _failures(setting: Setting) -> Faults:
     if setting.fault_list:
-        return faults_from(setting.fault_list, setting.cluster)
+        known = {node.id for cluster in (setting.cluster, *(c for _, c in setting.changes)) for node in cluster.nodes}
+        return faults_from(setting.fault_list, known)
     if setting.fault_rates is not None:
         return faults_at_random(setting.cluster, setting.fault_rates, random.Random(setting.seed))
     return iter(())
@@ -120,19 +142,30 @@ def refuse_unknown_types(submissions: Sequence[Submission], cluster: Cluster) ->
                 )
 
 
-def oversized(submissions: Sequence[Submission], setting: Setting) -> list[tuple[Job, Reason]]:
-    """Jobs that would not fit into the empty cluster, with the reason."""
-    alloc = allocator(setting.tenancy, style(setting.placement or "any"), setting.cluster)
-    inventory = Inventory(setting.cluster)
-    verdicts: dict[object, Reason | None] = {}
+def oversized(submissions: Sequence[Submission], setting: Setting) -> list[tuple[Job, str]]:
+    """Jobs that would fit into the cluster at no time, even if it were empty; in words, why not."""
+    clusters = (setting.cluster, *(cluster for _, cluster in setting.changes))
+    wards = [
+        (allocator(setting.tenancy, style(setting.placement or "any"), cluster), Inventory(cluster))
+        for cluster in clusters
+    ]
+    verdicts: dict[object, str | None] = {}
     misfits = []
     for submission in submissions:
         live = LiveJob(submission.job, 0, 0.0, 1.0)
-        shape = alloc.shape(live)
+        shape = wards[0][0].shape(live)
         if shape not in verdicts:
-            answer = alloc.offer(live, inventory, _RELAXED_S)
-            verdicts[shape] = answer if isinstance(answer, Reason) else None
-        reason = verdicts[shape]
-        if reason is not None:
-            misfits.append((submission.job, reason))
+            faults = [_misfit(live, alloc, inventory) for alloc, inventory in wards]
+            verdicts[shape] = faults[0] if None not in faults else None
+        why = verdicts[shape]
+        if why is not None:
+            misfits.append((submission.job, why))
     return misfits
+
+
+def _misfit(live: LiveJob, alloc: Allocator, inventory: Inventory) -> str | None:
+    refused = alloc.refuse(live.job)
+    if refused is not None:
+        return refused
+    answer = alloc.offer(live, inventory, _RELAXED_S)
+    return answer.sentence() if isinstance(answer, Reason) else None

@@ -160,7 +160,11 @@ class World:
         return [] if self._neighbours is None else self._adjust_speeds(now_s)
 
     def add_node(self, event: NodeAdded) -> None:
-        """A node joined."""
+        """A node joined, or came back in its old place."""
+        for index, node in enumerate(self._nodes):
+            if node.id == event.node.id:
+                self._nodes[index] = event.node
+                return
         self._nodes.append(event.node)
 
     def _start(self, run: Run, order: Start, now_s: float) -> Event:

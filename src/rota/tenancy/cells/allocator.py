@@ -9,27 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 
-from rota.core.cells import CellTypeName, PinnedId
-from rota.core.cluster import Cluster
+from rota.core.cells import CellPlan, CellTypeName
+from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job
-from rota.core.placement import Placement, Slot, device_indexes
+from rota.core.placement import Placement, Slot
 from rota.core.policy import Offer, Placer
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
+from rota.core.tenants import TenantPlan
 from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.groups import HIGHEST_PRIORITY
 from rota.tenancy.cells.recovery import HeldDevice, recover, return_to
 from rota.tenancy.cells.schedule import Obstacle, Plan, Refusal, Request, Scheduler, downgrade, upgrade
-from rota.tenancy.cells.tree import Physical
-
-PINNED_LABEL = "pinned_cell"
-"""The label with which a job asks for a pinned cell."""
-LAZY_LABEL = "lazy_preemption"
-"""The label (`true`) of a job that would rather lose its guarantee than its devices."""
+from rota.tenancy.cells.sites import Sites, is_sound
+from rota.tenancy.cells.wishes import is_lazy, not_owned, odd_wish, pinned_cell
 
 _REMEMBERED = 4096
 """Claims given up lately of which it is remembered how they were bound, in case a draft takes them back."""
@@ -55,32 +52,15 @@ class CellAllocator:
             raise RotaError(
                 "tenancy 'cells' needs a cluster file with physicalCluster and virtualClusters (HiveD's form)"
             )
-        self._cluster = cluster
-        self._open()
+        self._open(cluster.cells, cluster.nodes)
 
-    def _open(self) -> None:
-        assert self._cluster.cells is not None
-        self.books = Books(self._cluster.cells)
-        self._scheduler = Scheduler(self.books)
-        forest = self.books.forest
-        index_by_id = {node.id: index for index, node in enumerate(self._cluster.nodes)}
-        self._devices: list[list[Physical]] = [[] for _ in self._cluster.nodes]
-        self._machines: list[str] = [""] * len(self._cluster.nodes)
-        self._home: dict[Physical, tuple[int, int]] = {}
-        for machine, cells in forest.cells_by_node.items():
-            for at, cell in enumerate(cells):
-                name = machine if not at else f"{machine}+{forest.chains[cell.chain].leaf_type}"
-                node = index_by_id[name]  # type: ignore[index]  # a node's id is its name
-                self._machines[node] = machine
-        for device in forest.devices.values():
-            cells = forest.cells_by_node[device.nodes[0]]
-            at = next(at for at, cell in enumerate(cells) if cell.chain == device.chain)
-            name = device.nodes[0] if not at else f"{device.nodes[0]}+{forest.chains[device.chain].leaf_type}"
-            self._devices[index_by_id[name]].append(device)  # type: ignore[index]  # as above
-        for node, devices in enumerate(self._devices):
-            devices.sort(key=lambda device: device.index)
-            for bit, device in enumerate(devices):
-                self._home[device] = (node, bit)
+    def _open(self, plan: CellPlan, nodes: Sequence[Node]) -> None:
+        """Empty books of a plan; refused before anything is changed if the nodes are not those of the plan."""
+        books = Books(plan)
+        self._sites = Sites(books.forest, nodes)
+        self.books = books
+        self._scheduler = Scheduler(books)
+        self._is_fresh = True
         self._claims: dict[LiveJob, Claim] = {}
         self._live: dict[Claim, LiveJob] = {}
         self._left: dict[LiveJob, tuple[Placement, Claim]] = {}
@@ -88,6 +68,12 @@ class CellAllocator:
         self._pending: dict[LiveJob, tuple[Placement, Plan]] = {}
         self._memo: dict[Hashable, tuple[int, tuple[int, ...], Plan | Refusal]] = {}
         self._stamp = 0
+
+    def refuse(self, job: Job) -> str | None:
+        """What cells can't give, or the job's tenant does not own."""
+        if job.priority > OPPORTUNISTIC and job.gpu_milli:
+            return odd_wish(job) or not_owned(job, self.books.forest)
+        return odd_wish(job)
 
     # -- what the engine asks --------------------------------------------------------------------
 
@@ -98,12 +84,12 @@ class CellAllocator:
 
     def realm(self, live: LiveJob) -> Hashable:
         """Jobs with a guarantee contend within their tenant; those without, with each other."""
-        return live.job.tenant if live.job.priority > OPPORTUNISTIC else None
+        return live.job.tenant if live.standing > OPPORTUNISTIC else None
 
     def shape(self, live: LiveJob) -> Hashable:
         """Jobs of a tenant that ask for the same with the same right are alike."""
         job = live.job
-        return (job.tenant, job.priority, job.roles, job.labels)
+        return (job.tenant, live.standing, job.roles, job.labels)
 
     def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
         """Wishes do not relax: the cells see to nearness."""
@@ -111,8 +97,7 @@ class CellAllocator:
 
     def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
         """Idle devices of the job's tenant, or why there are none."""
-        odd = _odd_wish(live.job)
-        if odd is not None:
+        if odd_wish(live.job) is not None:
             return Reason(code=ReasonCode.NEVER_FITS, need_milli=live.job.gpu_milli)
         if not live.job.gpu_milli:
             return self._anywhere(live.job, inventory)
@@ -132,7 +117,7 @@ class CellAllocator:
 
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
         """Devices of the tenant's own cells that others are on: work without a guarantee, or of lower priority."""
-        if _odd_wish(live.job) is not None or not live.job.gpu_milli:
+        if odd_wish(live.job) is not None or not live.job.gpu_milli:
             return None
         found = self._plan(live)
         if isinstance(found, Refusal) or not found.victims:
@@ -146,7 +131,7 @@ class CellAllocator:
         claim = self._claims.get(victim)
         if claim is None:
             return False
-        if live.job.priority == OPPORTUNISTIC:
+        if live.standing == OPPORTUNISTIC:
             return not claim.is_guaranteed
         return claim.is_guaranteed and claim.tenant == live.job.tenant and claim.priority <= live.job.priority
 
@@ -163,19 +148,19 @@ class CellAllocator:
 
     def short_milli(self, live: LiveJob, inventory: Inventory) -> int:
         """What the tenant's own cells lack; without a guarantee, what the whole cluster lacks."""
-        if not self._is_known(live.job):
+        if not self._is_known(live):
             return live.job.gpu_milli
-        request = self._request(live.job)
+        request = self._request(live)
         return max(request.devices - self._scheduler.room(request), 0) * WHOLE
 
     def returns_milli(self, live: LiveJob, holder: LiveJob, inventory: Inventory) -> int:
         """What a holder has of the tenant's cells where the job may go, unless its priority gives it to the job now."""
         claim = self._claims.get(holder)
-        if claim is None or not claim.seats or not self._is_known(live.job):
+        if claim is None or not claim.seats or not self._is_known(live):
             return 0
-        chains = self._scheduler.chains(self._request(live.job))
+        chains = self._scheduler.chains(self._request(live))
         leaf, virtual = claim.seats[0]
-        if live.job.priority == OPPORTUNISTIC:
+        if live.standing == OPPORTUNISTIC:
             return holder.gpu_milli if leaf.chain in chains else 0
         if virtual is None or claim.tenant != live.job.tenant or claim.priority < live.job.priority:
             return 0
@@ -184,12 +169,35 @@ class CellAllocator:
 
     # -- books -----------------------------------------------------------------------------------
 
+    def promise(self, cells: CellPlan | None, tenants: TenantPlan | None, inventory: Inventory) -> None:
+        """Other cells, physical ones or tenants'."""
+        if cells is None:
+            raise RotaError("tenancy 'cells' needs physicalCluster and virtualClusters; the new promises have neither")
+        self._open(cells, [books.node for books in inventory.nodes])
+
+    def could_hold(self, live: LiveJob) -> bool:
+        """Whether the tenant's cells would do if all of them were free; asked while the books are empty."""
+        if odd_wish(live.job) is not None or not live.job.gpu_milli:
+            return True
+        if not self._is_known(live, live.job.priority):
+            return False
+        return not isinstance(self._scheduler.plan(self._request(live, live.job.priority)), Refusal)
+
+    @property
+    def wakeup_s(self) -> float:
+        """Nothing changes by itself."""
+        return math.inf
+
+    def wake(self) -> None:
+        """Never asked."""
+
     def adopt(self, state: State) -> None:
         """Open the books anew and enter what jobs hold."""
-        self._open()
-        for index, books in enumerate(state.inventory.nodes[: len(self._machines)]):
-            if not books.up or books.drained:
-                self.books.set_bad(self._machines[index])
+        if not self._is_fresh:
+            self._open(self.books.forest.plan, [books.node for books in state.inventory.nodes])
+        for index, books in enumerate(state.inventory.nodes):
+            if not is_sound(books):
+                self._turn(index, state.inventory)
         for live in state.jobs.values():
             if live.placement is not None:
                 self.moved(live, None, live.placement, undo=False)
@@ -197,6 +205,7 @@ class CellAllocator:
     def moved(self, live: LiveJob, before: Placement | None, after: Placement | None, *, undo: bool) -> None:
         """A job's claim changed."""
         self._stamp += 1
+        self._is_fresh = False
         if before is not None:
             self._leave(live, before, undo)
         if after is not None:
@@ -204,13 +213,16 @@ class CellAllocator:
         self._pending.pop(live, None)
 
     def node_turned(self, index: int, inventory: Inventory) -> None:
-        """A node came to be usable, or ceased to be."""
-        if index >= len(self._machines):
-            return
+        """A node came to be usable, or ceased to be. One that no cell is made of concerns nobody."""
         self._stamp += 1
-        machine = self._machines[index]
-        twins = [inventory.nodes[at] for at, name in enumerate(self._machines) if name == machine]
-        if all(books.up and not books.drained for books in twins):
+        self._is_fresh = False
+        self._turn(index, inventory)
+
+    def _turn(self, index: int, inventory: Inventory) -> None:
+        machine = self._sites.machine(index)
+        if machine is None:
+            return
+        if all(is_sound(inventory.nodes[at]) for at in self._sites.nodes_of(machine)):
             self.books.set_healthy(machine)
         else:
             self.books.set_bad(machine)
@@ -243,9 +255,9 @@ class CellAllocator:
         claim = Claim(
             name=job.id,
             tenant=job.tenant,
-            priority=min(job.priority, HIGHEST_PRIORITY),
-            lazy=_label(job, LAZY_LABEL) == "true",
-            pinned=_pinned(job),
+            priority=min(live.standing, HIGHEST_PRIORITY),
+            lazy=is_lazy(job),
+            pinned=pinned_cell(job),
         )
         if plan is not None and placement == after and _is_vacant(plan.seats):
             self._undone[live] = [
@@ -259,7 +271,7 @@ class CellAllocator:
 
     def _recover(self, claim: Claim, after: Placement) -> None:
         """Devices that were not offered by us: the tenant's if they fit any of its cells, the largest first."""
-        leaves = [self._devices[slot.node][bit] for slot in after for bit in device_indexes(slot.devices)]
+        leaves = self._sites.devices(after)
         forest = self.books.forest
         estate = forest.estates.get(claim.tenant)
         types: list[CellTypeName] = []
@@ -279,13 +291,14 @@ class CellAllocator:
 
     # -- plans -----------------------------------------------------------------------------------
 
-    def _is_known(self, job: Job) -> bool:
+    def _is_known(self, live: LiveJob, priority: int | None = None) -> bool:
         """Whether the tenant exists, and has the pinned cell of the right type; without a guarantee none is needed."""
-        if job.priority == OPPORTUNISTIC:
+        job = live.job
+        if (live.standing if priority is None else priority) == OPPORTUNISTIC:
             return True
         forest = self.books.forest
         estate = forest.estates.get(job.tenant)
-        pinned = _pinned(job)
+        pinned = pinned_cell(job)
         if estate is None or pinned is None:
             return estate is not None
         root = estate.pinned.get(pinned)
@@ -296,42 +309,44 @@ class CellAllocator:
 
     def _plan(self, live: LiveJob) -> Plan | Refusal:
         job = live.job
-        if not self._is_known(job):
+        if not self._is_known(live):
             return Refusal(obstacle=Obstacle.QUOTA, need=job.gpu_milli // WHOLE, room=0, owned=0)
         shape = self.shape(live)
         stamp, _, found = self._memo.get(shape, (-1, (), None))
         if found is None or stamp != self._stamp:
             found = self._known_refusal(live)
         if found is None:
-            found = self._scheduler.plan(self._request(job))
-            self._memo[shape] = (self._stamp, self._version(job), found)
+            found = self._scheduler.plan(self._request(live))
+            self._memo[shape] = (self._stamp, self._version(live), found)
         return found
 
     def _known_refusal(self, live: LiveJob) -> Refusal | None:
         """What was found before of a job like this one, if nothing has happened that could change it."""
         _, version, found = self._memo.get(self.shape(live), (-1, (), None))
-        if isinstance(found, Refusal) and found.obstacle in _OWN_OBSTACLES and version == self._version(live.job):
+        if isinstance(found, Refusal) and found.obstacle in _OWN_OBSTACLES and version == self._version(live):
             return found
         return None
 
-    def _version(self, job: Job) -> tuple[int, ...]:
+    def _version(self, live: LiveJob) -> tuple[int, ...]:
         """Changes with everything on which it depends whether the tenant's own cells are enough."""
-        if job.priority == OPPORTUNISTIC:
+        if live.standing == OPPORTUNISTIC:
             return (self._stamp,)
         version = self.books.version
-        return tuple(version.get((job.tenant, chain), 0) for chain in self.books.forest.chains)
+        return tuple(version.get((live.job.tenant, chain), 0) for chain in self.books.forest.chains)
 
-    def _request(self, job: Job) -> Request:
+    def _request(self, live: LiveJob, priority: int | None = None) -> Request:
+        job = live.job
+        standing = live.standing if priority is None else priority
         sizes = sorted(role.device_milli // WHOLE for role in job.roles for _ in range(role.count) if role.device_milli)
         types = next((role.device_types for role in job.roles if role.device_types), ())
         return Request(
             name=job.id,
             tenant=job.tenant,
-            priority=min(job.priority, HIGHEST_PRIORITY),
+            priority=min(standing, HIGHEST_PRIORITY),
             sizes=tuple(sizes),
             leaf_types=tuple(CellTypeName(kind) for kind in types),
-            pinned=_pinned(job),
-            lazy=_label(job, LAZY_LABEL) == "true",
+            pinned=pinned_cell(job) if standing > OPPORTUNISTIC else None,
+            lazy=is_lazy(job),
         )
 
     def _placement(self, job: Job, plan: Plan) -> Placement:
@@ -342,7 +357,7 @@ class CellAllocator:
         bare = [index for size, index in roles if not size]
         slots: dict[tuple[int, int], list[int]] = {}
         for (_, role), task in zip([entry for entry in roles if entry[0]], plan.tasks, strict=True):
-            homes = [self._home[leaf] for leaf, _ in task]
+            homes = [self._sites.home(leaf) for leaf, _ in task]
             slot = slots.setdefault((homes[0][0], role), [0, 0])
             slot[0] |= sum(1 << bit for _, bit in homes)
             slot[1] += 1
@@ -374,22 +389,3 @@ class CellAllocator:
 def _is_vacant(seats: Sequence[Seat]) -> bool:
     """Whether nobody holds these devices, nor the virtual ones that they are to stand for."""
     return all(leaf.claim is None and (virtual is None or not virtual.used) for leaf, virtual in seats)
-
-
-def _label(job: Job, name: str) -> str | None:
-    return next((value for key, value in job.labels if key == name), None)
-
-
-def _pinned(job: Job) -> PinnedId | None:
-    label = _label(job, PINNED_LABEL)
-    return PinnedId(label) if label and job.priority > OPPORTUNISTIC else None
-
-
-def _odd_wish(job: Job) -> str | None:
-    """What cells can't give: parts of devices, whole nodes, types by role."""
-    if any(role.is_fraction for role in job.roles):
-        return "gpus"
-    if job.exclusive:
-        return "exclusive"
-    types = {role.device_types for role in job.roles if role.device_milli and role.device_types}
-    return "gpu" if len(types) > 1 else None

@@ -1,0 +1,84 @@
+"""What a job asks of cells: labels, and what can never be had. Messages begin with the field and say the way out."""
+
+from __future__ import annotations
+
+from rota.core.cells import PinnedId
+from rota.core.errors import did_you_mean
+from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job
+from rota.tenancy.cells.build import Forest
+from rota.tenancy.cells.tree import Virtual
+
+PINNED_LABEL = "pinned_cell"
+"""The label with which a job asks for a pinned cell."""
+LAZY_LABEL = "lazy_preemption"
+"""The label (`true`) of a job that would rather lose its guarantee than its devices."""
+
+
+def pinned_cell(job: Job) -> PinnedId | None:
+    """The pinned cell that a job asks for; without a guarantee there is none to be had."""
+    label = _label(job, PINNED_LABEL)
+    return PinnedId(label) if label and job.priority > OPPORTUNISTIC else None
+
+
+def is_lazy(job: Job) -> bool:
+    """Whether a job would rather lose its guarantee than its devices."""
+    return _label(job, LAZY_LABEL) == "true"
+
+
+def _label(job: Job, name: str) -> str | None:
+    return next((value for key, value in job.labels if key == name), None)
+
+
+def odd_wish(job: Job) -> str | None:
+    """What cells can't give: parts of devices, whole nodes, types by role."""
+    for role in job.roles:
+        if role.is_fraction:
+            return f"gpus is {role.device_milli / WHOLE:g}; tenancy 'cells' gives whole devices, ask for one"
+    if job.exclusive:
+        return "exclusive is true; tenancy 'cells' can't keep others off a node, ask for all of its devices instead"
+    types = list(dict.fromkeys(role.device_types for role in job.roles if role.device_milli and role.device_types))
+    if len(types) > 1:
+        return (
+            f"gpu is {', '.join(types[0])} for one role and {', '.join(types[1])} for another; a gang in tenancy "
+            "'cells' has devices of one type, name the same for all roles"
+        )
+    return None
+
+
+def not_owned(job: Job, forest: Forest) -> str | None:
+    """What a job with a guarantee asks for beyond what its tenant owns, however idle that is."""
+    estate = forest.estates.get(job.tenant)
+    if estate is None:
+        return f"tenant is {job.tenant!r}, which owns no cells; {did_you_mean(job.tenant, forest.estates)}"
+    pinned = pinned_cell(job)
+    if pinned is not None and pinned not in estate.pinned:
+        known = did_you_mean(pinned, estate.pinned)
+        return f"labels.{PINNED_LABEL} is {pinned!r}, which tenant {job.tenant!r} does not own; {known}"
+    owned = [[estate.pinned[pinned]]] if pinned is not None else list(estate.roots.values())
+    wanted = next((role.device_types for role in job.roles if role.device_types), ())
+    fit = [roots for roots in owned if not wanted or DeviceType(forest.chains[roots[0].chain].leaf_type) in wanted]
+    if not fit:
+        types = {forest.chains[roots[0].chain].leaf_type for roots in owned}
+        return f"gpu is {', '.join(wanted)}; tenant {job.tenant!r} owns {', '.join(sorted(types)) or 'nothing'}"
+    most = max(sum(root.leaves for root in roots) for roots in fit)
+    if job.gpu_milli > most * WHOLE:
+        return (
+            f"gpus: the job needs {job.gpus:g} devices, tenant {job.tenant!r} owns {most} of one type; "
+            "ask for less, or for priority -1"
+        )
+    largest = max(_within_node(root, forest) for roots in fit for root in roots)
+    task = max(role.device_milli for role in job.roles)
+    if task > largest * WHOLE:
+        return (
+            f"gpus: a task needs {task // WHOLE} devices, the cells of tenant {job.tenant!r} have at most {largest} on "
+            "one node; ask for less per task, or for priority -1"
+        )
+    return None
+
+
+def _within_node(root: Virtual, forest: Forest) -> int:
+    """Devices that a promised cell has on one node."""
+    cell = root
+    while cell.level > forest.chains[root.chain].node_level:
+        cell = cell.children[0]
+    return cell.leaves
