@@ -20,9 +20,9 @@ A policy is named on the command line as `NAME` or `NAME:key=value,key=value`; a
 printed by `rota policies`, `rota policies NAME` and `rota policies --compare`. How to add one:
 [write a policy](../howto/write-a-policy.md). What the placements mean: [placement](placement.md).
 
-All of them are *ordering* policies: they say who comes first, and the
+Most are *ordering* policies: they say who comes first, and the
 [list scheduler](../explain/architecture.md#the-list-scheduler) does the rest. Unless its entry says otherwise, a
-job that does not fit is passed by later ones that do.
+job that does not fit is passed by later ones that do. Those with a `round_s` share out time in rounds.
 """
 
 

@@ -25,7 +25,7 @@ from rota.mechanisms.habits import Habits, Seat
 from rota.mechanisms.ledger import Ledger
 from rota.mechanisms.shares import (
     Contender,
-    Floats,
+    PairSpeeds,
     Party,
     Question,
     ShareRule,
@@ -52,9 +52,19 @@ class RoundScheduler:
     """The policy that a share rule makes."""
 
     def __init__(
-        self, rule: ShareRule, speed: SpeedModel, *, name: str, round_s: float, habits: Habits, rng: random.Random
+        self,
+        rule: ShareRule,
+        speed: SpeedModel,
+        *,
+        name: str,
+        round_s: float,
+        habits: Habits,
+        rng: random.Random,
+        good_for_s: float = math.inf,
     ) -> None:
+        """`good_for_s` is for how long shares hold even if nobody comes or goes."""
         self._name = name
+        self._good_for_s = good_for_s
         self._rule = rule
         self._speed = speed
         self._round_s = round_s
@@ -73,7 +83,7 @@ class RoundScheduler:
         self._out: dict[LiveJob, None] = {}
         self._turns: list[_Turn] = []
         self._probes: dict[tuple[int, int], LiveJob] = {}
-        self._pair_speeds: dict[tuple[Any, Any], Floats] = {}
+        self._beside = PairSpeeds(self._speed, self._types)
         self._due = self._stale = False
         self._began_s = self._round_end_s = self._solved_s = 0.0
         self.wakeup_s = math.inf
@@ -104,6 +114,7 @@ class RoundScheduler:
         """Take up a round where it stood. Who is not there any more leaves the books."""
         self._types = tuple(DeviceType(kind) for kind in memory["types"])
         self._devices = tuple(memory["devices"])
+        self._beside = PairSpeeds(self._speed, self._types)
         self._jobs = {
             seq: contender(jobs[seq], self._speed, self._types, self._devices) for seq in memory["jobs"] if seq in jobs
         }
@@ -222,7 +233,8 @@ class RoundScheduler:
             return
         self._types, self._devices = tuple(pool.device_type for pool in pools), devices
         everyone = [job.live for job in self._jobs.values()]
-        self._jobs, self._probes, self._pair_speeds = {}, {}, {}
+        self._jobs, self._probes = {}, {}
+        self._beside = PairSpeeds(self._speed, self._types)
         self._ledger = Ledger(len(pools), self._round_s / 2)
         self._comers = dict.fromkeys([*everyone, *self._comers])
 
@@ -243,24 +255,11 @@ class RoundScheduler:
             self._stale = True
         self._comers = {}
 
-    def _beside(self, one: Contender, other: Contender) -> Floats:
-        """The speeds of two jobs on the same devices, looked up once for all that are alike."""
-        key = (one.kind, other.kind)
-        found = self._pair_speeds.get(key)
-        if found is None:
-            a, b = one.live.job, other.live.job
-            may = [x > 0 and y > 0 for x, y in zip(one.speeds, other.speeds, strict=True)]
-            rows = [
-                (self._speed.beside(a, b, kind), self._speed.beside(b, a, kind)) if fits else (0.0, 0.0)
-                for kind, fits in zip(self._types, may, strict=True)
-            ]
-            found = self._pair_speeds[key] = np.array(rows, dtype=np.float64).reshape(-1, 2).T
-        return found
-
     def _solve(self, now_s: float) -> None:
         """Ask for shares when somebody came or went, but not more often than is the habit."""
         if not self._jobs:
             self._solved_s = 0.0
+        self._stale |= now_s - self._solved_s >= self._good_for_s
         if not self._stale or (self._solved_s and now_s - self._solved_s < self._habits.solve_gap_s):
             return
         self._stale = False

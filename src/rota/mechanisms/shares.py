@@ -86,6 +86,29 @@ class Question:
         return sorted(range(len(self.types)), key=lambda at: self.types[at])
 
 
+class PairSpeeds:
+    """The speeds of two jobs on the same devices, looked up once for all that are alike."""
+
+    def __init__(self, speed: SpeedModel, types: tuple[DeviceType, ...]) -> None:
+        self._speed = speed
+        self._types = types
+        self._found: dict[tuple[Any, Any], Floats] = {}
+
+    def __call__(self, one: Contender, other: Contender) -> Floats:
+        """A row each, a column per type; 0 where one of them can't run."""
+        key = (one.kind, other.kind)
+        found = self._found.get(key)
+        if found is None:
+            a, b = one.live.job, other.live.job
+            may = [x > 0 and y > 0 for x, y in zip(one.speeds, other.speeds, strict=True)]
+            rows = [
+                (self._speed.beside(a, b, kind), self._speed.beside(b, a, kind)) if fits else (0.0, 0.0)
+                for kind, fits in zip(self._types, may, strict=True)
+            ]
+            found = self._found[key] = np.array(rows, dtype=np.float64).reshape(-1, 2).T
+        return found
+
+
 class ShareRule(Protocol):
     """A published way to divide time on device types among jobs."""
 
