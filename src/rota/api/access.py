@@ -51,6 +51,10 @@ class Principal:
         if not self.may_see(tenant):
             raise Forbidden(f"token {self.name!r} is not for tenant {tenant!r}")
 
+    def may_change(self, tenant: str) -> bool:
+        """Whether a tenant's jobs may be changed."""
+        return self.role is not Role.VIEWER and self.may_see(tenant)
+
     def must_be_admin(self) -> None:
         """Raise unless everything is allowed."""
         if self.role is not Role.ADMIN:
@@ -70,12 +74,12 @@ class Access:
 
     def __init__(self, tokens: Tokens, *, required: bool) -> None:
         self._tokens = tokens
-        self._required = required
+        self.required = required
 
     @property
     def needs_first_token(self) -> bool:
         """Whether nobody can use the manager yet."""
-        return self._required and not self._tokens.all()
+        return self.required and not self._tokens.all()
 
     def create(
         self, name: str, role: Role, tenants: tuple[str, ...], expires_s: float | None, who: str
@@ -106,13 +110,16 @@ class Access:
         """The holder of the request's token."""
         header = request.headers.get("authorization", "")
         scheme, _, secret = header.partition(" ")
-        if not header and not self._required:
-            if request.headers.get("origin") or not _is_local(request.headers.get("host", "")):
+        if not header and not self.required:
+            if request.headers.get("origin") or not is_local(request.headers.get("host", "")):
                 raise Forbidden("a web page of another site can't use a manager without a token")
             return OWNER
         if scheme.lower() != "bearer" or not secret.strip():
             raise Unknown("this manager needs a token; give it with ROTA_TOKEN or as 'Authorization: Bearer TOKEN'")
-        digest = digest_of(secret.strip())
+        return self.holder(digest_of(secret.strip()))
+
+    def holder(self, digest: str) -> Principal:
+        """The holder of a token, by its digest; refuses one that is not worth anything now."""
         token = self._tokens.find(digest)
         if token is None or not hmac.compare_digest(token.digest, digest) or token.revoked_s is not None:
             raise Unknown("the token is not known, or was revoked")
@@ -123,7 +130,7 @@ class Access:
         return Principal(name=token.name, role=role, tenants=tenants)
 
 
-def _is_local(host: str) -> bool:
+def is_local(host: str) -> bool:
     """Whether a Host header names this machine: a page that rebinds its name to loopback does not."""
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     return name in ("localhost", "127.0.0.1", "[::1]", "")

@@ -31,10 +31,11 @@ _STATUS: tuple[tuple[type[RotaError], int], ...] = (
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+Asgi = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
-def make_app(service: Service) -> FastAPI:
-    """The whole API around a manager."""
+def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
+    """The whole API around a manager; `pages` answers what is not for the API."""
     app = FastAPI(title="Rota", version=__version__, docs_url="/api/docs", openapi_url="/api/openapi.json")
     app.state.service = service
     app.include_router(jobs.router, prefix="/api/v1")
@@ -48,6 +49,8 @@ def make_app(service: Service) -> FastAPI:
     app.add_middleware(BoundedBody)
     app.add_middleware(LoggedRequests)
     _describe_job_files(app)
+    if pages is not None:
+        app.mount("/", pages)
     return app
 
 
@@ -87,7 +90,7 @@ class TooLarge(Exception):
 class BoundedBody:
     """Refuses bodies over the limit before they fill the memory, whether or not they say how long they are."""
 
-    def __init__(self, app: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
+    def __init__(self, app: Asgi) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:

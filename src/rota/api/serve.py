@@ -20,7 +20,7 @@ import uvicorn
 
 from rota import __version__
 from rota.api.access import Access, Role
-from rota.api.app import make_app
+from rota.api.app import Asgi, make_app
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.drivers.local.cgroup import NoCgroups
@@ -54,6 +54,8 @@ class Options:
     require_token: bool = False
     keep_s: float = 30 * 86400.0
     """How long jobs are kept after their end."""
+    pages: Callable[[Service], Asgi] | None = None
+    """Makes what answers requests that are not for the API: the dashboard."""
 
 
 def serve(options: Options, say: Callable[[str], None], show: Callable[[str], None]) -> None:
@@ -95,11 +97,11 @@ async def _serve(
         records=records,
         access=access,
         home=options.settings.home,
-        policy=options.scheduling.policy,
+        scheduling=options.scheduling,
         limits=str(options.settings.limits),
     )
     config = uvicorn.Config(
-        make_app(service),
+        make_app(service, None if options.pages is None else options.pages(service)),
         log_config=None,
         access_log=False,
         lifespan="off",

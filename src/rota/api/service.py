@@ -8,6 +8,7 @@ from pathlib import Path
 from fastapi import Request
 
 from rota.api.access import Access, Principal
+from rota.live.boot import Scheduling
 from rota.live.control import Control
 from rota.live.requests import Requests
 from rota.store.records import Records
@@ -22,7 +23,7 @@ class Service:
     records: Records
     access: Access
     home: Path
-    policy: str
+    scheduling: Scheduling
     limits: str
     """How tasks' limits are kept, in words."""
 

@@ -65,7 +65,7 @@ async def policies(request: Request, who: Who) -> Response:
     """The policy in use, and those that there are."""
     from rota.policies import names
 
-    return JSONResponse({"policy": service(request).policy, "policies": names()})
+    return JSONResponse({"policy": service(request).scheduling.policy, "policies": names()})
 
 
 @router.get("/stats")

@@ -121,6 +121,7 @@ def _options(settings: UpFile) -> Options:
     from rota.drivers.local.driver import Settings
     from rota.live.boot import Scheduling
     from rota.sdk.place import data_folder
+    from rota.web.gate import Gate
 
     home = (settings.data or data_folder()).absolute()
     return Options(
@@ -142,6 +143,7 @@ def _options(settings: UpFile) -> Options:
         key=settings.tls_key,
         require_token=settings.require_token,
         keep_s=settings.keep,
+        pages=Gate,
     )
 
 

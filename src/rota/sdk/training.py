@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
 
+from rota.sdk.curve import Curve
+
 T = TypeVar("T")
 REPORT_EVERY_S = 1.0
 
@@ -41,6 +43,7 @@ class Steps(Generic[T]):
         self._stopped = False
         self._first = self.step
         self._values: dict[str, float] = {}
+        self._curve = None if self._folder is None else Curve(self._folder / f"curve-{self._rank}.json")
         self._begun = self._told = self._saved_at = time.monotonic()
 
     def __iter__(self) -> Iterator[T]:
@@ -74,7 +77,7 @@ class Steps(Generic[T]):
         self._saved_at = time.monotonic()
         self._stopped = self.stop_asked
         if self._folder is not None and self._rank == "0":
-            _write(self._folder / "saved.json", {"step": self.step + 1, "tasks": self.tasks})
+            _write(self._folder / "saved.json", json.dumps({"step": self.step + 1, "tasks": self.tasks}))
 
     def report(self, **values: float) -> None:
         """Numbers to show with the progress, such as the loss."""
@@ -96,10 +99,13 @@ class Steps(Generic[T]):
         speed = (self.step - self._first) / passed_s if passed_s > 0 else 0.0
         values = {name: float(value) for name, value in self._values.items()}
         if self._folder is not None:
+            at_s = time.time()
             _write(
                 self._folder / f"progress-{self._rank}.json",
-                {"step": self.step, "steps_per_s": speed, "at_s": time.time(), "values": values},
+                json.dumps({"step": self.step, "steps_per_s": speed, "at_s": at_s, "values": values}),
             )
+            if self._curve is not None and (text := self._curve.add(at_s, self.step, values)) is not None:
+                _write(self._folder / f"curve-{self._rank}.json", text)
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
@@ -125,9 +131,9 @@ def steps(source: Iterable[T], *, save_every_s: float | None = None) -> Steps[T]
     return Steps(source, save_every_s=save_every_s)
 
 
-def _write(path: Path, value: dict[str, object]) -> None:
+def _write(path: Path, text: str) -> None:
     """Progress is worth little: a full disk must not end the training."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
-        draft.write_text(json.dumps(value), encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
         draft.replace(path)

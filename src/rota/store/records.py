@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, bindparam, delete, func, insert, or_, select, update
 
 from rota.store.schema import answers, audit, jobs, nodes, segments, steps
 
@@ -40,6 +40,20 @@ class Query:
     name: str | None = None
     before: int | None = None
     limit: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Which jobs to find, in which order, and which stretch of what is found."""
+
+    states: tuple[str, ...] = ()
+    tenants: tuple[str, ...] | None = None
+    text: str = ""
+    """In the name or the owner, or the whole id."""
+    order: str = "seq"
+    descending: bool = True
+    offset: int = 0
+    limit: int = 50
 
 
 class Records:
@@ -152,6 +166,27 @@ class Records:
         with self._engine.connect() as connection:
             yield from connection.execution_options(yield_per=1000).execute(wanted.order_by(steps.c.n)).scalars()
 
+    def first_step_since(self, at_s: float) -> int:
+        """The number of the first step at or after a moment, found by halving; one past the last if there is none."""
+        with self._engine.connect() as connection:
+            bounds = connection.execute(select(func.min(steps.c.n), func.max(steps.c.n))).one()
+            low, high = (0, 0) if bounds[0] is None else (int(bounds[0]), int(bounds[1]) + 1)
+            while low < high:
+                middle = (low + high) // 2
+                body = connection.execute(select(steps.c.body).where(steps.c.n == middle)).scalar_one()
+                if float(json.loads(body)["t"]) < at_s:
+                    low = middle + 1
+                else:
+                    high = middle
+        return low
+
+    def steps_about(self, job_id: str, first: int, before: int) -> Sequence[str]:
+        """The steps of a stretch that name a job."""
+        named = steps.c.body.contains(f'"{job_id}"', autoescape=True)
+        wanted = select(steps.c.body).where(steps.c.n >= first, steps.c.n < before, named)
+        with self._engine.connect() as connection:
+            return connection.execute(wanted.order_by(steps.c.n)).scalars().all()
+
     # -- forgetting ------------------------------------------------------------------------------
 
     def drop_before(self, at_s: float, *, answers_before_s: float) -> list[str]:
@@ -195,6 +230,37 @@ class Records:
         with self._engine.connect() as connection:
             return connection.execute(wanted).all()
 
+    def find(self, search: Search) -> tuple[Sequence[Row[Any]], int]:
+        """A stretch of the jobs that are searched for, and how many there are in all."""
+        wanted: list[ColumnElement[bool]] = []
+        if search.states:
+            wanted.append(jobs.c.state.in_(search.states))
+        if search.tenants is not None:
+            wanted.append(jobs.c.tenant.in_(search.tenants))
+        if search.text:
+            text = search.text
+            wanted.append(
+                or_(
+                    jobs.c.id == text,
+                    jobs.c.name.icontains(text, autoescape=True),
+                    jobs.c.owner.icontains(text, autoescape=True),
+                )
+            )
+        column = jobs.c[search.order]
+        order = column.desc().nulls_last() if search.descending else column.asc().nulls_last()
+        stretch = select(*_LISTED).where(*wanted).order_by(order, jobs.c.seq.desc())
+        with self._engine.connect() as connection:
+            total = connection.execute(select(func.count()).select_from(jobs).where(*wanted)).scalar_one()
+            rows = connection.execute(stretch.offset(search.offset).limit(search.limit)).all()
+        return rows, int(total)
+
+    def alive_at(self, at_s: float) -> Sequence[Any]:
+        """Jobs that had been submitted by a moment and had not ended: id, tenant, submission, the job itself."""
+        columns = (jobs.c.id, jobs.c.tenant, jobs.c.submitted_s, jobs.c.started_s, jobs.c.job)
+        ended = jobs.c.ended_s.is_(None) | (jobs.c.ended_s > at_s)
+        with self._engine.connect() as connection:
+            return connection.execute(select(*columns).where(jobs.c.submitted_s <= at_s, ended)).all()
+
     def latest_named(self, name: str, tenant: str) -> list[str]:
         """The ids of the newest job of a name in a tenant, and of those of that name that came together with it."""
         mine = (jobs.c.name == name) & (jobs.c.tenant == tenant)
@@ -222,6 +288,16 @@ class Records:
         wanted = select(jobs.c.tenant, jobs.c.state, func.count()).group_by(jobs.c.tenant, jobs.c.state)
         with self._engine.connect() as connection:
             return {(row[0], row[1]): int(row[2]) for row in connection.execute(wanted)}
+
+    def tenant_names(self) -> list[str]:
+        """Tenants that have, or had, jobs: each found by one look into the index, however many jobs there are."""
+        names: list[str] = []
+        with self._engine.connect() as connection:
+            name = connection.execute(select(func.min(jobs.c.tenant))).scalar()
+            while name is not None:
+                names.append(str(name))
+                name = connection.execute(select(func.min(jobs.c.tenant)).where(jobs.c.tenant > name)).scalar()
+        return names
 
     def answer(self, key: str) -> tuple[str, Json] | None:
         """What a request with this key was answered, with the digest of its body."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from rota.core.model import JobId
 Json = dict[str, Any]
 _OUTPUT = "output-"
 _MOST_PROGRESS = 16384
+_MOST_CURVE = 1 << 20
+_MOST_POINTS = 1000
+_NOT_WHAT_IT_SHOULD_BE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
 def mark_of(home: Path) -> str:
@@ -42,17 +46,37 @@ def shared_folder(home: Path, job_id: JobId) -> Path:
 def progress(home: Path, job_id: JobId) -> Json | None:
     """What a job's first task last said of its progress. The file is the task's: only numbers are taken from it."""
     try:
-        file = os.open(shared_folder(home, job_id) / "progress-0.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+        said = json.loads(_said(home, job_id, "progress-0.json", _MOST_PROGRESS))
+        speed = float(said["steps_per_s"])
+        shown = speed if math.isfinite(speed) else 0.0
+        return {"step": int(said["step"]), "steps_per_s": shown, "values": _numbers(said["values"])}
+    except _NOT_WHAT_IT_SHOULD_BE:
         return None
+
+
+def curve(home: Path, job_id: JobId) -> list[tuple[float, int, dict[str, float]]]:
+    """How the numbers of a job's first task went over its life, as (time, step, values); only numbers are taken."""
     try:
-        said = json.loads(os.read(file, _MOST_PROGRESS))
-        values = {str(name)[:64]: float(value) for name, value in list(said["values"].items())[:32]}
-        return {"step": int(said["step"]), "steps_per_s": float(said["steps_per_s"]), "values": values}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+        said = json.loads(_said(home, job_id, "curve-0.json", _MOST_CURVE))
+        points = [(float(at_s), int(step), _numbers(values)) for at_s, step, values in said["points"][:_MOST_POINTS]]
+    except _NOT_WHAT_IT_SHOULD_BE:
+        return []
+    return [point for point in points if math.isfinite(point[0])]
+
+
+def _said(home: Path, job_id: JobId, name: str, most_bytes: int) -> bytes:
+    """A file of a job's own folder, which the job may have replaced by anything."""
+    file = os.open(shared_folder(home, job_id) / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(file, most_bytes)
     finally:
         os.close(file)
+
+
+def _numbers(values: Json) -> dict[str, float]:
+    """Values that can be drawn and sent: a loss that is no number any more is left out."""
+    pairs = [(str(name)[:64], float(value)) for name, value in list(values.items())[:32]]
+    return {name: value for name, value in pairs if math.isfinite(value)}
 
 
 def usage(home: Path, job_id: JobId, attempt: int) -> Json | None:

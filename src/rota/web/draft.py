@@ -1,0 +1,100 @@
+"""A job that is being written: one set of plain values, seen as a form and as YAML."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rota.core.errors import RotaError
+from rota.files.document import parse_yaml
+from rota.files.job import MASK, job_file, masked
+
+Json = dict[str, Any]
+MOST_TEXT = 65536
+START: Json = {"name": "my-job", "resources": {"gpus": 1}, "run": "echo hello from $ROTA_NODE; sleep 30"}
+
+
+def values_of(text: str) -> Json:
+    """The values of a job file's text; raises with the line or the field that is wrong."""
+    if len(text) > MOST_TEXT:
+        raise RotaError(f"the job file is longer than {MOST_TEXT >> 10} KiB")
+    found = parse_yaml(text, Path("job"))
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise RotaError("job: it must be a mapping of fields to values")
+    return found
+
+
+def checked(values: Json) -> Json:
+    """The values as they are submitted, once they are found to be a job."""
+    job_file(values)
+    plain: Json = json.loads(json.dumps(values, default=_plain))
+    return plain
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    raise RotaError(f"job: {value!r} is no value that a job file can hold")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as such."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def text_of(values: Json) -> str:
+    """The values as a job file."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100) if values else ""
+
+
+def get(values: Json, path: str) -> Any:
+    """A value by its dotted path; None if there is none."""
+    found: Any = values
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def put(values: Json, path: str, value: Any) -> None:
+    """Set a value by its dotted path; None takes it away, and what is left empty by that."""
+    first, _, rest = path.partition(".")
+    if not rest:
+        if value is None:
+            values.pop(first, None)
+        else:
+            values[first] = value
+        return
+    inner = values.get(first)
+    inner = inner if isinstance(inner, dict) else {}
+    put(inner, rest, value)
+    if inner:
+        values[first] = inner
+    else:
+        values.pop(first, None)
+
+
+def clone_of(spec: Json) -> tuple[Json, list[str]]:
+    """A job's values for another like it, and the names of secrets that have to be given again."""
+    values = masked(spec)
+    values.pop("array", None)
+    missing: list[str] = []
+    for part in (values, *(values.get("roles") or {}).values()):
+        env = part.get("env")
+        if isinstance(env, dict):
+            missing += [name for name, value in env.items() if value == {"secret": MASK}]
+            part["env"] = {name: value for name, value in env.items() if value != {"secret": MASK}}
+            if not part["env"]:
+                del part["env"]
+    return values, missing

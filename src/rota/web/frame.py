@@ -1,0 +1,84 @@
+"""What every page has around it: the way to the other pages, who is looking, light or dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nicegui import html, ui
+
+from rota import __version__
+from rota.web.desk import Desk
+
+NAVIGATION = (
+    ("/", "Overview", "space_dashboard"),
+    ("/jobs", "Jobs", "list_alt"),
+    ("/cluster", "Cluster", "dns"),
+    ("/tenants", "Tenants", "groups"),
+    ("/submit", "Submit", "add_circle"),
+)
+THEMES = {"light": False, "dark": True}
+_TURN = """() => {
+  const dark = !document.body.classList.contains('body--dark');
+  document.cookie = `rota_theme=${dark ? 'dark' : 'light'}; path=/; max-age=31536000; samesite=lax`;
+  Quasar.Dark.set(dark);
+}"""
+
+
+@contextmanager
+def frame(desk: Desk, path: str) -> Iterator[None]:
+    """The surroundings; what is built within is the page's own."""
+    ui.add_head_html(f'<link rel="stylesheet" href="/_rota/style.css?{__version__}">')
+    ui.dark_mode(THEMES.get(desk.request.cookies.get("rota_theme", "")))
+    with html.a("Skip to the content", href="#content").classes("skip"):
+        pass
+    with html.div().classes("shell"):
+        with html.aside().classes("side"):
+            with html.a(href="/").classes("brand"):
+                html.span().classes("brand-mark").props("aria-hidden=true")
+                html.span("Rota")
+            with html.nav().props('aria-label="Pages"'):
+                for target, name, icon in NAVIGATION:
+                    if target != "/submit" or desk.may_submit:
+                        _link(target, name, icon, current=_is_current(target, path))
+            _foot(desk)
+        with html.main(id="content").classes("content").props("tabindex=-1"):
+            yield
+
+
+def _is_current(target: str, path: str) -> bool:
+    return path == target or (target != "/" and path.startswith(f"{target}/"))
+
+
+def _link(target: str, name: str, icon: str, *, current: bool) -> None:
+    with html.a(href=target).classes("nav-link") as link:
+        if current:
+            link.props("aria-current=page")
+        ui.icon(icon).props("aria-hidden=true")
+        html.span(name)
+
+
+def _foot(desk: Desk) -> None:
+    who = desk.who()
+    with html.div().classes("side-foot"):
+        ui.button(icon="contrast", color=None).props('flat round dense aria-label="Light or dark"').classes("quiet").on(
+            "click", js_handler=_TURN
+        )
+        with html.div().classes("whoami"):
+            html.span(who.name).classes("whoami-name")
+            html.span(who.role.value).classes("muted")
+        if desk.service.access.required:
+            with html.form(action="/logout", method="post"), html.button(type="submit").classes("link-button"):
+                html.span("Log out")
+
+
+@contextmanager
+def heading(title: str, about: str = "") -> Iterator[None]:
+    """A page's title, with its buttons at the right."""
+    with html.header().classes("page-head"):
+        with html.div():
+            html.h1(title)
+            if about:
+                html.p(about).classes("muted")
+        with html.div().classes("page-actions"):
+            yield

@@ -1,0 +1,204 @@
+"""The map of the cluster: who holds which device, what lies idle in fragments, what is out of order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from nicegui import html, ui
+from nicegui.events import ValueChangeEventArguments
+
+from rota.core.live import LiveJob
+from rota.core.model import NodeId
+from rota.core.state import State
+from rota.web import words
+from rota.web.actions import drain
+from rota.web.desk import Desk
+from rota.web.devices import count_devices
+from rota.web.frame import heading
+from rota.web.parts.basics import Tile, bar, button, card, chip, empty, legend
+from rota.web.parts.map import Map
+from rota.web.topology import COLOURS, OTHER, Holders, colours_for, holders_of, tree
+
+MOST_NODES = 400
+"""More than these are shown rack by rack."""
+BY = {"tenant": "Colour by tenant", "job": "Colour by job"}
+
+
+async def build(desk: Desk) -> None:
+    """The whole page."""
+    page = ClusterPage(desk)
+    await page.update()
+    desk.follow(page.update)
+
+
+class ClusterPage:
+    """What is on the page and changes."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._by = "tenant"
+        self._rack = desk.request.query_params.get("rack", "")[:256]
+        self._map: Map | None = None
+        self._drawn: object = None
+        about = f"Rack {self._rack}" if self._rack else ""
+        with heading("Cluster", about):
+            if self._rack:
+                button("All racks", "arrow_back").on_click(lambda: ui.navigate.to("/cluster"))
+        with html.div().classes("tiles"):
+            self._devices, self._idle = Tile("Devices in use"), Tile("Idle")
+            self._scattered, self._bad = Tile("Idle in fragments"), Tile("Bad")
+        with card("Map"):
+            with html.div().classes("filters"):
+                ui.select(BY, value=self._by, on_change=self._paint_by).props(
+                    'outlined dense options-dense aria-label="Colour"'
+                ).classes("filter")
+                self._legend = html.div()
+            self._place = html.div()
+
+    async def _paint_by(self, event: ValueChangeEventArguments[str]) -> None:
+        self._by = event.value
+        await self.update()
+
+    async def update(self) -> None:
+        """Draw how things are now."""
+        state = self._desk.service.control.state
+        counts = count_devices(state.inventory)
+        total = sum(count.total for count in counts)
+        busy, idle = sum(count.busy for count in counts), sum(count.idle for count in counts)
+        scattered, bad = sum(count.scattered for count in counts), sum(count.bad for count in counts)
+        self._devices.show(words.percent(busy, total), f"{words.amount(busy)} of {words.amount(total)}")
+        self._idle.show(words.amount(idle), "could be given to jobs now")
+        self._scattered.show(words.amount(scattered), "on nodes that hold other jobs")
+        self._bad.show(words.amount(bad), "on nodes that are down or drained")
+        indexes = [
+            index
+            for index, books in enumerate(state.inventory.nodes)
+            if not self._rack or books.node.rack == self._rack
+        ]
+        if len(indexes) > MOST_NODES:
+            self._show_racks(state, indexes)
+        else:
+            self._show_nodes(state, indexes)
+
+    def _show_nodes(self, state: State, indexes: Sequence[int]) -> None:
+        holders = holders_of(state)
+        allowed = self._desk.tenants()
+
+        def name_of(live: LiveJob) -> str | None:
+            if allowed is not None and live.job.tenant not in allowed:
+                return None
+            return str(live.job.tenant) if self._by == "tenant" else f"{live.job.id} {live.job.name}"
+
+        held = Counter(name for index in indexes for name in _names(holders, index, name_of))
+        colours = colours_for(held)
+
+        def paint(live: LiveJob) -> str:
+            return colours.get(name_of(live) or "", OTHER)
+
+        domains = tree(state, indexes, holders, paint)
+        if allowed is not None:
+            _cover_others(domains)
+        if not indexes:
+            if self._drawn != "nothing":
+                self._drawn = "nothing"
+                with self._place:
+                    empty(f"There is no rack {self._rack}.")
+            return
+        if self._map is None:
+            with self._place:
+                self._map = Map(domains, self._open)
+        self._map.show(domains)
+        shown = [
+            (f"{name} ({words.plural(count, 'device')})", colours[name]) for name, count in held.most_common(COLOURS)
+        ]
+        if shown != self._drawn:
+            self._drawn = shown
+            self._legend.clear()
+            with self._legend:
+                more = [(f"{len(held) - COLOURS} more", "idle")] if len(held) > COLOURS else []
+                others = [("others", "other-swatch")] if allowed is not None else []
+                legend([*shown, *more, *others, ("free", "free-swatch"), ("free, in a fragment", "fragment-swatch")])
+
+    def _show_racks(self, state: State, indexes: Sequence[int]) -> None:
+        racks: dict[tuple[str, str], list[int]] = {}
+        for index in indexes:
+            node = state.inventory.nodes[index].node
+            racks.setdefault((node.domain, node.rack), []).append(index)
+        rows = []
+        for (domain, rack), members in racks.items():
+            books = [state.inventory.nodes[index] for index in members]
+            total = sum(each.node.devices for each in books)
+            free = sum(each.free for each in books if each.usable)
+            bad = sum(each.node.devices for each in books if not each.up or each.drained)
+            rows.append((domain, rack, len(members), total, free, bad))
+        if rows == self._drawn:
+            return
+        self._drawn = rows
+        self._place.clear()
+        with self._place, html.div().classes("rack-list"):
+            for domain, rack, nodes, total, free, bad in rows:
+                with html.a(href=f"/cluster?rack={quote(rack)}").classes("rack-row"):
+                    busy = max(total - free - bad, 0)
+                    said = f"{words.plural(nodes, 'node')}, {busy} of {total} busy" + (f", {bad} bad" if bad else "")
+                    with html.div().classes("row-label"):
+                        html.span(f"{domain} / {rack}").classes("strong ellipsis")
+                        html.span(said).classes("muted")
+                    bar((("busy", busy, "busy"), ("free", free, "idle"), ("bad", bad, "bad")), max(total, 1), said)
+
+    async def _open(self, node_id: str) -> None:
+        """What is on a node, and what can be done with it."""
+        state = self._desk.service.control.state
+        index = state.inventory.by_name.get(NodeId(node_id))
+        if index is None:
+            return
+        books = state.inventory.nodes[index]
+        standing = "down" if not books.up else "drained" if books.drained else "up"
+        jobs = {hold.live.job.id: hold.live for holds in holders_of(state).get(index, {}).values() for hold in holds}
+        allowed = self._desk.tenants()
+        seen = [live for live in jobs.values() if allowed is None or live.job.tenant in allowed]
+        with ui.dialog() as dialog, html.div().classes("card dialog"):
+            dialog.props["aria-label"] = f"Node {node_id}"
+            html.h2(node_id)
+            html.p(f"{standing}, {books.free} of {books.node.devices} {books.node.device_type} free").classes("muted")
+            with html.div().classes("stack"):
+                for live in seen:
+                    with html.a(href=f"/jobs/{live.job.id}").classes("list-row"):
+                        chip(live.state.value)
+                        html.span(live.job.name).classes("strong ellipsis grow")
+                        html.span(str(live.job.tenant)).classes("muted ellipsis")
+                if len(seen) < len(jobs):
+                    html.p(f"{len(jobs) - len(seen)} more of other tenants").classes("muted")
+                if not jobs:
+                    html.p("No job runs there.").classes("muted")
+            with html.div().classes("dialog-actions"):
+                ui.button("Close", color=None, on_click=dialog.close).props("flat no-caps")
+                if self._desk.is_admin:
+                    text, icon = ("Undrain", "play_arrow") if books.drained else ("Drain", "block")
+                    act = button(text, icon, grave=not books.drained)
+                    act.on_click(lambda: dialog.submit("drain"))
+        wanted = await dialog
+        dialog.delete()
+        if wanted == "drain" and await drain(self._desk, node_id, drained=not books.drained):
+            await self.update()
+
+
+def _names(holders: Holders, index: int, name_of: object) -> list[str]:
+    assert callable(name_of)
+    names = []
+    for holds in holders.get(index, {}).values():
+        name = name_of(holds[0].live)
+        if name is not None:
+            names.append(str(name))
+    return names
+
+
+def _cover_others(domains: list[dict[str, object]]) -> None:
+    """Of devices that others hold only that is shown: whose jobs they are is not for everyone."""
+    for domain in domains:
+        for rack in domain["racks"]:  # type: ignore[attr-defined]
+            for node in rack["nodes"]:
+                for device in node["devices"]:
+                    if device["c"] == OTHER:
+                        device["t"] = f"{device['t'].partition(':')[0]}: in use"

@@ -1,0 +1,211 @@
+"""All jobs: searched, filtered, sorted and paged by the database, however many there are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from nicegui import html, ui
+from nicegui.events import ValueChangeEventArguments
+
+from rota.api.wire import job_out
+from rota.store.records import Search
+from rota.web import words
+from rota.web.desk import Desk
+from rota.web.frame import heading
+from rota.web.parts.basics import button, chip, empty, say
+
+PAGE = 50
+LIVE = ("running", "starting", "waiting", "suspended", "held")
+ENDED = ("succeeded", "failed", "cancelled")
+SHOWN = {"": "All jobs", "live": "Not ended", "ended": "Ended", **{state: state.capitalize() for state in words.STATES}}
+COLUMNS: tuple[tuple[str, str, str | None], ...] = (
+    ("Job", "seq", None),
+    ("Name", "name", None),
+    ("State", "state", None),
+    ("Tenant", "tenant", "hide-phone"),
+    ("GPUs", "", "number"),
+    ("Submitted", "submitted_s", "hide-phone"),
+    ("Started", "started_s", "hide-narrow"),
+    ("Took", "", "number hide-narrow"),
+    ("Note", "", "hide-phone grow"),
+)
+"""Title, the field to sort by, classes."""
+SORTABLE = frozenset(field for _, field, _ in COLUMNS if field)
+
+
+async def build(desk: Desk) -> None:
+    """The whole page."""
+    page = Jobs(desk)
+    await page.update()
+    desk.follow(page.update, every_s=30.0)
+
+
+class Jobs:
+    """What is searched for, and what was found."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        asked = desk.request.query_params
+        self._text = asked.get("q", "")[:128]
+        self._shown = asked.get("state", "") if asked.get("state", "") in SHOWN else ""
+        self._tenant = asked.get("tenant", "")[:128]
+        self._order = asked.get("sort", "seq") if asked.get("sort", "seq") in SORTABLE else "seq"
+        self._descending = asked.get("up") is None
+        self._page = max(int(asked.get("page", "1")) - 1, 0) if asked.get("page", "1").isdigit() else 0
+        self._drawn: object = None
+        self._build()
+
+    def _build(self) -> None:
+        with heading("Jobs"):
+            if self._desk.may_submit:
+                button("Submit a job", "add", primary=True).on_click(lambda: ui.navigate.to("/submit"))
+        with html.div().classes("filters"):
+            search = ui.input(placeholder="Name, owner or id", value=self._text, on_change=self._set("_text")).props(
+                'outlined dense clearable debounce=300 aria-label="Search by name, owner or id"'
+            )
+            with search.add_slot("prepend"):
+                ui.icon("search").props("aria-hidden=true")
+            ui.select(SHOWN, value=self._shown, on_change=self._set("_shown")).props(
+                'outlined dense options-dense aria-label="State"'
+            ).classes("filter")
+            tenants = sorted({self._tenant} - {""})
+            self._tenants = (
+                ui.select(
+                    {"": "All tenants", **{name: name for name in tenants}},
+                    value=self._tenant,
+                    on_change=self._set("_tenant"),
+                )
+                .props('outlined dense options-dense aria-label="Tenant"')
+                .classes("filter")
+            )
+            self._found = html.span().classes("muted found").props("role=status")
+        with html.div().classes("card table-card"):
+            with html.table().classes("table").props('aria-label="Jobs"'):
+                with html.thead(), html.tr():
+                    self._heads = [self._head(*column) for column in COLUMNS]
+                self._body = html.tbody()
+            self._nothing = html.div()
+        with html.nav().classes("pager").props('aria-label="Pages of jobs"'):
+            self._back = ui.button("Newer", icon="chevron_left", color=None, on_click=lambda: self._turn(-1))
+            self._where = html.span().classes("muted")
+            self._next = ui.button("Older", color=None, on_click=lambda: self._turn(1)).props(
+                "icon-right=chevron_right"
+            )
+            for each in (self._back, self._next):
+                each.props("outline no-caps dense").classes("plain")
+
+    def _head(self, title: str, field: str, classes: str | None) -> Any:
+        with html.th(scope="col").classes(classes or "") as head:
+            if field:
+                with html.button(type="button").classes("sort").on("click", lambda: self._sort(field)):
+                    html.span(title)
+                    ui.icon("unfold_more").props("aria-hidden=true").classes("sort-icon")
+            else:
+                html.span(title)
+        return head
+
+    def _set(self, name: str) -> Any:
+        async def changed(event: ValueChangeEventArguments[str | None]) -> None:
+            setattr(self, name, event.value or "")
+            self._page = 0
+            await self.update()
+            self._remember()
+
+        return changed
+
+    async def _sort(self, field: str) -> None:
+        self._descending = not self._descending if field == self._order else field.endswith("_s") or field == "seq"
+        self._order, self._page = field, 0
+        await self.update()
+        self._remember()
+
+    async def _turn(self, pages: int) -> None:
+        self._page = max(self._page + pages, 0)
+        await self.update()
+        self._remember()
+
+    def _remember(self) -> None:
+        """Keep what is searched for in the address, so that it can be sent to somebody."""
+        asked = {"q": self._text, "state": self._shown, "tenant": self._tenant}
+        asked |= {"sort": self._order if self._order != "seq" else "", "up": "" if self._descending else "1"}
+        asked["page"] = str(self._page + 1) if self._page else ""
+        query = urlencode({name: value for name, value in asked.items() if value})
+        ui.navigate.history.replace(f"/jobs?{query}" if query else "/jobs")
+
+    def _search(self) -> Search:
+        states = {"": (), "live": LIVE, "ended": ENDED}.get(self._shown, (self._shown,))
+        allowed = self._desk.tenants()
+        tenants = allowed
+        if self._tenant:
+            tenants = (self._tenant,) if allowed is None or self._tenant in allowed else ()
+        return Search(
+            states=states,
+            tenants=tenants,
+            text=self._text.strip(),
+            order=self._order,
+            descending=self._descending,
+            offset=self._page * PAGE,
+            limit=PAGE,
+        )
+
+    async def update(self) -> None:
+        """Find them again."""
+        records, search = self._desk.service.records, self._search()
+        rows, total = await asyncio.to_thread(records.find, search)
+        names = await asyncio.to_thread(records.tenant_names)
+        self._show_tenants([name for name in names if (allowed := self._desk.tenants()) is None or name in allowed])
+        first = self._page * PAGE
+        say(self._found, f"{words.plural(total, 'job')}")
+        say(self._where, f"{first + 1:,}–{first + len(rows):,} of {total:,}" if rows else "")
+        self._back.set_enabled(self._page > 0)
+        self._next.set_enabled(first + len(rows) < total)
+        drawn = ([(row.id, row.version, row.state) for row in rows], self._order, self._descending)
+        if drawn != self._drawn:
+            self._drawn = drawn
+            self._show(rows)
+
+    def _show_tenants(self, names: Sequence[str]) -> None:
+        options = {"": "All tenants", **{name: name for name in names}}
+        if self._tenant:
+            options.setdefault(self._tenant, self._tenant)
+        if options != self._tenants.options:
+            self._tenants.set_options(options, value=self._tenant)
+
+    def _show(self, rows: Sequence[Any]) -> None:
+        for head, (_, field, _) in zip(self._heads, COLUMNS, strict=True):
+            chosen = field != "" and field == self._order
+            head.props["aria-sort"] = ("descending" if self._descending else "ascending") if chosen else "none"
+            head.update()
+        self._body.clear()
+        with self._body:
+            for row in rows:
+                self._row(row)
+        self._nothing.clear()
+        if not rows:
+            with self._nothing:
+                filtered = self._text or self._shown or self._tenant
+                empty(
+                    "No job fits." if filtered else "There are no jobs yet.",
+                    "Search for something else, or show all of them." if filtered else "Submit one to see it here.",
+                )
+
+    def _row(self, row: Any) -> None:
+        told = job_out(row, self._desk.service.control)
+        why = told["reason"]["sentence"] if told["reason"] else row.message
+        with html.tr():
+            with html.td():
+                html.a(row.id, href=f"/jobs/{row.id}").classes("text-link mono")
+            with html.td().classes("name-cell"):
+                html.a(row.name, href=f"/jobs/{row.id}", title=row.name).classes("plain-link ellipsis")
+            with html.td():
+                chip(row.state)
+            html.td(row.tenant).classes("hide-phone ellipsis narrow-cell")
+            html.td(words.amount(told["gpus"])).classes("number")
+            html.td(words.ago(row.submitted_s), title=words.moment(row.submitted_s)).classes("hide-phone nowrap")
+            html.td(words.ago(row.started_s), title=words.moment(row.started_s)).classes("hide-narrow nowrap")
+            took_s = None if row.ended_s is None or row.started_s is None else row.ended_s - row.started_s
+            html.td(words.duration(took_s)).classes("number hide-narrow nowrap")
+            html.td(why or "", title=why or "").classes("hide-phone muted note-cell")

@@ -1,0 +1,59 @@
+// The end of a task's output, as it comes, with a search. Text is set by Vue, which escapes it.
+const MOST = 5000;
+export default {
+  template: `
+    <div class="log">
+      <div class="log-tools">
+        <input class="log-search" type="search" v-model="sought" placeholder="Search the log" aria-label="Search the log">
+        <span class="muted" role="status">{{ sought ? shown.length + ' of ' : '' }}{{ lines.length.toLocaleString() }} lines</span>
+        <label class="log-follow"><input type="checkbox" v-model="following"> Follow</label>
+      </div>
+      <div ref="box" class="log-box" tabindex="0" role="log" aria-label="Output" @scroll="scrolled">
+        <div v-if="!lines.length" class="muted log-nothing">{{ nothing }}</div>
+        <div v-for="line in shown" :key="line[0]" class="log-line"><template v-for="(part, at) in parts(line[1])"
+          ><mark v-if="at % 2">{{ part }}</mark><template v-else>{{ part }}</template></template></div>
+      </div>
+    </div>`,
+  props: { nothing: String },
+  data() {
+    return { lines: [], sought: "", following: true, next: 0, open: "" };
+  },
+  computed: {
+    shown() {
+      const sought = this.sought.toLowerCase();
+      const found = sought ? this.lines.filter((line) => line[1].toLowerCase().includes(sought)) : this.lines;
+      return found.slice(-2000);
+    },
+  },
+  updated() {
+    if (this.following) this.$refs.box.scrollTop = this.$refs.box.scrollHeight;
+  },
+  methods: {
+    add(text) {
+      const pieces = (this.open + text).split("\n");
+      if (this.open && this.lines.length) this.lines.pop();
+      this.open = pieces[pieces.length - 1];
+      if (!this.open) pieces.pop();
+      for (const piece of pieces) this.lines.push([this.next++, piece.slice(piece.lastIndexOf("\r", piece.length - 2) + 1)]);
+      if (this.lines.length > MOST) this.lines.splice(0, this.lines.length - MOST);
+    },
+    reset() {
+      this.lines = [];
+      this.open = "";
+    },
+    scrolled() {
+      const box = this.$refs.box;
+      if (box.scrollHeight - box.scrollTop - box.clientHeight > 40) this.following = false;
+    },
+    parts(text) {
+      if (!this.sought) return [text];
+      const sought = this.sought.toLowerCase(), lower = text.toLowerCase(), found = [];
+      let at = 0, hit;
+      while ((hit = lower.indexOf(sought, at)) >= 0) {
+        found.push(text.slice(at, hit), text.slice(hit, hit + sought.length));
+        at = hit + sought.length;
+      }
+      return [...found, text.slice(at)];
+    },
+  },
+};

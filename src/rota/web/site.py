@@ -1,0 +1,72 @@
+"""The pages, put together: loaded when somebody looks for the first time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+
+from rota.api.app import Asgi
+from rota.api.service import Service
+
+os.environ.setdefault("NICEGUI_STORAGE_PATH", os.devnull)  # nothing is kept by NiceGUI itself
+
+from nicegui import app as nicegui_app
+from nicegui import ui
+
+from rota.live.recent import Recent
+from rota.web.desk import Desk
+from rota.web.frame import frame
+from rota.web.pages import cluster, job, jobs, overview, submit, tenants
+from rota.web.promises import promises_of
+
+STATIC = Path(__file__).with_name("static")
+Build = Callable[[Desk], Awaitable[None]]
+PAGES: tuple[tuple[str, str, Build], ...] = (
+    ("/", "Overview", overview.build),
+    ("/jobs", "Jobs", jobs.build),
+    ("/jobs/{job_id}", "Job", job.build),
+    ("/cluster", "Cluster", cluster.build),
+    ("/tenants", "Tenants", tenants.build),
+    ("/submit", "Submit", submit.build),
+)
+
+
+async def open_site(service: Service) -> Asgi:
+    """The pages of a manager, ready to answer."""
+    recent = Recent(service.records, service.control)
+    promises = promises_of(service.scheduling.cluster, service.scheduling.tenancy)
+
+    def desk(request: Request) -> Desk:
+        return Desk(service=service, recent=recent, promises=promises, request=request)
+
+    for path, title, build in PAGES:
+        _add(path, title, build, desk)
+    nicegui_app.add_static_files("/_rota", STATIC, max_cache_age=3600)
+    site = FastAPI(openapi_url=None)
+    ui.run_with(
+        site,
+        title="Rota",
+        favicon=STATIC / "favicon.svg",
+        dark=None,
+        tailwind=False,
+        language="en-US",
+        binding_refresh_interval=None,
+        reconnect_timeout=10.0,
+        show_welcome_message=False,
+    )
+    stack = AsyncExitStack()
+    await stack.enter_async_context(site.router.lifespan_context(site))
+    site.state.open = stack
+    return site
+
+
+def _add(path: str, title: str, build: Build, desk_for: Callable[[Request], Desk]) -> None:
+    @ui.page(path, title=f"{title} · Rota")
+    async def page(request: Request) -> None:
+        desk = desk_for(request)
+        with frame(desk, path):
+            await build(desk)

@@ -1,0 +1,75 @@
+"""Times, amounts and states as people read them."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+STATES = ("running", "starting", "waiting", "suspended", "held", "succeeded", "failed", "cancelled")
+
+
+def duration(seconds: float | None) -> str:
+    """`3d 4h`, `2h 5m`, `4m 10s`, `8 s`; a dash for nothing."""
+    if seconds is None:
+        return "–"
+    whole = round(max(seconds, 0.0))
+    if whole < 60:
+        return f"{whole} s"
+    units = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+    first = next(index for index, (size, _) in enumerate(units) if whole >= size)
+    size, letter = units[first]
+    text = f"{whole // size}{letter}"
+    if first + 1 < len(units):
+        smaller, small_letter = units[first + 1]
+        rest = whole % size // smaller
+        text += f" {rest}{small_letter}" if rest else ""
+    return text
+
+
+def ago(at_s: float | None, now_s: float | None = None) -> str:
+    """How long ago, or from now."""
+    if at_s is None:
+        return "–"
+    passed_s = (time.time() if now_s is None else now_s) - at_s
+    if abs(passed_s) < 2:
+        return "now"
+    return f"{duration(passed_s)} ago" if passed_s > 0 else f"in {duration(-passed_s)}"
+
+
+def moment(at_s: float | None) -> str:
+    """A moment in full, in UTC."""
+    return "–" if at_s is None else datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def clock(at_s: float | None) -> str:
+    """The time of day, with the date unless it is today's."""
+    if at_s is None:
+        return "–"
+    at, today = datetime.fromtimestamp(at_s, UTC), datetime.now(UTC)
+    return at.strftime("%H:%M" if at.date() == today.date() else "%b %d, %H:%M")
+
+
+def amount(value: float) -> str:
+    """A number without needless digits, thousands apart."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def plural(count: float, word: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{amount(count)} {word}{'' if count == 1 else 's'}"
+
+
+def percent(part: float, whole: float) -> str:
+    """A part of a whole."""
+    return f"{100 * part / whole:.0f} %" if whole else "–"
+
+
+def size(byte_count: float | None) -> str:
+    """Bytes in the unit that fits."""
+    if byte_count is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if byte_count < 1024:
+            return f"{byte_count:.0f} {unit}" if unit == "B" else f"{byte_count:.1f} {unit}"
+        byte_count /= 1024
+    return f"{byte_count:.1f} TiB"

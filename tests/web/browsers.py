@@ -1,0 +1,84 @@
+"""A real browser for tests: headless Chromium, with a record of what it complained of and whom it asked."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from managers import Manager
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+INSTALL_S = 600
+
+
+@functools.cache
+def chromium() -> str:
+    """Where Chromium is; installed where that can be done, otherwise the test is skipped with the reason."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
+        subprocess.run(command, capture_output=True, timeout=INSTALL_S, check=False)
+        found = shutil.which("chromium")
+    if found is None:
+        pytest.skip("there is no Chromium here, and it can't be installed; on Debian: apt-get install chromium")
+    return found
+
+
+@dataclass(slots=True)
+class Window:
+    """One page of a browser, and what happened in it."""
+
+    manager: Manager
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def go(self, path: str) -> Page:
+        """Open a page of the dashboard and wait until it is live."""
+        self.page.goto(self.manager.client.url + path)
+        self.page.wait_for_function("window.did_handshake === true || !!document.querySelector('.login')")
+        return self.page
+
+    def strangers(self) -> list[str]:
+        """Requests that left the machine."""
+        own = urlsplit(self.manager.client.url).netloc
+        return [url for url in self.asked if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != own]
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A browser, gone afterwards."""
+    path = chromium()
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+def window(
+    opened: Browser, manager: Manager, *, phone: bool = False, scheme: Literal["light", "dark"] = "light"
+) -> Window:
+    """A fresh window, without cookies."""
+    size: Any = {"width": 390, "height": 844} if phone else {"width": 1280, "height": 800}
+    page = opened.new_context(viewport=size, color_scheme=scheme).new_page()
+    page.set_default_timeout(20_000)
+    made = Window(manager, page)
+    page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: made.complaints.append(str(error)))
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    network.on("Network.requestWillBeSent", lambda event: made.asked.append(event["request"]["url"]))
+    network.on("Network.webSocketCreated", lambda event: made.asked.append(event["url"]))
+    return made

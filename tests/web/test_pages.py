@@ -1,0 +1,88 @@
+"""Every page in a real browser, with 10,000 jobs: quick, without complaints, and asking nobody but its manager."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from managers import Manager
+from web.browsers import Window, window
+
+pytestmark = pytest.mark.slow
+JOBS = 10_000
+TENANTS = ("vision", "nlp", "speech")
+PAGES = {
+    "Overview": "/",
+    "Jobs": "/jobs",
+    "train-0": "/jobs/1",
+    "train-9999": "/jobs/10000",
+    "Cluster": "/cluster",
+    "Tenants": "/tenants",
+    "Submit": "/submit",
+}
+LONGEST_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
+    """A manager of 16 devices for which 10,000 jobs wait."""
+    made = Manager(tmp_path_factory.mktemp("crowded"), "--emulate", "gpu=16/4").start()
+    jobs = [
+        {"name": f"train-{number}", "tenant": TENANTS[number % 3], "run": "sleep 600", "resources": {"gpus": 1}}
+        for number in range(JOBS)
+    ]
+    made.client.submit(jobs[: JOBS // 2])
+    made.client.submit(jobs[JOBS // 2 :])
+    yield made
+    made.kill()  # to cancel them one by one would take longer than the tests
+    made.clean_up()
+
+
+@pytest.fixture(scope="module")
+def desk(chromium: Browser, crowded: Manager) -> Window:
+    return window(chromium, crowded)
+
+
+@pytest.mark.parametrize("title", PAGES)
+def test_page_loads_quickly_and_without_complaint(desk: Window, title: str) -> None:
+    def load_s() -> float:
+        begun = time.monotonic()
+        page = desk.go(PAGES[title])
+        expect(page.get_by_role("heading", level=1)).to_have_text(title)
+        return time.monotonic() - begun
+
+    load_s()  # the first one loads the pages' code
+
+    assert min(load_s() for _ in range(3)) < LONGEST_S
+    assert desk.complaints == []
+    assert desk.strangers() == []
+
+
+def test_jobs_are_searched_sorted_and_paged_by_the_server(desk: Window) -> None:
+    page = desk.go("/jobs")
+    expect(page.get_by_role("status")).to_have_text("10,000 jobs")
+    rows = page.locator("tbody tr")
+    expect(rows.first).to_contain_text("train-9999")
+    expect(rows).to_have_count(50)
+
+    page.get_by_role("button", name="Older").click()
+    expect(rows.first).to_contain_text("train-9949")
+
+    page.get_by_role("columnheader", name="Job").get_by_role("button").click()
+    expect(rows.first).to_contain_text("train-0")
+
+    page.get_by_label("Search by name, owner or id").fill("train-12")
+    expect(page.get_by_role("status")).to_have_text("111 jobs")
+    page.wait_for_url("**/jobs?q=train-12*")
+    desk.go(page.url.removeprefix(desk.manager.client.url))
+    expect(page.get_by_role("status")).to_have_text("111 jobs")
+
+
+def test_a_filter_shows_states_as_words(desk: Window) -> None:
+    page = desk.go("/jobs?state=running")
+
+    expect(page.get_by_role("status")).to_have_text("16 jobs")
+    expect(page.locator("tbody .chip").first).to_have_text("running")

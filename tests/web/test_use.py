@@ -1,0 +1,148 @@
+"""What people do with the dashboard, in a real browser against a real manager."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from managers import Manager, eventually
+from web.browsers import Window, window
+
+pytestmark = pytest.mark.slow
+HOSTILE = "<img src=x onerror=window.hacked=1> <script>window.hacked=1</script>"
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
+    """A manager of eight devices on two nodes."""
+    made = Manager(tmp_path_factory.mktemp("used"), "--emulate", "gpu=8/4").start()
+    yield made
+    made.clean_up()
+
+
+@pytest.fixture(scope="module")
+def desk(chromium: Browser, manager: Manager) -> Window:
+    return window(chromium, manager)
+
+
+def confirm(page: Page, verb: str) -> None:
+    page.get_by_role("dialog").get_by_role("button", name=verb).click()
+
+
+def test_a_job_is_submitted_by_form_watched_and_read(desk: Window, manager: Manager) -> None:
+    page = desk.go("/submit")
+    page.get_by_label("Name").fill("from-the-form")
+    page.get_by_label("Command").fill("echo first line; sleep 1; echo second line; sleep 60")
+    page.get_by_label("GPUs per task").fill("2")
+    expect(page.get_by_label("Job file")).to_have_value(re.compile("name: from-the-form[^$]*gpus: 2"))
+
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.get_by_role("status")).to_contain_text("would start")
+    assert list(manager.client.jobs()) == []
+
+    page.get_by_role("button", name="Submit").click()
+    confirm(page, "Submit")
+    expect(page.get_by_role("heading", level=1)).to_have_text("from-the-form")
+    expect(page.locator(".page-head .chip")).to_have_text("running")
+    expect(page.get_by_role("log")).to_contain_text("second line")
+    page.get_by_label("Search the log").fill("SECOND")
+    expect(page.get_by_role("log").locator("mark")).to_have_text("second")
+    expect(page.get_by_role("log")).not_to_contain_text("first line")
+    expect(page.get_by_text("It has run for")).to_contain_text("on n1")
+    expect(page.locator(".map-device.mine")).to_have_count(2)
+
+
+def test_the_form_follows_the_job_file(desk: Window) -> None:
+    page = desk.go("/submit")
+    page.get_by_label("Job file").fill(
+        "name: written\nworkers: 3\nresources: {gpus: 2, gpu: [H100, A100]}\nrun: 'true'\n"
+    )
+
+    expect(page.get_by_label("Name")).to_have_value("written")
+    expect(page.get_by_label("Tasks")).to_have_value("3")
+    expect(page.get_by_label("GPU types, best first")).to_have_value("H100, A100")
+
+    page.get_by_label("Job file").fill("name: [")
+    expect(page.get_by_role("alert").filter(has_text="not YAML")).to_be_visible()
+    page.get_by_label("Job file").fill("name: written\nworkers: 0\nrun: 'true'\n")
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.get_by_role("status")).to_contain_text("workers")
+
+
+def test_a_waiting_job_says_why_and_until_when(desk: Window, manager: Manager) -> None:
+    manager.submit("sleep 60", name="large", resources={"gpus": 4})
+    waiting = manager.submit("sleep 1", name="patient", resources={"gpus": 4})
+
+    page = desk.go(f"/jobs/{waiting}")
+
+    expect(page.get_by_test_id("reason")).to_have_text("Needs 4 devices, 2 devices could be had now.")
+    expect(page.get_by_test_id("expected")).to_contain_text("Expected to start at")
+    expect(page.get_by_test_id("expected")).to_contain_text("between")
+
+
+def test_a_job_is_held_released_and_cancelled_once_confirmed(desk: Window, manager: Manager) -> None:
+    job_id = manager.submit("sleep 1", name="victim", resources={"gpus": 8})
+    page = desk.go(f"/jobs/{job_id}")
+
+    page.get_by_role("button", name="Cancel").click()
+    confirm(page, "Back")
+    page.get_by_role("button", name="Hold").click()
+    confirm(page, "Hold job")
+    expect(page.locator(".page-head .chip")).to_have_text("held")
+    page.get_by_role("button", name="Release").click()
+    confirm(page, "Release job")
+    expect(page.locator(".page-head .chip")).to_have_text("waiting")
+    page.get_by_role("button", name="Cancel").click()
+    confirm(page, "Cancel job")
+    expect(page.locator(".page-head .chip")).to_have_text("cancelled")
+
+    deeds = [(entry["what"], entry["who"]) for entry in manager.client.get("/audit") if entry["thing"] == job_id]
+    assert deeds == [("cancel", "local"), ("release", "local"), ("hold", "local"), ("submit", "local")]
+
+
+def test_a_job_is_cloned_without_its_secrets(desk: Window, manager: Manager) -> None:
+    job_id = manager.submit("true", name="original", env={"A": "1", "KEY": {"secret": "hush"}})
+    page = desk.go(f"/jobs/{job_id}")
+    assert "hush" not in page.content()
+
+    page.get_by_role("button", name="Clone").click()
+
+    expect(page.get_by_text("give them again: KEY")).to_be_visible()
+    expect(page.get_by_label("Job file")).to_have_value(re.compile("name: original"))
+    assert "hush" not in page.get_by_label("Job file").input_value()
+
+
+def test_a_node_is_drained_from_the_map(desk: Window, manager: Manager) -> None:
+    page = desk.go("/cluster")
+    page.get_by_role("button", name="n2:").click()
+    confirm(page, "Drain")
+    confirm(page, "Drain n2")
+    eventually(lambda: [node["state"] for node in manager.client.nodes()] == ["up", "drained"])
+    expect(page.get_by_role("button", name="n2:")).to_contain_text("drained")
+
+    page.get_by_role("button", name="n2:").click()
+    confirm(page, "Undrain")
+    confirm(page, "Undrain n2")
+    eventually(lambda: [node["state"] for node in manager.client.nodes()] == ["up", "up"])
+
+
+def test_what_jobs_say_is_never_taken_for_markup(desk: Window, manager: Manager) -> None:
+    job_id = manager.submit(f"echo '{HOSTILE}'; exit 3", name="hostile", env={"X": HOSTILE})
+    eventually(lambda: manager.state(job_id) == "failed")
+
+    page = desk.go(f"/jobs/{job_id}")
+    expect(page.get_by_role("log")).to_contain_text("onerror")
+    desk.go("/")
+    expect(page.get_by_role("link", name="hostile")).to_be_visible()
+    desk.go("/jobs?q=" + HOSTILE.replace(" ", "+"))
+
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_nothing_complained_and_nobody_else_was_asked(desk: Window) -> None:
+    assert desk.complaints == []
+    assert desk.strangers() == []
