@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -156,8 +157,11 @@ class Client:
         sent = None if body is None else json.dumps(body).encode()
         given = {**self._headers(), **(headers or {}), "Content-Type": "application/json"}
         for fresh in (False, True):
-            connection = self._kept if self._kept is not None and not fresh else self._connect()
-            reused, self._kept = connection is self._kept, None
+            kept, self._kept = self._kept, None
+            reused = kept is not None and not fresh and _is_open(kept)
+            if kept is not None and not reused:
+                kept.close()
+            connection = kept if kept is not None and reused else self._connect()
             try:
                 connection.request(method, f"/api/v1{path}", body=sent, headers=given)
                 answer = connection.getresponse()
@@ -188,6 +192,11 @@ class Client:
             raise Unavailable(f"the manager at {self.url} does not answer: {error or type(error).__name__}") from error
         finally:
             connection.close()
+
+
+def _is_open(connection: http.client.HTTPConnection) -> bool:
+    """Whether the manager has not hung up meanwhile: a silent connection has nothing to read, not even its end."""
+    return connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]
 
 
 def _checked(status: int, said: bytes) -> Any:

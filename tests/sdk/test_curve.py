@@ -1,0 +1,54 @@
+"""A training loop's curve stays small, spans its whole life, and goes on after a restart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rota.core.model import JobId
+from rota.drivers.local.folder import curve, progress, shared_folder
+from rota.sdk.curve import MOST, Curve
+
+
+def test_a_long_life_is_told_in_few_points(tmp_path: Path) -> None:
+    told = Curve(tmp_path / "curve-0.json")
+    for second in range(10_000):
+        told.add(float(second), 10 * second, {"loss": 1 / (1 + second)})
+
+    steps = [step for _, step, _ in told.points]
+
+    assert MOST // 2 <= len(steps) <= MOST
+    assert steps[0] == 0
+    assert steps[-1] > 99_000
+    assert steps == sorted(steps)
+
+
+def test_a_restart_goes_on_where_the_curve_was(tmp_path: Path) -> None:
+    path = tmp_path / "curve-0.json"
+    text = Curve(path).add(100.0, 1, {"loss": 2.0})
+    assert text is not None
+    path.write_text(text)
+
+    again = Curve(path)
+    assert again.add(100.5, 2, {"loss": 1.9}) is None
+    again.add(101.5, 3, {"loss": 1.8})
+
+    assert [step for _, step, _ in again.points] == [1, 3]
+
+
+def test_only_numbers_are_taken_from_a_job_s_files(tmp_path: Path) -> None:
+    folder = shared_folder(tmp_path, JobId("1"))
+    folder.mkdir(parents=True)
+    point = [1.0, 5, {"loss": float("nan"), "accuracy": 0.5}]
+    (folder / "curve-0.json").write_text(json.dumps({"every_s": 1, "points": [point]}))
+    (folder / "progress-0.json").write_text(json.dumps({"step": 5, "steps_per_s": 2, "values": point[2]}))
+
+    assert curve(tmp_path, JobId("1")) == [(1.0, 5, {"accuracy": 0.5})]
+    assert progress(tmp_path, JobId("1")) == {"step": 5, "steps_per_s": 2.0, "values": {"accuracy": 0.5}}
+
+    for junk in ("[]", '{"points": 7}', '{"points": [[1]]}', '{"points": [["<b>", 1, {}]]}', "[" * 100_000):
+        (folder / "curve-0.json").write_text(junk)
+        assert curve(tmp_path, JobId("1")) == []
+    (folder / "curve-0.json").unlink()
+    (folder / "curve-0.json").symlink_to("/etc/passwd")
+    assert curve(tmp_path, JobId("1")) == []
