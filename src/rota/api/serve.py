@@ -29,7 +29,7 @@ from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.live.boot import Scheduling, boot
 from rota.live.requests import Requests
 from rota.live.retention import keep_tidy
-from rota.sdk.place import write_sign
+from rota.sdk.place import Sign, write_sign
 from rota.store.database import open_database
 from rota.store.records import Records
 from rota.store.tokens import Tokens
@@ -117,7 +117,8 @@ async def _serve(
     loop = asyncio.create_task(control.run(driver))
     http = asyncio.create_task(server.serve(sockets=[listening]))
     tidying = asyncio.create_task(keep_tidy(records, options.settings.home, options.keep_s))
-    write_sign(url, options.settings.home)
+    cacert = None if options.certificate is None else str(options.certificate.absolute())
+    write_sign(Sign(url=_url(listening, secure=cacert is not None, near=True), cacert=cacert), options.settings.home)
     say(f"rota manages this machine at {url}; data in {options.settings.home}")
     log.info("ready", extra=_about(options, url))
     done, _ = await asyncio.wait((loop, http), return_when=asyncio.FIRST_COMPLETED)
@@ -181,8 +182,11 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _url(listening: socket.socket, *, secure: bool) -> str:
+def _url(listening: socket.socket, *, secure: bool, near: bool = False) -> str:
+    """Where it answers; `near`: as this machine reaches it."""
     host, port = listening.getsockname()[:2]
+    if near:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     shown = f"[{host}]" if ":" in host else host
     return f"{'https' if secure else 'http'}://{shown}:{port}"
 

@@ -45,7 +45,13 @@ def _rota(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
+    cacert: Annotated[
+        str | None,
+        typer.Option("--cacert", help="Certificates to trust, where the manager's is not public.", metavar="FILE"),
+    ] = None,
 ) -> None:
+    if cacert is not None:
+        os.environ["ROTA_CACERT"] = cacert
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help(), nl=False)
 

@@ -109,10 +109,21 @@ def verify(settings: UpFile) -> None:
     for field, path in (("tls_cert", settings.tls_cert), ("tls_key", settings.tls_key)):
         if path is not None and not path.is_file():
             raise RotaError(f"{field}: there is no file {path}")
+    if settings.tls_cert is not None:
+        _must_be_a_pair(settings.tls_cert, settings.tls_key)
     if settings.emulate is not None:
         _cluster(settings.emulate)
     if settings.run_as is not None:
         _user(settings.run_as)
+
+
+def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        raise RotaError(f"tls_cert {certificate} and tls_key {key} can't be used together: {error}") from error
 
 
 def _options(settings: UpFile) -> Options:

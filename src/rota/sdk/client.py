@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
-from rota.sdk.place import find_manager
+from rota.sdk.place import Sign, find_manager
 
 Json = dict[str, Any]
 CHUNK = 65536
@@ -30,12 +30,21 @@ class Refused(RotaError):
 class Client:
     """One manager, by address, or the one on this machine."""
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, timeout_s: float = 60.0) -> None:
-        found = url or os.environ.get("ROTA_SERVER") or find_manager()
-        if found is None:
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        cacert: str | None = None,
+        timeout_s: float = 60.0,
+    ) -> None:
+        named = url or os.environ.get("ROTA_SERVER")
+        sign = Sign(url=named) if named else find_manager()
+        if sign is None:
             raise Unavailable(
                 "no manager runs on this machine; start one with `rota up`, or name one with --server URL"
             )
+        found = sign.url
         parts = urlsplit(found)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise RotaError(f"server {found!r} is no address; write it like http://127.0.0.1:7650")
@@ -43,6 +52,7 @@ class Client:
         self._secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port or (443 if self._secure else 80)
         self._token = token or os.environ.get("ROTA_TOKEN")
+        self._cacert = cacert or os.environ.get("ROTA_CACERT") or sign.cacert
         self._timeout_s = timeout_s
         self._kept: http.client.HTTPConnection | None = None
 
@@ -146,8 +156,9 @@ class Client:
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._secure:
-            trusted = ssl.create_default_context(cafile=os.environ.get("ROTA_CA"))
-            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=trusted)
+            return http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout_s, context=_trusting(self._cacert)
+            )
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
 
     def _headers(self) -> dict[str, str]:
@@ -166,6 +177,9 @@ class Client:
                 connection.request(method, f"/api/v1{path}", body=sent, headers=given)
                 answer = connection.getresponse()
                 said = answer.read()
+            except ssl.SSLCertVerificationError as error:
+                connection.close()
+                raise _not_trusted(self.url, error) from error
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 if reused and not fresh and method == "GET":
@@ -188,6 +202,8 @@ class Client:
             if answer.status >= 400:
                 _checked(answer.status, answer.read())
             yield answer
+        except ssl.SSLCertVerificationError as error:
+            raise _not_trusted(self.url, error) from error
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"the manager at {self.url} does not answer: {error or type(error).__name__}") from error
         finally:
@@ -197,6 +213,21 @@ class Client:
 def _is_open(connection: http.client.HTTPConnection) -> bool:
     """Whether the manager has not hung up meanwhile: a silent connection has nothing to read, not even its end."""
     return connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]
+
+
+def _trusting(cacert: str | None) -> ssl.SSLContext:
+    """What to trust: the system's certificates, or those in a file."""
+    try:
+        return ssl.create_default_context(cafile=cacert)
+    except (OSError, ssl.SSLError) as error:
+        raise RotaError(f"ROTA_CACERT is {cacert!r}: it can't be read as certificates (PEM): {error}") from error
+
+
+def _not_trusted(url: str, error: ssl.SSLCertVerificationError) -> RotaError:
+    why = error.verify_message or "it can't be verified"
+    return RotaError(
+        f"the certificate of {url} is not trusted: {why}; name the file of the one who signed it with ROTA_CACERT"
+    )
 
 
 def _checked(status: int, said: bytes) -> Any:

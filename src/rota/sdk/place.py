@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -22,20 +23,29 @@ def _folder(variable: str, usual: str) -> Path:
     return (Path(base) if base and Path(base).is_absolute() else Path.home() / usual) / "rota"
 
 
-def write_sign(url: str, data: Path) -> Path:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """Where the manager of this machine answers, and the certificate to trust if it has one."""
+
+    url: str
+    cacert: str | None = None
+
+
+def write_sign(sign: Sign, data: Path) -> Path:
     """Say where the manager answers, for commands to find."""
-    sign = state_folder() / "manager.json"
-    sign.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = sign.with_name(f".manager.{os.getpid()}")
-    draft.write_text(json.dumps({"url": url, "pid": os.getpid(), "data": str(data)}), encoding="utf-8")
-    draft.replace(sign)
-    return sign
+    path = state_folder() / "manager.json"
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".manager.{os.getpid()}")
+    value = {"url": sign.url, "cacert": sign.cacert, "pid": os.getpid(), "data": str(data)}
+    draft.write_text(json.dumps(value), encoding="utf-8")
+    draft.replace(path)
+    return path
 
 
-def find_manager() -> str | None:
-    """The address of the manager that was last started here; None if there never was one."""
+def find_manager() -> Sign | None:
+    """The manager that was last started here; None if there never was one."""
     try:
-        url = json.loads((state_folder() / "manager.json").read_text(encoding="utf-8"))["url"]
-    except (OSError, ValueError, KeyError, TypeError):
+        value = json.loads((state_folder() / "manager.json").read_text(encoding="utf-8"))
+        return Sign(url=str(value["url"]), cacert=value.get("cacert"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return str(url)

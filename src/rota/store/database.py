@@ -5,6 +5,7 @@ SQLite is made to keep what it has acknowledged (write-ahead log, `synchronous=F
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from rota.store.schema import HEAD, metadata
 def open_database(where: Path | str) -> Engine:
     """The database in a file, or at a URL such as `postgresql+psycopg://user@host/name`; its tables are made."""
     url = f"sqlite:///{where}" if isinstance(where, Path) else where
+    if isinstance(where, Path):
+        _make_private(where)
     try:
         engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"), pool_size=8)
         if engine.dialect.name == "sqlite":
@@ -29,6 +32,15 @@ def open_database(where: Path | str) -> Engine:
     except OperationalError as error:
         raise RotaError(f"database {_plain(url)!r} can't be opened: {error.orig}") from error
     return engine
+
+
+def _make_private(path: Path) -> None:
+    """Nobody but its owner may read the file: jobs' secrets are in it. What SQLite puts beside it gets its mode."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        path.chmod(0o600)
+    except OSError as error:
+        raise RotaError(f"database {str(path)!r} can't be opened: {error.strerror}") from error
 
 
 def prepare(engine: Engine) -> None:

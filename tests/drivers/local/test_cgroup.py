@@ -78,6 +78,14 @@ def test_second_version_writes_its_own_files(tmp_path: Path) -> None:
     assert told == {"enter": [f"{folder}/cgroup.procs"], "kills": f"{folder}/memory.events"}
 
 
+def test_second_version_hands_controllers_down_again_after_everything_was_swept_away(tmp_path: Path) -> None:
+    group = Cgroups(version=2, memory=tmp_path / "rota-1", cpu=tmp_path / "rota-1")
+
+    group.make("1/1/0", 0, 0)
+
+    assert (tmp_path / "rota-1" / "cgroup.subtree_control").read_text() == "+memory +cpu"
+
+
 def test_manager_alone_in_its_cgroup_moves_into_a_leaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Version 2 refuses controllers below a cgroup that has processes."""
     own = tmp_path / "fs" / "user.slice" / "rota.scope"

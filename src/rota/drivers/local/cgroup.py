@@ -66,6 +66,9 @@ class Cgroups:
 
     def make(self, token: str, cpu_milli: int, memory_bytes: int) -> Json:
         """A cgroup for a task with its limits, and what the supervisor has to know of it; 0 is no limit."""
+        if self.version == 2 and not self.memory.exists():
+            self.memory.mkdir()
+            _enable(self.memory, ["memory", "cpu"] if self.keeps_cpus else ["memory"])
         folders = self._folders(token)
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +114,7 @@ def find(home: Path, proc: Path = Path("/proc/self")) -> Cgroups | NoCgroups:
             made.make("probe", 1000, PROBE_BYTES)
             made.remove("probe")
         except OSError as error:
-            why = f"cgroup v{version}: {error.filename or ''}: {error.strerror}"
+            why = f"cgroup v{version}: {error.strerror}"
         else:
             return made
     return NoCgroups(why=why)
@@ -136,8 +139,8 @@ def _second(proc: Path, name: str) -> tuple[Path, Path | None] | None:
         (leaf / "cgroup.procs").write_text(str(os.getpid()))
         _enable(own, wanted)
     parent = own / name
-    parent.mkdir(exist_ok=True)
-    _enable(parent, wanted)
+    if parent.exists():
+        _enable(parent, wanted)
     return parent, parent if "cpu" in wanted else None
 
 
