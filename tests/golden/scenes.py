@@ -30,6 +30,7 @@ POLICIES = (
     "e-las",
     "priority:aging=20",
     "drf",
+    "fair-share:half_life_s=60",
 )
 SCENES = ("written", "mixed")
 

@@ -10,6 +10,7 @@ from builders import GIB, World, cluster, job, node, on, start, stop
 from rota.core.errors import RotaError
 from rota.core.events import End, Interrupted, JobEnded
 from rota.core.model import JobId, TenantId
+from rota.core.snapshot import restore, take
 from rota.policies import find_policy
 from rota.policies.gittins import SizeTable, index_of
 
@@ -262,3 +263,83 @@ def test_memory_can_be_the_dominant_share() -> None:
     world.submit(job=job("b1", tenant=TenantId("blue")))
 
     assert world.ended("x") == [start("b1", on("n1", [3]))]
+
+
+def test_who_has_had_least_lately_goes_first() -> None:
+    """Half-life 10 s. Red has 2 devices from 0 to 10: 2 x 10/ln 2 x (1 - 1/2) = 14.4, faded to 7.0 at 20.5;
+    blue 1 device from 10 on: 10/ln 2 x (1 - 1/2^1.05) = 7.5 at 20.5, more than red."""
+    w = World(gpus=2, policy="fair-share:half_life_s=10")
+    w.settle(w.submit("r", gpus=2, tenant=TenantId("red")))
+    w.pass_s(10.0).settle(w.ended("r"))
+    w.settle(w.submit("b", gpus=1, tenant=TenantId("blue")))
+    w.settle(w.submit("o", gpus=1, tenant=TenantId("other")))
+    w.pass_s(10.5)
+    w.settle(w.submit("b2", gpus=1, tenant=TenantId("blue")))
+    w.settle(w.submit("r2", gpus=1, tenant=TenantId("red")))
+
+    w.settle(w.ended("o"))
+
+    assert w.states() == {"r": "succeeded", "b": "running", "o": "succeeded", "b2": "waiting", "r2": "running"}
+    use = {name: entry[0] for name, entry in w.state.past["fair-share"].items() if " user " not in name}
+    half, fade = 10 / math.log(2), 0.5 ** (10.5 / 10)
+    assert use["tenant red"] == pytest.approx(2 * half * 0.5 * fade)
+    assert use["tenant blue"] == pytest.approx(half * (1 - fade))
+
+
+def test_a_tenant_with_twice_the_weight_may_have_had_twice_as_much() -> None:
+    """Red has had 2 x 10 device-seconds and weighs 3; blue has had 1 x 10: red is first."""
+    w = World(gpus=3, policy="fair-share:half_life_s=1e9,entities=red/blue,weights=3/1")
+    w.settle(w.submit("r", gpus=2, tenant=TenantId("red")))
+    w.settle(w.submit("b", gpus=1, tenant=TenantId("blue")))
+    w.settle(w.submit("b2", gpus=1, tenant=TenantId("blue")))
+    w.settle(w.submit("r2", gpus=1, tenant=TenantId("red")))
+
+    w.pass_s(10.0).settle(w.ended("b"))
+
+    assert w.states()["r2"] == "running"
+    assert w.states()["b2"] == "waiting"
+
+
+def test_users_of_a_tenant_take_turns_by_what_they_have_had() -> None:
+    w = World(gpus=2, policy="fair-share:half_life_s=1e9")
+    w.settle(w.submit("ann1", gpus=1, user="ann"))
+    w.settle(w.submit("bob1", gpus=1, user="bob"))
+    w.pass_s(10.0).settle(w.ended("bob1"))
+    w.settle(w.submit("bob2", gpus=1, user="bob"))
+    w.pass_s(5.0)
+    w.settle(w.submit("ann2", gpus=1, user="ann"))
+    w.settle(w.submit("cy", gpus=1, user="cy"))
+
+    w.settle(w.ended("ann1"))
+    assert w.states()["cy"] == "running", "it has had nothing"
+    w.settle(w.ended("cy"))
+    assert w.states()["ann2"] == "running"
+
+
+def test_what_was_had_survives_a_restart() -> None:
+    w = World(gpus=2, policy="fair-share:half_life_s=1e9")
+    w.settle(w.submit("r", gpus=2, tenant=TenantId("red")))
+    w.pass_s(10.0).settle(w.ended("r"))
+    state = restore(w.cluster, take(w.state))
+    again = World(gpus=2, policy="fair-share:half_life_s=1e9")
+    again.state, again.now_s = state, w.now_s
+    again.settle(again.submit("full", gpus=2, tenant=TenantId("other")))
+    again.settle(again.submit("r2", gpus=2, tenant=TenantId("red")))
+    again.settle(again.submit("b2", gpus=2, tenant=TenantId("blue")))
+
+    again.settle(again.ended("full"))
+
+    assert again.states() == {"full": "succeeded", "r2": "waiting", "b2": "running"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("half_life_s=0", "half_life_s is 0"),
+        ("entities=a/b,weights=1", "give one weight each"),
+        ("entities=a,weights=0", "weights must be above 0"),
+    ],
+)
+def test_fair_shares_that_make_no_sense_are_refused(options: str, message: str) -> None:
+    with pytest.raises(RotaError, match=message):
+        find_policy("fair-share")[0].read(options)

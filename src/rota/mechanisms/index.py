@@ -51,7 +51,6 @@ class Index:
         self.drifts = False
         """Whether waiting jobs can overtake holders by the mere passing of time."""
         self._timers: list[tuple[float, int, LiveJob]] = []
-        self._held_by_group: dict[Hashable, tuple[float, ...]] = {}
 
     @property
     def next_change_s(self) -> float:
@@ -115,27 +114,25 @@ class Index:
         if turn.until_s < math.inf:
             heapq.heappush(self._timers, (turn.until_s, live.seq, live))
 
-    def start(self, live: LiveJob, inventory: Inventory) -> None:
+    def start(self, live: LiveJob, inventory: Inventory, now_s: float) -> None:
         """A waiting job was given devices; its key as a holder is asked for later."""
         place = self.places.pop(live)
         if place.lane is not None:
             self._leave(place.lane, place)
         self.unkeyed[live] = None
         if self._keeps_holders:
-            self.hold(live, inventory)
+            self.hold(live, inventory, now_s)
 
-    def hold(self, live: LiveJob, inventory: Inventory) -> None:
+    def hold(self, live: LiveJob, inventory: Inventory, now_s: float, *, resumes: bool = False) -> None:
         """Remember a holder, and what its group has through it."""
         self.holding[live] = None
         groups = self._groups
         if groups is not None:
             share = groups.share(live, inventory)
-            group = groups.of(live)
-            held = self._held_by_group.get(group, (0.0,) * len(share))
-            self._held_by_group[group] = tuple(a + b for a, b in zip(held, share, strict=True))
+            groups.change(groups.of(live), share, 1, now_s, resumes=resumes)
             self.places[live] = Place(((float(live.seq),), live), 0.0, None, math.inf, 0.0, share)
 
-    def drop(self, live: LiveJob) -> None:
+    def drop(self, live: LiveJob, now_s: float) -> None:
         """A job neither waits nor holds any more."""
         self.unkeyed.pop(live, None)
         self.holding.pop(live, None)
@@ -145,9 +142,7 @@ class Index:
         if place.lane is not None:
             self._leave(place.lane, place)
         elif self._groups is not None:
-            group = self._groups.of(live)
-            held = self._held_by_group[group]
-            self._held_by_group[group] = tuple(a - b for a, b in zip(held, place.share, strict=True))
+            self._groups.change(self._groups.of(live), place.share, -1, now_s, resumes=False)
         elif self._ranks_holders:
             self.holders.remove(place.entry, place.slope)
 
@@ -166,13 +161,10 @@ class Index:
             self._ask_again(live, place, now_s)
         self.look_at_all = True
 
-    def rank(self, lane: Lane, inventory: Inventory, now_s: float) -> Key:
+    def rank(self, lane: Lane, now_s: float) -> Key:
         """The place in the order of a lane's first job, its group's before its own."""
         key = lane.key_now(now_s)
-        if self._groups is None:
-            return key
-        held = self._held_by_group.get(lane.group)
-        return (self._groups.rank(held, inventory) if held else 0.0, *key)
+        return key if self._groups is None else (*self._groups.rank(lane.group, now_s), *key)
 
     def _ask_again(self, live: LiveJob, place: Place, now_s: float) -> None:
         if place.lane is None:

@@ -47,10 +47,12 @@ class ListScheduler:
     def adopt(self, state: State) -> None:
         """Index a state anew."""
         index = self._index = Index(self._rule, self._allocator)
+        if self._rule.groups is not None:
+            self._rule.groups.open(state.past)
         for live in state.jobs.values():
             if live.placement is not None:
                 index.unkeyed[live] = None
-                index.hold(live, state.inventory)
+                index.hold(live, state.inventory, state.now_s, resumes=True)
             elif live.state is JobState.WAITING and not live.unmet:
                 index.enqueue(live, state.now_s)
 
@@ -59,7 +61,7 @@ class ListScheduler:
         index = self._index
         relearn = False
         for live in changes.left:
-            index.drop(live)
+            index.drop(live, now_s)
             if live.state.is_final:
                 relearn |= self._rule.ended(live, now_s)
         for live in changes.started:
@@ -100,7 +102,7 @@ class ListScheduler:
         for lane in lanes:
             if not len(lane):
                 continue
-            key = index.rank(lane, inventory, now_s)
+            key = index.rank(lane, now_s)
             head = lane.head[1]
             if (
                 self._rule.backfill is Backfill.EASY
@@ -152,16 +154,16 @@ class _Walk:
             lane = candidate
             if self._reservations and self._is_filled_around(lane):
                 continue
-            if rule.groups is not None and (rank := index.rank(lane, draft.inventory, draft.now_s)) != key:
+            if rule.groups is not None and (rank := index.rank(lane, draft.now_s)) != key:
                 heapq.heappush(heap, (rank, lane))
                 continue
             live = lane.head[1]
             answer = self._seek(live, key)
             if answer is not None and not isinstance(answer, Reason):
                 draft.assign_offered(live, answer)
-                index.start(live, draft.inventory)
+                index.start(live, draft.inventory, draft.now_s)
                 if len(lane):
-                    heapq.heappush(heap, (index.rank(lane, draft.inventory, draft.now_s), lane))
+                    heapq.heappush(heap, (index.rank(lane, draft.now_s), lane))
                 continue
             if answer is not None:
                 draft.because(live, answer)
@@ -197,7 +199,7 @@ class _Walk:
             return None
         for victim in offer.victims:
             draft.release(victim)
-            index.drop(victim)
+            index.drop(victim, draft.now_s)
             if draft.touched[victim] is None:
                 index.enqueue(victim, draft.now_s)
         if self._rule.preempts:
@@ -248,7 +250,7 @@ class _Walk:
         mine = self._index.places[live].lane
         for lane in self._index.lanes.values():
             if len(lane) and lane is not mine and id(lane) not in queued:
-                key = self._index.rank(lane, self._draft.inventory, self._draft.now_s)
+                key = self._index.rank(lane, self._draft.now_s)
                 heapq.heappush(self._heap, (key, lane))
 
     def _reseat(self, live: LiveJob) -> None:
@@ -291,7 +293,7 @@ class _Walk:
                 continue
             reservation.spend(live.gpu_milli, expected_s)
             draft.assign_offered(live, answer)
-            index.start(live, draft.inventory)
+            index.start(live, draft.inventory, draft.now_s)
             self._push_next(candidates, lane, at, reservation)
 
     def _is_filled_around(self, lane: Lane) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from rota.core.inventory import Inventory
 from rota.core.live import JobView
+from rota.core.use import Past
 
 
 class Turn(NamedTuple):
@@ -39,15 +40,23 @@ class Backfill(Enum):
     EASY = "easy"
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
+class Groups(Protocol):
     """Fairness between groups of jobs: whose group comes first matters more than the job's own key."""
 
-    of: Callable[[JobView], Hashable]
-    share: Callable[[JobView, Inventory], tuple[float, ...]]
-    """What a job of its group holds, as a vector that is added up per group."""
-    rank: Callable[[tuple[float, ...], Inventory], float]
-    """A group's place in the order, from the sum of what its jobs hold."""
+    def open(self, past: dict[str, Past]) -> None:
+        """Nobody holds anything, as far as is known; `past` is the state's, to be read and kept up to date."""
+
+    def of(self, job: JobView) -> Hashable:
+        """The group that a job belongs to."""
+
+    def share(self, job: JobView, inventory: Inventory) -> tuple[float, ...]:
+        """What a job of its group holds."""
+
+    def change(self, group: Hashable, share: tuple[float, ...], sign: int, now_s: float, *, resumes: bool) -> None:
+        """A group's job came to hold its share, or left it; `resumes`: it was found holding it."""
+
+    def rank(self, group: Hashable, now_s: float) -> tuple[float, ...]:
+        """A group's place in the order: smallest first."""
 
 
 class OrderingRule(Protocol):

@@ -41,6 +41,7 @@ BUILT_IN = {
     "e-las": "rota.policies.elas:epoch_aware_attained_service",
     "priority": "rota.policies.priority:highest_priority",
     "drf": "rota.policies.drf:dominant_resource_fairness",
+    "fair-share": "rota.policies.fair_share:fair_share",
     "shockwave": "rota.policies.shockwave:shockwave",
 }
 _GAVEL = {

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from enum import Enum
 
 from rota.core.inventory import Inventory
 from rota.core.live import JobView
 from rota.core.model import WHOLE
+from rota.core.use import Past
 from rota.mechanisms.declare import Traits, ordering
-from rota.mechanisms.ordering import Groups, Turn
-
-
-class Owner(Enum):
-    """Between whom to be fair."""
-
-    TENANT = "tenant"
-    USER = "user"
+from rota.mechanisms.fairness import Owner
+from rota.mechanisms.ordering import Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,34 +21,46 @@ class DrfParams:
     by: Owner = Owner.TENANT
 
 
-def shares(job: JobView, inventory: Inventory) -> tuple[float, ...]:
-    """What a job holds of the cluster's devices, CPUs and memory, as fractions."""
-    roles = job.job.roles
-    cpu = sum(role.count * role.cpu_milli for role in roles)
-    memory = sum(role.count * role.memory_bytes for role in roles)
-    return (
-        job.gpus * WHOLE / max(inventory.devices * WHOLE, 1),
-        cpu / inventory.cpu_total if inventory.cpu_total else 0.0,
-        memory / inventory.memory_total if inventory.memory_total else 0.0,
-    )
+class DominantShares:
+    """What each owner holds of the cluster now, resource by resource."""
 
+    def __init__(self, params: DrfParams) -> None:
+        self._by = params.by
+        self._held: dict[Hashable, tuple[float, ...]] = {}
 
-def dominant(held: tuple[float, ...], inventory: Inventory) -> float:
-    """The largest of a tenant's shares, rounded so that sums of floats taken in another order agree."""
-    return round(max(held), 9)
+    def open(self, past: dict[str, Past]) -> None:
+        """The past does not count."""
+        self._held = {}
 
+    def of(self, job: JobView) -> Hashable:
+        """The owner."""
+        return job.job.user if self._by is Owner.USER else job.job.tenant
 
-def _groups(params: DrfParams) -> Groups:
-    def owner(job: JobView) -> str:
-        return job.job.user if params.by is Owner.USER else job.job.tenant
+    def share(self, job: JobView, inventory: Inventory) -> tuple[float, ...]:
+        """What a job holds of the cluster's devices, CPUs and memory, as fractions."""
+        roles = job.job.roles
+        cpu = sum(role.count * role.cpu_milli for role in roles)
+        memory = sum(role.count * role.memory_bytes for role in roles)
+        return (
+            job.gpus * WHOLE / max(inventory.devices * WHOLE, 1),
+            cpu / inventory.cpu_total if inventory.cpu_total else 0.0,
+            memory / inventory.memory_total if inventory.memory_total else 0.0,
+        )
 
-    return Groups(of=owner, share=shares, rank=dominant)
+    def change(self, group: Hashable, share: tuple[float, ...], sign: int, now_s: float, *, resumes: bool) -> None:
+        """An owner's job came to hold its share, or left it."""
+        held = self._held.get(group, (0.0,) * len(share))
+        self._held[group] = tuple(a + sign * b for a, b in zip(held, share, strict=True))
+
+    def rank(self, group: Hashable, now_s: float) -> tuple[float, ...]:
+        """The largest of an owner's shares, rounded so that sums of floats taken in another order agree."""
+        return (round(max(self._held.get(group, (0.0,))), 9),)
 
 
 @ordering(
     "drf",
     cites="Ghodsi et al., NSDI 2011",
-    groups=_groups,
+    groups=DominantShares,
     traits=Traits(
         scheduling_input="dominant share of each tenant",
         dimensions="space (several resources)",
