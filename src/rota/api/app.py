@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from rota import __version__
-from rota.api import jobs, logs, metrics, system, tokens
+from rota.api import jobs, logs, metrics, submit, system, tokens
 from rota.api.access import Forbidden, Unknown
 from rota.api.log import LoggedRequests
 from rota.api.service import Service
@@ -38,6 +38,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     """The whole API around a manager; `pages` answers what is not for the API."""
     app = FastAPI(title="Rota", version=__version__, docs_url="/api/docs", openapi_url="/api/openapi.json")
     app.state.service = service
+    app.include_router(submit.router, prefix="/api/v1")
     app.include_router(jobs.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
     app.include_router(system.router, prefix="/api/v1")

@@ -1,9 +1,8 @@
-"""Routes for jobs: submit, list, look, explain, cancel, hold, release."""
+"""Routes for jobs: list, look, explain, cancel, hold, release."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -11,63 +10,17 @@ from fastapi.responses import JSONResponse
 
 from rota.api.access import Principal
 from rota.api.service import Service, principal, service
-from rota.api.wire import JobOut, JobPage, Problem, SubmitOut, WhyOut, forecast_out, job_out, reason_out
+from rota.api.wire import PROBLEMS, JobOut, JobPage, WhyOut, forecast_out, job_out, reason_out
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import JobId, JobState
 from rota.drivers.local.folder import progress, usage
 from rota.live.requests import MOST_AT_ONCE, Asker, NotFound
 from rota.store import records
 
-router = APIRouter(tags=["jobs"], responses={code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422)})
+router = APIRouter(tags=["jobs"], responses=PROBLEMS)
 Who = Annotated[Principal, Depends(principal)]
 JobPath = Annotated[str, Path(min_length=1, max_length=64, description="The job's id.")]
 _WORDS = frozenset(state.value for state in JobState)
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "oneOf": [
-                        {"$ref": "#/components/schemas/JobFile"},
-                        {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/JobFile"}},
-                    ]
-                }
-            }
-        },
-    }
-}
-
-
-@router.post("/jobs", status_code=201, response_model=SubmitOut, openapi_extra=_BODY)
-async def submit(
-    request: Request,
-    who: Who,
-    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
-    held: Annotated[bool, Query(description="Keep it from starting until it is released.")] = False,
-    dry_run: Annotated[bool, Query(description="Only say when it would start.")] = False,
-) -> Response:
-    """Submit a job, or a list of jobs that are accepted together or not at all."""
-    values = await _body(request)
-    files: list[Any] = values if isinstance(values, list) else [values]
-    if not 1 <= len(files) <= MOST_AT_ONCE:
-        raise RotaError(f"{len(files)} jobs were given; submit 1 to {MOST_AT_ONCE} at once")
-    for file in files:
-        tenant = file.get("tenant", "default") if isinstance(file, dict) else "default"
-        who.must_change(str(tenant))
-    if dry_run:
-        found = await service(request).requests.try_out(files[0], Asker(name=who.name))
-        return JSONResponse({"expected": forecast_out(found)})
-    key = None if idempotency_key is None else f"{who.name}:{idempotency_key}"
-    ids = await service(request).requests.submit(files, Asker(name=who.name), key=key, held=held)
-    return JSONResponse({"id": ids[0], "ids": ids}, status_code=201, headers={"Location": f"/api/v1/jobs/{ids[0]}"})
-
-
-async def _body(request: Request) -> object:
-    try:
-        return json.loads(await request.body())
-    except (ValueError, RecursionError) as error:
-        raise RotaError(f"the body is not JSON: {str(error)[:200]}") from error
 
 
 @router.get("/jobs", response_model=JobPage)

@@ -105,6 +105,10 @@ class Problem(BaseModel):
     error: str
 
 
+PROBLEMS: dict[int | str, Json] = {code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422)}
+"""What the routes of jobs may answer instead."""
+
+
 def moment(at_s: float | None) -> str | None:
     """A time as ISO 8601 in UTC."""
     if at_s is None:
