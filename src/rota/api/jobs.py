@@ -14,7 +14,7 @@ from rota.api.wire import PROBLEMS, JobOut, JobPage, WhyOut, forecast_out, job_o
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import JobId, JobState
 from rota.drivers.local.folder import progress, usage
-from rota.live.requests import MOST_AT_ONCE, Asker, NotFound
+from rota.live.requests import Asker, NotFound
 from rota.store import records
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)

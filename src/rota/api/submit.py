@@ -15,10 +15,9 @@ from fastapi.responses import JSONResponse
 from rota.api.service import service
 from rota.api.wire import PROBLEMS, SubmitOut, forecast_out
 from rota.core.errors import RotaError
-from rota.live.requests import Asker
+from rota.live.requests import MOST_AT_ONCE, Asker
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
-MOST_AT_ONCE = 10_000
 LONGEST_KEY = 200
 _YES = frozenset({"true", "1", "yes", "on"})
 _NO = frozenset({"false", "0", "no", "off"})

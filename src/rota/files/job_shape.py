@@ -161,7 +161,7 @@ class RolePart(Shape):
     cpus: Cpus = 0
     memory: Bytes = 0
     run: Command | None = None
-    env: dict[Text, Text | Secret] = {}
+    env: Annotated[dict[Text, Text | Secret], Field(default_factory=dict)]
     completion: CompletionPart = CompletionPart()
 
 
@@ -189,8 +189,8 @@ class JobFile(Shape):
     image: Text | None = None
     volumes: tuple[Text, ...] = ()
     workdir: Text | None = None
-    env: Annotated[dict[Text, Text | Secret], Field(max_length=1000)] = {}
-    roles: Annotated[dict[Name, RolePart], Field(max_length=64)] = {}
+    env: Annotated[dict[Text, Text | Secret], Field(default_factory=dict, max_length=1000)]
+    roles: Annotated[dict[Name, RolePart], Field(default_factory=dict, max_length=64)]
     array: Annotated[int, Field(strict=True, ge=0)] | None = None
     """Which member of an array this is; the command line sets it."""
     member: MemberPart | None = None

@@ -11,7 +11,7 @@ from rota.core.cluster import Cluster
 from rota.core.codec import decode_job
 from rota.core.engine import Engine
 from rota.core.errors import RotaError
-from rota.core.model import JobId, NodeId
+from rota.core.model import JobId, JobState, NodeId
 from rota.core.policy import Allocator, Policy
 from rota.core.state import State
 from rota.live.control import Control, Tape
@@ -35,13 +35,9 @@ class Scheduling:
 
 def boot(records: Records, scheduling: Scheduling) -> Control:
     """The loop, ready to run, in the state in which the last one stopped."""
-    state, kept = _restore(records, scheduling.cluster)
-    declared, options = find_policy(scheduling.policy)
-    if declared.plans_in_rounds:
-        raise RotaError(
-            f"policy {declared.name!r} plans in rounds, which the manager can't carry out yet; "
-            "it runs in `rota sim`, and `rota policies` lists the others"
-        )
+    declared, given = find_policy(scheduling.policy)
+    options = declared.live_options(given)
+    state, kept = _restore(records, scheduling.cluster, in_rounds=declared.plans_in_rounds)
     placement = scheduling.placement or declared.placement
 
     def rebuilt() -> tuple[Policy, Allocator]:
@@ -54,17 +50,17 @@ def boot(records: Records, scheduling: Scheduling) -> Control:
     engine = Engine(state, policy, alloc, journal=tape)
     header = JournalHeader(
         cluster=scheduling.cluster,
-        policy=scheduling.policy,
+        policy=scheduling.policy if options == given else f"{declared.name}:{options}",
         placement=placement,
         tenancy=scheduling.tenancy,
         about="a live manager",
-        snapshot=snapshot.take(state),
+        snapshot=snapshot.take(state, engine.memory),
     )
     first_step = records.begin_segment(encode_header(header))
-    return Control(engine, tape, records, kept, first_step, rebuilt)
+    return Control(engine, tape, records, kept, first_step, rebuilt, plans_slowly=declared.plans_in_rounds)
 
 
-def _restore(records: Records, cluster: Cluster) -> tuple[State, dict[JobId, Record]]:
+def _restore(records: Records, cluster: Cluster, *, in_rounds: bool) -> tuple[State, dict[JobId, Record]]:
     rows = records.live_jobs()
     now_s = time.time()
     kept: dict[JobId, Record] = {}
@@ -72,13 +68,19 @@ def _restore(records: Records, cluster: Cluster) -> tuple[State, dict[JobId, Rec
     for row in rows:
         job = decode_job(json.loads(row.job))
         live = json.loads(row.live)
+        if not in_rounds and live["state"] == JobState.RUNNING.value:  # a lease of another policy's is void
+            live.pop("lease", None)
+            live["rate"] = 1.0
         now_s = max(now_s, live["submitted_s"], live["since_s"])
         pairs.append((job, live))
         record = kept[job.id] = Record(row.spec, row.owner)
         record.attempt, record.failures = row.attempt, row.failures
         record.exit_code, record.message, record.failure = row.exit_code, row.message, row.failure
     frame = snapshot.Snapshot(
-        now_s=now_s, seq=records.next_seq(), drained=tuple(NodeId(name) for name in records.drained())
+        now_s=now_s,
+        seq=records.next_seq(),
+        drained=tuple(NodeId(name) for name in records.drained()),
+        memory=records.memory(),
     )
     try:
         return snapshot.rebuild(cluster, pairs, frame), kept

@@ -1,8 +1,9 @@
 """The live loop. Whatever arrives while a batch is being made durable becomes the next batch.
 
-One batch is one step of the engine and one transaction: new jobs, what changed of old ones, the journal's step.
-Only when it is durable are requests answered and decisions carried out, so that a `kill -9` at any moment loses
-nothing that was promised and leaves nothing running that is not known.
+One batch is one transaction: new jobs, what changed of old ones, the journal's steps. It is one step of the engine,
+or several where much arrived at once, so that others get a word in between. Only when it is durable are requests
+answered and decisions carried out, so that a `kill -9` at any moment loses nothing that was promised and leaves nothing
+running that is not known.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -22,8 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
 from rota.core.engine import Engine
-from rota.core.errors import InvariantBroken
-from rota.core.events import Event, Interrupted, JobArrived, JobEnded, StartFailed, Stopped, TimerFired
+from rota.core.events import Event, Interrupted, JobEnded, StartFailed, Stopped, TimerFired
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
 from rota.core.placement import Placement
@@ -32,14 +32,19 @@ from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.drivers.local.order import Order, Word
 from rota.files.job import job_file, launch_of
-from rota.live.record import Record, changes_of, row_of, shown_state
+from rota.live.dependents import Dependents
+from rota.live.leases import Leases
+from rota.live.record import Record, dump, shown_state
 from rota.live.times import Times
-from rota.store.journal import encode_step
+from rota.live.transaction import Transaction
 from rota.store.records import Batch, Records
 
 log = logging.getLogger("rota.live")
 RETRY_S = 0.2
 """Between two tries to write to a database that can't be written to."""
+MOST_EVENTS = 100
+"""How many events one step takes in: what a long list of jobs may keep others waiting."""
+MEMORY_EVERY_S = 1.0
 
 
 class Driver(Protocol):
@@ -114,6 +119,8 @@ class Control:
         kept: dict[JobId, Record],
         first_step: int,
         rebuilt: Callable[[], tuple[Policy, Allocator]],
+        *,
+        plans_slowly: bool = False,
     ) -> None:
         self.engine = engine
         self.rebuilt = rebuilt
@@ -130,11 +137,14 @@ class Control:
         """How long the last steps of the engine took."""
         self.step_times = Times()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
-        self._dependents: dict[JobId, list[JobId]] = {}
+        self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner") if plans_slowly else None
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
+        self._remembered_s = -math.inf
+        self._dependents = Dependents(engine.state)
+        self._leases = Leases(engine.state, lambda event: self._put(Entry([event])))
         self._listeners: list[Callable[[Sequence[News]], None]] = []
         self._driver: Driver | None = None
-        for live in engine.state.jobs.values():
-            self._remember_dependencies(live)
 
     @property
     def state(self) -> State:
@@ -172,8 +182,22 @@ class Control:
         return lambda: self._listeners.remove(listener)
 
     def explain(self, job_id: JobId) -> Reason | None:
-        """Why a job does not run; None if it does, has ended or is not known here."""
-        return self.engine.explain(job_id) if job_id in self.state.jobs else None
+        """Why a job does not run; None if it does, has ended or is not known here.
+
+        While a plan is being made that takes long, it is what was said last.
+        """
+        live = self.state.jobs.get(job_id)
+        if live is None:
+            return None
+        if self._at_rest.is_set():
+            return self.engine.explain(job_id)
+        if live.state is not JobState.WAITING or live.wait_code is None:
+            return None
+        return Reason(code=live.wait_code)
+
+    async def at_rest(self) -> None:
+        """Wait until no plan is being made, so that the engine can be copied."""
+        await self._at_rest.wait()
 
     def _put(self, entry: Entry) -> None:
         self._inbox.append(entry)
@@ -201,78 +225,65 @@ class Control:
                 self._inbox.append(Entry([TimerFired()]))
 
     async def _step(self, entries: list[Entry]) -> None:
-        now_s = max(time.time(), self.state.now_s)
-        events = [event for entry in entries for event in entry.events]
         for entry in entries:
             self.kept.update(entry.records)
+        made = Transaction(self.state, self.kept, self._dependents, self._names)
+        events = [event for entry in entries for event in entry.events]
+        for first in range(0, len(events), MOST_EVENTS):
+            if first:
+                await asyncio.sleep(0)
+            await self._take_in(made, events[first : first + MOST_EVENTS])
+        for entry in entries:
+            made.batch.answers.extend(entry.answers)
+            made.batch.drained.update(entry.drained)
+            made.batch.audit.extend(entry.audit)
+        self._remember(made.batch)
+        await self._commit(made.batch)
+        for entry in entries:
+            if entry.done is not None and not entry.done.done():
+                entry.done.set_result(None)
+        self._tell(list(made.touched.values()))
+        self._carry_out(made.decisions)
+        for live in made.touched.values():
+            self._leases.watch(live)
+        for job_id in self._dependents.forget(made.touched):
+            self.kept.pop(job_id, None)
+
+    async def _take_in(self, made: Transaction, events: list[Event]) -> None:
+        """One step of the engine. A slow planner thinks in a thread of its own, while requests are heard."""
+        now_s = max(time.time(), self.state.now_s)
         begun = time.perf_counter()
-        decisions = self.engine.step(now_s, events)
+        if self._planner is None:
+            decisions = self.engine.step(now_s, events)
+        else:
+            self._at_rest.clear()
+            loop = asyncio.get_running_loop()
+            decisions = await loop.run_in_executor(self._planner, self.engine.step, now_s, events)
+            self._at_rest.set()
         self.step_s.append(time.perf_counter() - begun)
         self.step_times.add(self.step_s[-1])
         for decision in decisions:
             if isinstance(decision, Start | Resize):
                 self.kept[decision.job_id].attempt += 1
-        batch, touched = self._batch(entries, events, decisions, now_s)
-        await self._commit(batch)
-        for entry in entries:
-            if entry.done is not None and not entry.done.done():
-                entry.done.set_result(None)
-        self._tell(touched)
-        self._carry_out(decisions)
-        self._forget(touched)
-
-    def _batch(
-        self, entries: list[Entry], events: list[Event], decisions: list[Decision], now_s: float
-    ) -> tuple[Batch, list[LiveJob]]:
-        """All that has to be written, and the jobs that it is about."""
-        batch = Batch()
-        new: dict[JobId, None] = {}
-        for event in events:
-            if isinstance(event, JobArrived):
-                new[event.job.id] = None
-                self._remember_dependencies(self.state.jobs[event.job.id])
-        touched = [self.state.jobs[name] for name in self._touched(events, decisions)]
-        for live in touched:
-            record = self.kept[live.job.id]
-            if live.job.id in new:
-                batch.new_jobs.append(row_of(live, record, self.state, self._names))
-            else:
-                batch.changed_jobs.append(changes_of(live, record, self.state, self._names))
-        line = encode_step(self.steps, now_s, events, decisions, self._tape.waits, self._names)
-        batch.steps.append({"n": self.steps, "body": json.dumps(line, separators=(",", ":"))})
+        made.add(self.steps, now_s, events, decisions, self._tape.waits)
         self.steps += 1
-        for entry in entries:
-            batch.answers.extend(entry.answers)
-            batch.drained.update(entry.drained)
-            batch.audit.extend(entry.audit)
-        return batch, touched
 
-    def _touched(self, events: Iterable[Event], decisions: Iterable[Decision]) -> list[JobId]:
-        """Jobs that a step may have changed: those named, and those that depend on one that ended."""
-        found: dict[JobId, None] = {}
-        for event in events:
-            if isinstance(event, JobArrived):
-                found[event.job.id] = None
-            elif (job_id := getattr(event, "job_id", None)) is not None:
-                found[job_id] = None
-        for decision in decisions:
-            found[decision.job_id] = None
-        due = list(found)
-        while due:
-            job_id = due.pop()
-            if self.state.jobs[job_id].state.is_final:
-                for dependent in self._dependents.get(job_id, ()):
-                    if dependent not in found and dependent in self.state.jobs:
-                        found[dependent] = None
-                        due.append(dependent)
-        return list(found)
+    def _remember(self, batch: Batch) -> None:
+        """What the policy remembers is written now and then; with every step where rounds hang on it."""
+        now_s = time.monotonic()
+        if self._planner is None and now_s < self._remembered_s + MEMORY_EVERY_S:
+            return
+        self._remembered_s = now_s
+        memory = self.engine.memory
+        if memory is not None:
+            batch.memory = dump(memory)
 
     async def _commit(self, batch: Batch) -> None:
         """Make it durable. While that is impossible nothing else happens: no answer, no decision."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                if self._records.is_near:
+                if self._records.is_near and batch.is_small:
                     finish = self._records.write(batch)
                 else:
                     finish = await loop.run_in_executor(self._writer, self._records.write, batch)
@@ -325,7 +336,7 @@ class Control:
                 case Resize(job_id, _):
                     self._resize(self.state.jobs[job_id], self._driver)
                 case Renew(job_id, _, _):
-                    raise InvariantBroken(f"job {job_id} was given a lease; no policy that plans in rounds is taken")
+                    self._leases.renewed(self.state.jobs[job_id])
 
     def _resize(self, live: LiveJob, driver: Driver) -> None:
         _, before = self.state.vacating[live.job.id]
@@ -355,30 +366,5 @@ class Control:
                 driver.find(self._order(live))
             if live.stopping is not None:
                 driver.stop(live.job.id, live.stopping)
+            self._leases.take_up(live)
         driver.settle()
-
-    # -- memory ----------------------------------------------------------------------------------
-
-    def _remember_dependencies(self, live: LiveJob) -> None:
-        for needed in live.job.depends_on:
-            self._dependents.setdefault(needed, []).append(live.job.id)
-
-    def _forget(self, touched: Sequence[LiveJob]) -> None:
-        """Drop what has ended, unless something that has not ended yet depends on it."""
-        due = [live.job.id for live in touched if live.state.is_final]
-        while due:
-            job_id = due.pop()
-            live = self.state.jobs.get(job_id)
-            if live is None or not live.state.is_final:
-                continue
-            waiting = [name for name in self._dependents.get(job_id, ()) if self._is_unfinished(name)]
-            if waiting:
-                continue
-            self.state.forget(job_id)
-            self.kept.pop(job_id, None)
-            self._dependents.pop(job_id, None)
-            due.extend(live.job.depends_on)
-
-    def _is_unfinished(self, job_id: JobId) -> bool:
-        live = self.state.jobs.get(job_id)
-        return live is not None and not live.state.is_final

@@ -13,8 +13,18 @@ from dataclasses import dataclass
 
 from rota.core.decisions import Decision, Renew, Resize, Start, Stop
 from rota.core.engine import Engine
-from rota.core.errors import InvariantBroken
-from rota.core.events import End, Event, JobArrived, JobEnded, Resized, Started, Stopped, TimerFired
+from rota.core.events import (
+    End,
+    Event,
+    JobArrived,
+    JobEnded,
+    Lapsed,
+    Resized,
+    SpeedChanged,
+    Started,
+    Stopped,
+    TimerFired,
+)
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState
 from rota.core.policy import Allocator, Policy
@@ -147,12 +157,14 @@ class _Run:
                 self._expect(live, now_s)
 
     def _expect(self, live: LiveJob, now_s: float) -> None:
-        """Say when a running job will end: one that ran longer than expected takes as long again."""
+        """Say when a running job, or its lease, will end: one that ran longer than expected takes as long again."""
         span = self._durations(live.job)
         self.known = self.known and span.known
         ran_s = live.run_s(now_s)
         left_s = self._pick(span) - (live.work_done(now_s) if live.job.checkpoint else ran_s)
         at_s = now_s + (left_s if left_s > 0 else max(ran_s, 1.0))
+        if live.lease is not None:
+            at_s = min(at_s, max(live.lease.until_s, now_s))
         self._due[live.job.id] = at_s
         heapq.heappush(self._ends, (at_s, live.seq, live.job.id))
 
@@ -167,7 +179,11 @@ class _Run:
             return math.inf, []
         _, _, job_id = heapq.heappop(self._ends)
         del self._due[job_id]
-        return end_s, [JobEnded(job_id, End.SUCCEEDED, self._engine.state.live(job_id).work_done(end_s))]
+        live = self._engine.state.live(job_id)
+        work = live.work_done(end_s)
+        if live.lease is not None and live.lease.until_s <= end_s:
+            return end_s, [Lapsed(job_id, work)]
+        return end_s, [JobEnded(job_id, End.SUCCEEDED, work)]
 
     def _answer(self, decision: Decision) -> Event:
         now_s = self._engine.state.now_s
@@ -182,9 +198,8 @@ class _Run:
             case Resize(job_id, _):
                 return Resized(job_id, live.work_done(now_s), 1.0, now_s)
             case Renew(job_id, _, _):
-                raise InvariantBroken(
-                    f"job {job_id} was given a lease; the manager takes no policy that plans in rounds"
-                )
+                self._expect(live, now_s)
+                return SpeedChanged(job_id, live.work, 1.0)
 
     def _count(self, decisions: list[Decision]) -> None:
         for each in decisions:

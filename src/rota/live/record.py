@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rota.core.codec import encode_job
 from rota.core.live import LiveJob
 from rota.core.model import JobState
 from rota.core.snapshot import encode_live
 from rota.core.state import State
 
 Json = dict[str, Any]
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Record:
@@ -45,7 +45,7 @@ def changes_of(live: LiveJob, record: Record, state: State, node_names: list[str
         "state": shown_state(live),
         "started_s": live.first_start_s,
         "ended_s": live.ended_s,
-        "live": _dump(encode_live(live, state, node_names)),
+        "live": dump(encode_live(live, state, node_names)),
         "attempt": record.attempt,
         "failures": record.failures,
         "exit_code": record.exit_code,
@@ -54,8 +54,8 @@ def changes_of(live: LiveJob, record: Record, state: State, node_names: list[str
     }
 
 
-def row_of(live: LiveJob, record: Record, state: State, node_names: list[str]) -> Json:
-    """The whole row of a new job."""
+def row_of(live: LiveJob, record: Record, state: State, node_names: list[str], encoded: Json) -> Json:
+    """The whole row of a new job, which is given as JSON values too."""
     row = changes_of(live, record, state, node_names)
     job = live.job
     row["id"] = row.pop("key")
@@ -66,11 +66,12 @@ def row_of(live: LiveJob, record: Record, state: State, node_names: list[str]) -
         "tenant": job.tenant,
         "owner": record.owner,
         "submitted_s": live.submitted_s,
-        "job": _dump(encode_job(job)),
+        "job": dump(encoded),
         "spec": record.spec,
         "version": 0,
     }
 
 
-def _dump(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+def dump(value: object) -> str:
+    """JSON without spaces."""
+    return _ENCODER.encode(value)

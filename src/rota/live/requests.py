@@ -26,7 +26,7 @@ from rota.files.job import apart, job_of
 from rota.files.job_shape import JobFile
 from rota.live.control import Control, Entry
 from rota.live.forecast import Forecast, Span, copies, forecast, span_of
-from rota.live.record import Record
+from rota.live.record import Record, dump
 from rota.store.records import FINAL, Records
 
 log = logging.getLogger("rota.live")
@@ -105,7 +105,7 @@ class Requests:
             job = job_of(file, job_id, self._unmet(needed), asker.name)
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
-            entry.records[job_id] = Record(json.dumps(values, separators=(",", ":")), asker.name)
+            entry.records[job_id] = Record(dump(values), asker.name)
             entry.audit.append(_audit(asker, "submit", job_id, job.name))
             together.setdefault((job.tenant, job.name), []).append(job_id)
         self._latest.update(together)
@@ -170,6 +170,7 @@ class Requests:
 
     async def _forecast(self, job_id: JobId, arrives: JobArrived | None) -> Forecast:
         past = await asyncio.to_thread(self._records.past_runs)
+        await self._control.at_rest()
         engines = copies(self._control.engine, self._control.rebuilt)
 
         def span(job: Job) -> Span:

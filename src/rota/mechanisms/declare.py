@@ -54,6 +54,16 @@ class DeclaredPolicy:
     make: Callable[[Any, Allocator, Knowledge], Policy]
     plans_in_rounds: bool = False
     """Whether a job that arrives may have to wait for the end of a round though devices are free."""
+    live: str = ""
+    """Options that are otherwise in a live manager than in a study, unless they are given."""
+
+    def live_options(self, options: str) -> str:
+        """The options with those of live use, unless others were given for them."""
+        given = [part for part in options.split(",") if part]
+        names = {part.partition("=")[0].strip() for part in given}
+        return ",".join(
+            [*given, *(part for part in self.live.split(",") if part and part.partition("=")[0] not in names)]
+        )
 
     def build(self, options: str, allocator: Allocator, knowledge: Knowledge | None = None) -> Policy:
         """The policy with its parameters read from `key=value,key=value`."""

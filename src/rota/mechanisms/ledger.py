@@ -46,7 +46,7 @@ class Ledger:
         """Open the books where they were closed."""
         for name in _COLUMNS:
             kept: NDArray[Any] = getattr(self, name)
-            setattr(self, name, np.array(memory[name], dtype=kept.dtype).reshape(-1, *kept.shape[1:]))
+            setattr(self, name, np.array(memory[name], dtype=kept.dtype).reshape(len(memory[name]), *kept.shape[1:]))
         pairs: list[list[int]] = self.members.tolist()
         self._rows = {(one,) if other == NOBODY else (one, other): row for row, (one, other) in enumerate(pairs)}
 

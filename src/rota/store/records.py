@@ -10,10 +10,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, bindparam, delete, func, insert, or_, select, update
 
-from rota.store.schema import answers, audit, jobs, nodes, segments, steps
+from rota.store.schema import answers, audit, jobs, memory, nodes, segments, steps
 
 Json = dict[str, Any]
 FINAL = ("succeeded", "failed", "cancelled")
+SMALL = 64
 _NEW_JOB, _NEW_STEP, _NEW_AUDIT = insert(jobs), insert(steps), insert(audit)
 _LISTED = [column for column in jobs.c if column.name not in ("job", "live")]
 
@@ -28,6 +29,13 @@ class Batch:
     answers: list[Json] = field(default_factory=list)
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[Json] = field(default_factory=list)
+    memory: str | None = None
+    """What the policy remembers from now on, if that is to be written."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is written in no time."""
+        return len(self.new_jobs) + len(self.changed_jobs) < SMALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +121,9 @@ class Records:
             connection.execute(insert(nodes), {"id": node_id, "drained": int(drained)})
         if batch.audit:
             connection.execute(_NEW_AUDIT, batch.audit)
+        if batch.memory is not None:
+            connection.execute(delete(memory))
+            connection.execute(insert(memory), {"body": batch.memory})
 
     # -- what a restart needs --------------------------------------------------------------------
 
@@ -140,6 +151,12 @@ class Records:
         """Nodes on which nothing new may start."""
         with self._engine.connect() as connection:
             return list(connection.execute(select(nodes.c.id).where(nodes.c.drained == 1)).scalars())
+
+    def memory(self) -> Any:
+        """What the policy remembered last."""
+        with self._engine.connect() as connection:
+            found = connection.execute(select(memory.c.body)).scalar()
+        return None if found is None else json.loads(found)
 
     # -- the journal -----------------------------------------------------------------------------
 

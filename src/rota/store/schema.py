@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0002"
+HEAD = "0003"
 """The revision that this code works with; `migrations` leads there from every older one."""
 
 metadata = MetaData()
@@ -73,6 +73,12 @@ nodes = Table(
     metadata,
     Column("id", String(256), primary_key=True),
     Column("drained", Integer, nullable=False),
+)
+
+memory = Table(
+    "memory",
+    metadata,
+    Column("body", Text, nullable=False),
 )
 
 tokens = Table(

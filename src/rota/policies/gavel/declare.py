@@ -88,4 +88,5 @@ def shares(
         placement="any",
         make=make,
         plans_in_rounds=True,
+        live="compat=none",
     )
