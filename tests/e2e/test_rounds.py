@@ -69,13 +69,17 @@ def test_turns_go_on_after_the_server_was_killed(one_device: Manager) -> None:
 
 
 def test_waiting_job_is_told_that_its_turn_comes(one_device: Manager) -> None:
-    first, second = count(one_device, 300), count(one_device, 300)
-    eventually(lambda: one_device.state(first) == "running")
+    jobs = [count(one_device, 300), count(one_device, 300)]
 
-    told = one_device.client.why(second)
+    def told() -> dict[str, Any] | None:
+        found = [one_device.client.why(job_id) for job_id in jobs]
+        return next((why for why in found if why["reason"] and why["expected"]), None)
 
-    assert told["reason"]["code"] == "waits-for-round"
-    assert told["expected"]["usual"] is not None
+    why = eventually(told)
+
+    assert why is not None
+    assert why["reason"]["code"] == "next-round"
+    assert why["expected"]["usual"] is not None
 
 
 @pytest.mark.parametrize("policy", ["gavel/fifo", "gavel/finish_time_fairness", "gavel/allox", "gavel/gandiva"])

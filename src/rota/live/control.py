@@ -23,7 +23,19 @@ from sqlalchemy.exc import DBAPIError
 
 from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
 from rota.core.engine import Engine
-from rota.core.events import Event, Interrupted, JobEnded, StartFailed, Stopped, TimerFired
+from rota.core.events import (
+    Event,
+    Interrupted,
+    JobCancelled,
+    JobEnded,
+    JobHeld,
+    JobReleased,
+    Lapsed,
+    SpeedChanged,
+    StartFailed,
+    Stopped,
+    TimerFired,
+)
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
 from rota.core.placement import Placement
@@ -45,6 +57,7 @@ RETRY_S = 0.2
 MOST_EVENTS = 100
 """How many events one step takes in: what a long list of jobs may keep others waiting."""
 MEMORY_EVERY_S = 1.0
+_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged)
 
 
 class Driver(Protocol):
@@ -228,7 +241,7 @@ class Control:
         for entry in entries:
             self.kept.update(entry.records)
         made = Transaction(self.state, self.kept, self._dependents, self._names)
-        events = [event for entry in entries for event in entry.events]
+        events = [event for entry in entries for event in entry.events if not self._is_late(event)]
         for first in range(0, len(events), MOST_EVENTS):
             if first:
                 await asyncio.sleep(0)
@@ -248,6 +261,10 @@ class Control:
             self._leases.watch(live)
         for job_id in self._dependents.forget(made.touched):
             self.kept.pop(job_id, None)
+
+    def _is_late(self, event: Event) -> bool:
+        """Whether something was asked of a job that ended while the step before was under way."""
+        return isinstance(event, _MAY_BE_LATE) and event.job_id not in self.state.jobs
 
     async def _take_in(self, made: Transaction, events: list[Event]) -> None:
         """One step of the engine. A slow planner thinks in a thread of its own, while requests are heard."""

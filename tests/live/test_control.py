@@ -1,0 +1,182 @@
+"""The live loop by itself: a real engine and database, and a driver that only notes what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from builders import cluster, job, node
+from rota.core.decisions import Cause
+from rota.core.engine import Engine
+from rota.core.events import End, Event, JobArrived, JobEnded, Lapsed, Started
+from rota.core.model import JobId, JobState
+from rota.core.placement import Placement
+from rota.core.policy import Allocator, Draft, Policy
+from rota.core.reasons import ReasonCode
+from rota.core.state import State
+from rota.drivers.local.order import Order, Word
+from rota.live.control import MOST_EVENTS, Control, Entry, Tape
+from rota.live.record import Record
+from rota.placement import style
+from rota.policies import find_policy
+from rota.store.database import open_database
+from rota.store.records import Query, Records
+from rota.tenancy import allocator
+
+
+class Notes:
+    """A driver whose jobs run as soon as they are told to."""
+
+    def __init__(self) -> None:
+        self.control: Control
+        self.started: list[JobId] = []
+
+    def start(self, order: Order) -> None:
+        self.started.append(order.job.id)
+        self.control.answered(Started(order.job.id, 1.0, 0.0), Word())
+
+    def find(self, order: Order) -> None: ...
+
+    def resize(self, order: Order, before: Placement) -> None: ...
+
+    def stop(self, job_id: JobId, cause: Cause) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Ponder:
+    """A policy's plans, each of which waits until it may go on."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._plan = policy.plan
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        policy.plan = self  # type: ignore[method-assign]
+
+    def __call__(self, draft: Draft) -> None:
+        self.begun.set()
+        assert self.may_go_on.wait(timeout=20)
+        self._plan(draft)
+
+
+def with_loop(
+    tmp_path: Path, course: Callable[[Control, Notes], Awaitable[None]], policy: Policy, *, slow: bool
+) -> None:
+    """Run a course of events against a loop on one device."""
+
+    async def main() -> None:
+        records = Records(open_database(tmp_path / "rota.db"))
+        alloc = _alloc()
+        tape = Tape()
+        engine = Engine(State(cluster(node("n1", 1))), policy, alloc, journal=tape)
+        control = Control(engine, tape, records, {}, 0, _rebuilt, plans_slowly=slow)
+        driver = Notes()
+        driver.control = control
+        running = asyncio.create_task(control.run(driver))
+        try:
+            async with asyncio.timeout(20):
+                await course(control, driver)
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            records.close()
+
+    asyncio.run(main())
+
+
+def _alloc() -> Allocator:
+    return allocator("none", style("any"), cluster(node("n1", 1)))
+
+
+def _rebuilt() -> tuple[Policy, Allocator]:
+    alloc = _alloc()
+    return find_policy("fifo")[0].build("", alloc), alloc
+
+
+def arrivals(*names: str) -> Entry:
+    entry = Entry([JobArrived(job(name)) for name in names])
+    entry.records = {JobId(name): Record(json.dumps({"run": "true"})) for name in names}
+    return entry
+
+
+def test_loop_hears_others_while_a_plan_is_made(tmp_path: Path) -> None:
+    policy, _ = _rebuilt()
+    ponder = Ponder(policy)
+
+    async def course(control: Control, driver: Notes) -> None:
+        ponder.may_go_on.set()
+        await control.apply(arrivals("1", "2"))
+        ponder.may_go_on.clear()
+        ponder.begun.clear()
+        third = asyncio.ensure_future(control.apply(arrivals("3")))
+        while not ponder.begun.is_set():
+            await asyncio.sleep(0.001)
+
+        waits = control.explain(JobId("2"))
+        copying = asyncio.ensure_future(control.at_rest())
+        await asyncio.sleep(0)
+
+        assert waits is not None
+        assert waits.code is ReasonCode.DEVICES_BUSY
+        assert not third.done()
+        assert not copying.done()
+        ponder.may_go_on.set()
+        await asyncio.gather(third, copying)
+
+    with_loop(tmp_path, course, policy, slow=True)
+
+
+def test_end_of_a_lease_that_comes_after_its_job_ended_is_no_news(tmp_path: Path) -> None:
+    policy, _ = _rebuilt()
+    ponder = Ponder(policy)
+    ponder.may_go_on.set()
+
+    async def course(control: Control, driver: Notes) -> None:
+        await control.apply(arrivals("1"))
+        while control.state.jobs[JobId("1")].state is not JobState.RUNNING:
+            await asyncio.sleep(0.001)
+        ponder.may_go_on.clear()
+        ponder.begun.clear()
+        ended: Event = JobEnded(JobId("1"), End.SUCCEEDED, 1.0)
+        control.answered(ended, Word(exit_code=0))
+        while not ponder.begun.is_set():
+            await asyncio.sleep(0.001)
+        late = asyncio.ensure_future(control.apply(Entry([Lapsed(JobId("1"), 1.0)])))
+        await asyncio.sleep(0)
+        ponder.may_go_on.set()
+        await late
+        await control.apply(arrivals("2"))
+        assert JobId("1") not in control.state.jobs
+
+    with_loop(tmp_path, course, policy, slow=True)
+
+
+def test_long_list_is_one_transaction_of_many_steps_with_pauses_in_between(tmp_path: Path) -> None:
+    policy, _ = _rebuilt()
+    names = [str(number) for number in range(3 * MOST_EVENTS + 1)]
+
+    async def course(control: Control, driver: Notes) -> None:
+        seen: list[tuple[int, int]] = []
+
+        async def look() -> None:
+            while True:
+                seen.append((len(control.state.jobs), len(control._records.page(Query(limit=1000)))))
+                await asyncio.sleep(0)
+
+        looking = asyncio.ensure_future(look())
+        await control.apply(arrivals(*names))
+        looking.cancel()
+
+        inside = {jobs for jobs, _ in seen}
+        assert {MOST_EVENTS, 2 * MOST_EVENTS, 3 * MOST_EVENTS} <= inside
+        assert {stored for _, stored in seen} <= {0, len(names)}
+        numbers = [json.loads(body)["n"] for body in control._records.steps()]
+        assert numbers[:4] == [0, 1, 2, 3]
+
+    with_loop(tmp_path, course, policy, slow=False)
