@@ -259,3 +259,30 @@ def test_repeated_submission_with_a_key_is_one_job(manager: Manager) -> None:
     assert manager.client.submit({"run": "true"}, key="k1") == first
     with pytest.raises(Refused, match="used for another request"):
         manager.client.submit({"run": "false"}, key="k1")
+
+
+def test_openpai_job_file_runs_as_it_is(manager: Manager) -> None:
+    (manager.folder / "pai.yaml").write_text(
+        """
+protocolVersion: 2
+name: pai
+type: job
+prerequisites: [{type: dockerimage, name: image, uri: example/train}]
+secrets: {key: hunter2}
+taskRoles:
+  worker:
+    instances: 2
+    dockerImage: image
+    resourcePerInstance: {gpu: 1, cpu: 1, memoryMB: 100}
+    commands: ['echo $PAI_TASK_INDEX', 'K="<% $secrets.key %>"; test ${#K} = 7']
+"""
+    )
+    refused = manager.rota("submit", "pai.yaml")
+    tried = manager.rota("submit", "pai.yaml", "--no-image", "--dry-run")
+    job_id = manager.rota("submit", "pai.yaml", "--no-image").stdout.strip()
+
+    assert (refused.returncode, "image can't be honoured here" in refused.stderr) == (2, True)
+    assert tried.stdout.startswith("expected start: ")
+    assert manager.wait(job_id)["state"] == "succeeded"
+    assert [manager.said(job_id, task) for task in (0, 1)] == ["0\n", "1\n"]
+    assert "hunter2" not in str(manager.client.job(job_id))

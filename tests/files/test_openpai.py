@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from rota.core.cells import CellTypeName, SkuSize
 from rota.core.errors import RotaError
 from rota.core.model import DeviceType
+from rota.files.job import read_job_file
 from rota.files.openpai import read_openpai
 
 JOB = """
@@ -89,3 +91,63 @@ def test_broken_jobs(before: str, after: str, message: str, tmp_path: Path) -> N
 
     assert str(error.value).startswith(f"{path}: ")
     assert message in str(error.value)
+
+
+SUBMITTED = """
+protocolVersion: 2
+name: my job
+type: job
+jobRetryCount: -2
+prerequisites: [{type: dockerimage, name: image, uri: example/train}]
+parameters: {epochs: 3}
+secrets: {key: hunter2}
+taskRoles:
+  worker:
+    instances: 2
+    completion: {minFailedInstances: -1, minSucceededInstances: 1}
+    dockerImage: image
+    resourcePerInstance: {gpu: 1, cpu: 2, memoryMB: 512}
+    commands:
+      - echo $PAI_TASK_INDEX <% $parameters.epochs %>
+      - test "<% $secrets.key %>" = hunter2
+defaults: {virtualCluster: vision}
+extras: {hivedScheduler: {jobPriorityClass: crit}}
+"""
+
+
+def test_it_can_be_submitted_as_the_job_that_it_means(tmp_path: Path) -> None:
+    values = read_job_file(written(tmp_path, SUBMITTED))
+
+    script = values["roles"]["worker"].pop("run")
+    assert values == {
+        "name": "my-job",
+        "tenant": "vision",
+        "priority": 120,
+        "gang": True,
+        "max_restarts": 1000,
+        "roles": {
+            "worker": {
+                "count": 2,
+                "gpus": 1,
+                "cpus": 2.0,
+                "memory": 512 << 20,
+                "completion": {"min_failed": 2, "min_succeeded": 1},
+            }
+        },
+        "env": {"ROTA_SECRET_key": {"secret": "hunter2"}},
+        "image": "example/train",
+    }
+    assert script.splitlines()[1:] == ["echo $PAI_TASK_INDEX 3", 'test "${ROTA_SECRET_key}" = hunter2']
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("$parameters.epochs", "$parameters.epoch", "is not given under parameters; did you mean 'epochs'?"),
+        ("dockerImage: image", "dockerImage: other", "dockerImage other is no prerequisite"),
+        ("jobPriorityClass: crit", "taskRoles: {worker: {pinnedCellId: c1}}", "worker.pinnedCellId can't be honoured"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused_by_name(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(RotaError, match=re.escape(said)):
+        read_job_file(written(tmp_path, SUBMITTED.replace(old, new)))

@@ -35,6 +35,9 @@ def submit(
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
+    no_image: Annotated[
+        bool, typer.Option("--no-image", help="Run without the file's container image, on the machine as it is.")
+    ] = False,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Submit nothing; say when it would start.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit as it does.")] = False,
@@ -49,6 +52,8 @@ def submit(
       rota submit --name bert --gpus 4 --workers 2 -- torchrun train.py
 
       rota submit --array 0-9 --gpus 1 -- python sweep.py
+
+      rota submit openpai-job.yaml --no-image
     """
     job: Json = _from_file(Path(what[0])) if _is_file(what) else {"run": what}
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
@@ -65,6 +70,8 @@ def submit(
     if any(value is not None for value in needs.values()):
         given = {key: value for key, value in needs.items() if value is not None}
         job["resources"] = {**job.get("resources", {}), **given}
+    if no_image:
+        job.pop("image", None)
     _set_env(job, env or [], secret or [])
     job.setdefault("workdir", os.getcwd())
     if dry_run:

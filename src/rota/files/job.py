@@ -75,8 +75,15 @@ def is_job_file(document: object) -> bool:
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
-    """The plain values of a job file, found to be a job; each mistake is told with file and field."""
+    """The plain values of a job file, found to be a job; each mistake is told with file and field.
+
+    An OpenPAI job file is read as the job that it means.
+    """
     values = read_document(path)
+    if isinstance(values, dict) and "protocolVersion" in values:
+        from rota.files.openpai_job import job_values
+
+        values = job_values(values, path)
     job_file(values, path)
     if not isinstance(values, dict):
         raise RotaError(f"{path}: it must be a mapping of fields to values")

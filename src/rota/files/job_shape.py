@@ -17,6 +17,7 @@ from rota.files.shape import Shape
 MOST_TASKS = 4096
 MOST_TEXT = 65536
 MOST_PRIORITY = 1_000_000
+MOST_RESTARTS = 1000
 STOP_SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
@@ -183,7 +184,7 @@ class JobFile(Shape):
     deadline: Moment | None = None
     time_limit: Annotated[Seconds, Field(gt=0)] | None = None
     estimate: Seconds | None = None
-    max_restarts: Annotated[int, Field(strict=True, ge=0, le=1000)] | None = None
+    max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
     checkpoint: CheckpointPart | None = None
     completion: CompletionPart = CompletionPart()
     image: Text | None = None
