@@ -44,9 +44,10 @@ made: list[World] = []
 GIB = 1 << 30
 
 
-def at_once() -> list[str]:
-    """The policies that plan when something happens, not in rounds."""
-    return [name for name in names() if not find_policy(name)[0].plans_in_rounds]
+def at_once(*, tenancy: bool = False) -> list[str]:
+    """The policies that plan when something happens, not in rounds; with `tenancy`, those that leave room for it."""
+    found = {name: find_policy(name)[0] for name in names()}
+    return [name for name, one in found.items() if not one.plans_in_rounds and not (tenancy and one.whole_cluster)]
 
 
 def job(name: str = "j", /, *, gpus: float = 1, workers: int = 1, **fields: Any) -> Job:

@@ -151,7 +151,7 @@ def test_types_are_looked_for_in_order() -> None:
     assert w.states()["typed"] == "running"
 
 
-@pytest.mark.parametrize("policy", at_once())
+@pytest.mark.parametrize("policy", at_once(tenancy=True))
 def test_every_policy_runs_inside_tenants(policy: str) -> None:
     w = world(policy)
     for at in range(12):

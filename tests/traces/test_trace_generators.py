@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from rota.core.errors import RotaError
 from rota.core.model import JobId
+from rota.perf.training import CATALOGUE
 from rota.traces import Outcome, Submission, Workload, read_trace, write_trace
 from rota.traces.generators import DESCRIPTIONS, generate
 
@@ -207,3 +209,27 @@ def test_impossible_wishes_are_refused(given: dict[str, object], reason: str) ->
         generate(**wishes)  # type: ignore[arg-type]  # a table of keywords
 
     assert str(caught.value) == reason
+
+
+def test_wishes_leave_the_jobs_as_they_are_otherwise(tmp_path: Path) -> None:
+    plain = generate("philly-like", jobs=400, seed=3)
+    wishing = generate("philly-like", jobs=400, seed=3, elastic=0.5, deadlines=0.25)
+
+    bare = [
+        replace(entry, job=replace(entry.job, elastic=None, model=None, deadline_s=None))
+        for entry in wishing.submissions
+    ]
+    assert bare == list(plain.submissions)
+    elastic = [entry.job for entry in wishing.submissions if entry.job.elastic is not None]
+    assert len(elastic) / 400 == pytest.approx(0.5, abs=0.08)
+    assert {job.model for job in elastic} == set(CATALOGUE)
+    due = [entry for entry in wishing.submissions if entry.job.deadline_s is not None]
+    assert len(due) / 400 == pytest.approx(0.25, abs=0.08)
+    write_trace(wishing, tmp_path / "w.csv")
+    assert read_trace(tmp_path / "w.csv").submissions == wishing.submissions
+
+
+@pytest.mark.parametrize("wish", ["elastic", "deadlines"])
+def test_a_share_above_one_is_refused(wish: str) -> None:
+    with pytest.raises(RotaError, match=f"{wish} is 1.5; it must be a share of the jobs"):
+        generate("philly-like", jobs=5, seed=0, **{wish: 1.5})  # type: ignore[arg-type]  # a number for either

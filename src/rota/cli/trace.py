@@ -88,6 +88,7 @@ def convert(
     epilog=_examples(
         "rota trace generate philly-like jobs.parquet --jobs 10000 --seed 1",
         "rota trace generate mixed jobs.csv --jobs 500 --seed 7 --gpus 64 --load 1.1",
+        "rota trace generate philly-like jobs.csv --gpus 64 --elastic 1 --deadlines 0.5",
     ),
 )
 def generate_command(
@@ -106,10 +107,16 @@ def generate_command(
     load: Annotated[
         float, typer.Option("--load", help="Mean demand over the span of arrivals, as a share of those GPUs.")
     ] = DEFAULT_LOAD,
+    elastic: Annotated[
+        float, typer.Option("--elastic", help="Share of the jobs whose number of tasks may be chosen, 0 to 1.")
+    ] = 0.0,
+    deadlines: Annotated[
+        float, typer.Option("--deadlines", help="Share of the jobs that have a deadline, 0 to 1.")
+    ] = 0.0,
 ) -> None:
     """Make up a trace of a known kind, size and load."""
     with progress(f"generating {jobs} jobs"):
-        workload = generate(kind, jobs=jobs, seed=seed, gpus=gpus, load=load)
+        workload = generate(kind, jobs=jobs, seed=seed, gpus=gpus, load=load, elastic=elastic, deadlines=deadlines)
     _write(workload, target)
 
 

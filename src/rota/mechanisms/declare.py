@@ -54,6 +54,8 @@ class DeclaredPolicy:
     make: Callable[[Any, Allocator, Knowledge], Policy]
     plans_in_rounds: bool = False
     """Whether a job that arrives may have to wait for the end of a round though devices are free."""
+    whole_cluster: bool = False
+    """Whether it shares out all devices by itself, so that there is no room for tenancy."""
     live: str = ""
     """Options that are otherwise in a live manager than in a study, unless they are given."""
 

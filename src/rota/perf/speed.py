@@ -15,6 +15,7 @@ from rota.core.errors import RotaError
 from rota.core.model import WHOLE, DeviceType, Job, Level
 from rota.core.placement import Placement, devices_of, tasks_of
 from rota.perf.profiles import Profiles
+from rota.perf.training import CATALOGUE, best_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,9 @@ class Costs:
 class SpeedModel:
     """Factors on a job's speed.
 
-    `spread` is by the widest level that the job's devices span; `scaling` is the exponent of an elastic job's
-    size against the size it asked for; neighbours count once each, on any shared device or shared node.
+    `spread` is by the widest level that the job's devices span; neighbours count once each, on any shared device or
+    shared node. How an elastic job's speed grows with its size is known for models of the catalogue; for others,
+    `scaling` is the exponent of the size against the size it asked for.
     With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
     """
 
@@ -91,6 +93,26 @@ class SpeedModel:
             return self.profiles.rate(device_type, job.model, max(job.gpu_milli // WHOLE, 1)) or 0.0
         return self.type_speed.get(device_type, 1.0)
 
+    def at_size(self, job: Job, device_type: DeviceType, tasks: int, *, several_nodes: bool = False) -> float:
+        """Work a second of an elastic job alone with so many tasks on one type; 0 where that is not known."""
+        if any(role.device_types and device_type not in role.device_types for role in job.roles):
+            return 0.0
+        if self.profiles is not None and job.model is not None:
+            devices = max(tasks * job.roles[0].device_milli // WHOLE, 1)
+            return self.profiles.rate(device_type, job.model, devices, scattered=several_nodes) or 0.0
+        return self.type_speed.get(device_type, 1.0) * self._growth(job, tasks, several_nodes)
+
+    def _growth(self, job: Job, tasks: int, several_nodes: bool) -> float:
+        """The speed of an elastic job of this size over its speed with the tasks that it asked for on one node."""
+        role = job.roles[0]
+        if job.elastic is None:
+            return 1.0
+        if job.model in CATALOGUE:
+            per_task = max(role.device_milli // WHOLE, 1)
+            now = best_of(job.model, tasks * per_task, several_nodes)
+            return now.goodput / best_of(job.model, role.count * per_task, False).goodput
+        return float((tasks / role.count) ** self.scaling)
+
     def beside(self, job: Job, other: Job, device_type: DeviceType) -> float:
         """Work a second of a job while another of its size runs on the same devices; 0 where they can't."""
         if self.profiles is not None and job.model is not None and other.model is not None:
@@ -138,7 +160,8 @@ class SpeedModel:
             return measured
         rate = self.type_speed.get(device_type, 1.0)
         if job.elastic is not None:
-            rate *= (tasks_of(placement) / job.roles[0].count) ** self.scaling
+            several_nodes = any(slot.node != placement[0].node for slot in placement)
+            rate *= self._growth(job, tasks_of(placement), several_nodes)
         return rate
 
 

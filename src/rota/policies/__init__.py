@@ -70,6 +70,10 @@ BUILT_IN |= {
     for module, names_ in _GAVEL.items()
     for name in names_
 }
+BUILT_IN |= {
+    "afs-l": "rota.policies.afs:afs_l",
+    "afs-p": "rota.policies.afs:afs_p",
+}
 
 _ENTRY_POINTS = "rota.policies"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 
 from rota.core.errors import RotaError, did_you_mean
@@ -11,6 +12,7 @@ from rota.traces.assemble import collection_paused, gang
 from rota.traces.generators.mixes import DEADLINES, FAILING, PROBE, RETRAIN, SWEEP
 from rota.traces.generators.planned import Kind, Planned
 from rota.traces.generators.published import GAVEL_LIKE, PHILLY_LIKE
+from rota.traces.generators.wishes import wishes
 from rota.traces.workload import Submission, Workload
 
 DEFAULT_GPUS = 440
@@ -39,11 +41,24 @@ DESCRIPTIONS: Mapping[str, str] = {
 """Every name that `generate` knows, with a line about it."""
 
 
-def generate(kind: str, *, jobs: int, seed: int, gpus: int = DEFAULT_GPUS, load: float = DEFAULT_LOAD) -> Workload:
-    """A workload whose mean demand, from the first submission to the last, is `load` times `gpus`."""
+def generate(
+    kind: str,
+    *,
+    jobs: int,
+    seed: int,
+    gpus: int = DEFAULT_GPUS,
+    load: float = DEFAULT_LOAD,
+    elastic: float = 0.0,
+    deadlines: float = 0.0,
+) -> Workload:
+    """A workload whose mean demand, from the first submission to the last, is `load` times `gpus`.
+
+    A share of `elastic` of the jobs may be resized; `deadlines` is the share that has one.
+    """
     _check(kind, jobs, gpus, load)
     with collection_paused():
-        return _generated(kind, jobs, seed, load * gpus)
+        made = _generated(kind, jobs, seed, load * gpus)
+        return replace(made, submissions=wishes(made.submissions, elastic=elastic, deadlines=deadlines, seed=seed))
 
 
 def _generated(kind: str, jobs: int, seed: int, demand_gpus: float) -> Workload:

@@ -1,0 +1,163 @@
+"""What rules for elastic jobs are asked and answer: how many tasks each job should have from now on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from rota.core.inventory import Inventory, Pool
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, DeviceType, Job
+from rota.core.placement import tasks_of
+
+UNKNOWN_WORK_S = 3600.0
+"""How much longer a job is taken to run at the size it asks for, if it says nothing of its length."""
+
+
+class Target(NamedTuple):
+    """What a job should have: so many tasks, on a given type where the rule minds."""
+
+    tasks: int
+    device_type: DeviceType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Targets by number of submission, first come first placed; who is not named waits. Good until `until_s`."""
+
+    targets: Mapping[int, Target]
+    until_s: float = math.inf
+
+
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """A job that contends for devices. A job that is not elastic has one size, that of the whole of it."""
+
+    live: LiveJob
+    sizes: tuple[int, ...]
+    """Numbers of tasks that it may have, smallest first; empty if nothing that is up could take it."""
+    per_task_milli: int
+    """Thousandths of devices that a task holds; a job of several roles counts as one task."""
+    tasks: int = 0
+    """What it has now."""
+
+    @property
+    def seq(self) -> int:
+        """Order of submission."""
+        return self.live.seq
+
+    @property
+    def asked(self) -> int:
+        """The size that its user asked for, or the nearest that it may have."""
+        wanted = self.live.job.roles[0].count if self.is_elastic else 1
+        return min(self.sizes, key=lambda tasks: (abs(tasks - wanted), tasks))
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether its size may be chosen."""
+        return self.live.job.elastic is not None
+
+    def gpus(self, tasks: int) -> float:
+        """Devices that so many tasks hold."""
+        return tasks * self.per_task_milli / WHOLE
+
+    def left(self, now_s: float) -> float:
+        """Work still to do as the job says itself; for one that does not say, an hour's at the size it asks for."""
+        job, live = self.live.job, self.live
+        if job.work is not None:
+            return max(job.work - live.work_done(now_s), 0.0)
+        left_s = UNKNOWN_WORK_S if job.estimate_s is None else max(job.estimate_s - live.run_s(now_s), 1.0)
+        return left_s * live.nominal_rate
+
+
+@dataclass(slots=True)
+class SizeQuestion:
+    """All candidates in order of submission, and what there is for them."""
+
+    now_s: float
+    candidates: list[Candidate]
+    free_milli: int
+    """Thousandths of usable devices that are not tied up by jobs on their way in or out."""
+    pools: Sequence[Pool]
+    node_devices: int
+    """Devices of the largest node."""
+
+
+class SizeRule(Protocol):
+    """A published way to choose sizes."""
+
+    interval_s: float | None
+    """How often it plans; None if whenever somebody comes or goes."""
+
+    def plan(self, question: SizeQuestion) -> Plan:
+        """Everybody's size from now on."""
+
+    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
+        """A job runs on so many nodes at a speed that is now known (`live.rate`)."""
+
+    def left(self, live: LiveJob) -> None:
+        """A job does not contend any more."""
+
+    @property
+    def memory(self) -> Any:
+        """What it must remember, as a value that JSON can hold."""
+
+    def recall(self, memory: Any) -> None:
+        """Take up what `memory` said."""
+
+
+class Unlearned:
+    """A rule that needs no observations and remembers nothing."""
+
+    interval_s: float | None = None
+    memory: Any = None
+
+    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
+        """It knows speeds beforehand."""
+
+    def left(self, live: LiveJob) -> None:
+        """Nothing was learned of it."""
+
+    def recall(self, memory: Any) -> None:
+        """There is nothing to take up."""
+
+
+def candidate(live: LiveJob, inventory: Inventory) -> Candidate:
+    """A job with the sizes that nodes which are up could take."""
+    job = live.job
+    most_milli = _most_milli(job, inventory)
+    if job.elastic is None:
+        return Candidate(
+            live, (1,) if job.gpu_milli <= most_milli else (), job.gpu_milli, int(live.placement is not None)
+        )
+    per_task = job.roles[0].device_milli
+    most = min(job.elastic.max_tasks, most_milli // per_task) if per_task else job.elastic.max_tasks
+    sizes = tuple(range(job.elastic.min_tasks, most + 1))
+    return Candidate(live, sizes, per_task, 0 if live.placement is None else tasks_of(live.placement))
+
+
+def _most_milli(job: Job, inventory: Inventory) -> int:
+    """What the job could hold at most: tasks of one role are on one type."""
+    if len(job.roles) > 1:
+        return sum(pool.usable for pool in inventory.pools) * WHOLE
+    return max((pool.usable for pool in inventory.eligible(job.roles[0])), default=0) * WHOLE
+
+
+def whole_shapes(found: Candidate, node_devices: int) -> tuple[int, ...]:
+    """Sizes that share out nodes without a rest: parts of a node that divide it by powers of two, or whole nodes.
+
+    The smallest and the asked size are always among them.
+    """
+    if not found.is_elastic or not found.sizes:
+        return found.sizes
+    kept = {found.sizes[0], found.asked}
+    for tasks in found.sizes:
+        devices = found.gpus(tasks)
+        if devices >= node_devices:
+            if devices % node_devices == 0:
+                kept.add(tasks)
+        elif devices and math.log2(node_devices / devices).is_integer():
+            kept.add(tasks)
+    return tuple(sorted(kept))
