@@ -43,6 +43,7 @@ def boot(records: Records, scheduling: Scheduling) -> Control:
             "use --tenancy none, or another policy"
         )
     state, kept = _restore(records, scheduling.cluster, in_rounds=declared.plans_in_rounds)
+    declared.refuse_tenancy(scheduling.tenancy)
     placement = scheduling.placement or declared.placement
 
     def rebuilt() -> tuple[Policy, Allocator]:

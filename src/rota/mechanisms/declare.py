@@ -71,6 +71,14 @@ class DeclaredPolicy:
         """The policy with its parameters read from `key=value,key=value`."""
         return self.make(self.read(options), allocator, knowledge or Knowledge())
 
+    def refuse_tenancy(self, tenancy: str) -> None:
+        """A policy that shares out the whole cluster itself leaves no room for guarantees to tenants."""
+        if (self.plans_in_rounds or self.whole_cluster) and tenancy != "none":
+            raise RotaError(
+                f"policy {self.name!r} shares out the whole cluster and can't run with tenancy {tenancy!r}; "
+                "use --tenancy none, or an ordering policy"
+            )
+
     def read(self, options: str) -> Any:
         """Parameters from `key=value,key=value`."""
         return parse_parameters(self.params, options, f"policy {self.name!r}")

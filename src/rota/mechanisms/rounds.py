@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.mechanisms.habits import Habits, Seat
 from rota.mechanisms.ledger import Ledger
+from rota.mechanisms.probe import narrowed
 from rota.mechanisms.shares import (
     Contender,
     PairSpeeds,
@@ -380,10 +381,7 @@ class RoundScheduler:
         key = (live.seq, at)
         probe = self._probes.get(key)
         if probe is None:
-            roles = tuple(
-                replace(role, device_types=(self._types[at],)) if role.device_milli else role for role in live.job.roles
-            )
-            probe = LiveJob(replace(live.job, roles=roles), live.seq, live.submitted_s, live.nominal_rate)
+            probe = narrowed(live, self._types[at])
             self._probes[key] = probe
         probe.since_s = live.since_s
         return probe

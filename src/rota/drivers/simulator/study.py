@@ -68,12 +68,7 @@ class Result:
 def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
     """A policy by name, its allocator, and the placement that it came to."""
     declared, options = find_policy(policy)
-    if (declared.plans_in_rounds or declared.whole_cluster) and setting.tenancy != "none":
-        in_rounds = " in rounds" if declared.plans_in_rounds else ""
-        raise RotaError(
-            f"policy {declared.name!r} shares out the whole cluster{in_rounds} and can't run with tenancy "
-            f"{setting.tenancy!r}; use --tenancy none, or an ordering policy"
-        )
+    declared.refuse_tenancy(setting.tenancy)
     if declared.plans_in_rounds and setting.costs.checkpoint_s:
         raise RotaError(
             f"policy {declared.name!r} plans in rounds, which leave no time for a stop; leave --checkpoint-time at 0, "
