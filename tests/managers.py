@@ -144,7 +144,7 @@ class Manager:
                     text = Path(f"/proc/{name}/cmdline").read_bytes() + Path(f"/proc/{name}/environ").read_bytes()
                 except OSError:
                     continue
-                if (mark in text and b"supervisor.py" in text) or b"ROTA_RUN_DIR=" + mark in text:
+                if (mark in text and b"keeper.supervisor" in text) or b"ROTA_RUN_DIR=" + mark in text:
                     found.append(int(name))
         return found
 

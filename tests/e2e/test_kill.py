@@ -5,16 +5,19 @@ Short here; in full with `make chaos`, which sets ROTA_CHAOS=full.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import resource
 import signal
 import sqlite3
+import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from rota.sdk.client import Client
 Json = dict[str, Any]
 pytestmark = pytest.mark.slow
 FULL = os.environ.get("ROTA_CHAOS") == "full"
+DISK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,14 +140,37 @@ def kill_around(manager: Manager, plan: Plan) -> Counter[str]:
 
 
 def fill_disk_for_a_while(manager: Manager) -> None:
-    """No file of the server's can grow for a moment: to it the disk is full."""
+    """No file of the manager's can grow for a moment."""
+    with full_disk(manager), pytest.raises(Unavailable):
+        Client(manager.client.url, timeout_s=1.5).submit({"run": "true", "name": "extra"}, key="extra")
+
+
+@contextmanager
+def full_disk(manager: Manager) -> Iterator[None]:
+    """Fill the file system of the manager's folder, to the last byte; where it has none of its own, only pretend."""
+    if not os.path.ismount(manager.folder / "data"):
+        with no_growth(manager):
+            yield
+        return
+    ballast = manager.folder / "data" / "ballast"
+    try:
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        yield
+    finally:
+        ballast.unlink()
+
+
+@contextmanager
+def no_growth(manager: Manager) -> Iterator[None]:
+    """To the server the disk is full; tasks and their keepers do not notice."""
     assert manager.process is not None
     pid = manager.process.pid
     soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, hard))
     try:
-        with pytest.raises(Unavailable):
-            Client(manager.client.url, timeout_s=1.5).submit({"run": "true", "name": "extra"}, key="extra")
+        yield
     finally:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -155,9 +182,16 @@ def plan() -> Plan:
 
 @pytest.fixture
 def chaos(tmp_path: Path) -> Iterator[Manager]:
+    """A manager whose folder is a small file system of its own, if we may mount one."""
+    data = tmp_path / "data"
+    data.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "rota-test", str(data)]
+    mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
     made = Manager(tmp_path, "--emulate", "gpu=8/4").start()
     yield made
     made.clean_up()
+    if mounted:
+        subprocess.run(["umount", "--lazy", str(data)], check=True)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

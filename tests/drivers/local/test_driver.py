@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -170,6 +171,29 @@ def test_stop_reaches_the_supervisor_that_has_the_claim(tmp_path: Path) -> None:
         os.kill(second, signal.SIGCONT)
         await until(lambda: again.answers and bench.state()["phase"] == "ended", within_s=10.0)
         again.close()
+
+    with_driver(tmp_path, course)
+
+
+def test_supervisor_that_died_on_a_full_disk_is_given_up_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid, tries = Task.forbid, []
+
+    def no_room_at_first(task: Task) -> bool:
+        tries.append(task)
+        if len(tries) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return forbid(task)
+
+    async def course(bench: Bench) -> None:
+        monkeypatch.setattr("rota.drivers.local.driver.FULL_S", 0.01)
+        monkeypatch.setattr(Task, "forbid", no_room_at_first)
+        bench.driver.start(bench.order("true"))
+        os.kill(_pid_of(bench.driver, 0), signal.SIGKILL)
+        await until(lambda: bench.answers)
+        assert [type(event) for event, _ in bench.answers] == [StartFailed]
+        assert len(tries) == 3
 
     with_driver(tmp_path, course)
 

@@ -7,7 +7,6 @@ and it finds them again: a start order that was cut short is taken up where it s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -33,6 +32,8 @@ log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
 """How long a recorder may take to write a task's end after its supervisor died."""
 GIVEN_UP_GRACE_S = 5.0
+FULL_S = 0.5
+"""Between two tries to write to a disk that is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,8 @@ class LocalDriver:
         self._mark = mark_of(settings.home)
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
+        self._pipe = settings.home / "notify"
+        self._heard = b""
         self._nudges = self._listen()
 
     # -- orders ----------------------------------------------------------------------------------
@@ -136,8 +139,8 @@ class LocalDriver:
     def close(self) -> None:
         """Stop listening; the tasks run on."""
         self.settle()
-        self._loop.remove_reader(self._nudges.fileno())
-        self._nudges.close()
+        self._loop.remove_reader(self._nudges)
+        os.close(self._nudges)
         for work in self._busy:
             work.cancel()
         for _, task in self._by_token.values():
@@ -225,7 +228,7 @@ class LocalDriver:
             "log_bytes": settings.log_bytes,
             "log_files": settings.log_files,
             "token": task.token,
-            "notify_folder": str(settings.home),
+            "notify": str(self._pipe),
             "uid": user,
             "gid": group,
             "groups": list(groups),
@@ -239,24 +242,21 @@ class LocalDriver:
 
     # -- watching --------------------------------------------------------------------------------
 
-    def _listen(self) -> socket.socket:
-        """The socket on which supervisors say that there is news in their folder."""
-        path = self._settings.home / "notify"
-        path.unlink(missing_ok=True)
-        nudges = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        folder = os.open(self._settings.home, os.O_PATH | os.O_DIRECTORY)
-        nudges.bind(f"/proc/self/fd/{folder}/notify")
-        os.close(folder)
-        path.chmod(0o600)
-        self._loop.add_reader(nudges.fileno(), self._hear)
+    def _listen(self) -> int:
+        """The pipe on which supervisors say that there is news in their folder."""
+        self._pipe.unlink(missing_ok=True)
+        os.mkfifo(self._pipe, 0o600)
+        nudges = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
+        self._loop.add_reader(nudges, self._hear)
         return nudges
 
     def _hear(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                known = self._by_token.get(self._nudges.recv(256).decode("utf-8", errors="replace"))
-                if known is not None:
-                    self._news(*known)
+        lines = (self._heard + os.read(self._nudges, 65536)).split(b"\n")
+        self._heard = lines.pop()
+        for line in lines:
+            known = self._by_token.get(line.decode("utf-8", errors="replace"))
+            if known is not None:
+                self._news(*known)
 
     def _watch(self, attempt: Attempt, task: Task) -> None:
         """Hear of the supervisor's death; if it is dead already, act on that."""
@@ -291,7 +291,7 @@ class LocalDriver:
         if task.has_ended:
             self._look(attempt)
             return
-        if task.phase is Phase.NEW and not task.claimed and not task.forbid():
+        if task.phase is Phase.NEW and not task.claimed and not await self._forbid(task):
             task.find()
             self._watch(attempt, task)
             return
@@ -304,6 +304,14 @@ class LocalDriver:
                 break
             await asyncio.sleep(0.02)
         self._look(attempt)
+
+    async def _forbid(self, task: Task) -> bool:
+        """Let no supervisor take the task on any more, when there is room on the disk to say so."""
+        while True:
+            try:
+                return task.forbid()
+            except OSError:
+                await asyncio.sleep(FULL_S)
 
     def _do(self, work: Coroutine[None, None, None]) -> None:
         running = self._loop.create_task(work)
@@ -339,7 +347,7 @@ class LocalDriver:
         try:
             go.touch()
         except OSError:  # the disk is full; there may be room soon
-            self._loop.call_later(0.5, self._look, attempt)
+            self._loop.call_later(FULL_S, self._look, attempt)
             return
         for task in attempt.tasks:
             task.nudge()

@@ -1,6 +1,6 @@
 """The folders in which tasks run: what the server writes there for the supervisors, and reads from them.
 
-`runs/JOB/ATTEMPT/RANK/` belongs to one task of one attempt; see `supervisor.py` for the files in it.
+`runs/JOB/ATTEMPT/RANK/` belongs to one task of one attempt; see `keeper` for the files in it.
 """
 
 from __future__ import annotations

@@ -9,11 +9,14 @@ import sys
 from enum import Enum
 from pathlib import Path
 
-from rota.drivers.local import supervisor
+import rota
 from rota.drivers.local.folder import Json, read_json, write_json
+from rota.drivers.local.keeper.processes import end_session, start_time
 from rota.drivers.local.tasks import Seat
 
-PROGRAM = Path(supervisor.__file__)
+_ROOT = str(Path(rota.__file__).parents[1])
+PROGRAM = f"import sys; sys.path.append({_ROOT!r}); from rota.drivers.local.keeper.supervisor import main; main()"
+"""What a supervisor's interpreter runs: a module, so that it need not be compiled at every start."""
 _NOWHERE = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
 
 
@@ -43,7 +46,7 @@ class Task:
         """Start a supervisor. If there is one already, or was, the new one sees its claim and leaves."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / "task.json", order)
-        command = [sys.executable, "-I", "-S", str(PROGRAM), str(self.folder)]
+        command = [sys.executable, "-I", "-S", "-c", PROGRAM, str(self.folder)]
         self._child = os.posix_spawn(command[0], command, os.environ, file_actions=_NOWHERE, setsid=True)
         self.pidfd = os.pidfd_open(self._child)
 
@@ -67,7 +70,7 @@ class Task:
             return
         with contextlib.suppress(ProcessLookupError):
             pidfd = os.pidfd_open(pid)
-            if supervisor.start_time(pid) == claim["supervisor_start"]:
+            if start_time(pid) == claim["supervisor_start"]:
                 self.pidfd = pidfd
             else:  # the number has been given to another process since
                 os.close(pidfd)
@@ -100,12 +103,12 @@ class Task:
         except FileExistsError:
             return False
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
         return True
 
     def give_up(self) -> None:
         """Nobody is left who could say how the task ended."""
-        supervisor.end_session(int(self.state.get("pid", 0)), self.token)
+        end_session(int(self.state.get("pid", 0)), self.token)
         ran = self.phase not in (Phase.NEW, Phase.READY)
         lost: Json = {"exit_code": None, "signal": int(signal.SIGKILL), "lost": True, "ran": ran}
         self.state = {**self.state, **lost, "phase": "ended"}
@@ -117,7 +120,7 @@ class Task:
         recorder = int(self.state.get("recorder", 0))
         if not recorder:
             return self.phase is Phase.LAUNCHING
-        return supervisor.start_time(recorder) == self.state.get("recorder_start")
+        return start_time(recorder) == self.state.get("recorder_start")
 
     def nudge(self) -> None:
         """Make the supervisor look at its orders."""

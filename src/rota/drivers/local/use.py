@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rota.core.model import JobId
 from rota.drivers.local.folder import attempt_folder, read_json
-from rota.drivers.local.supervisor import start_time
+from rota.drivers.local.keeper.processes import start_time
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

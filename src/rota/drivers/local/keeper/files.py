@@ -1,0 +1,79 @@
+"""The files through which a task's keeper and the server know of each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from rota.drivers.local.keeper.processes import start_time
+
+TYPE_CHECKING = False
+"""As `typing` has it, which would take a tenth of a keeper's start to import."""
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+NUDGE_S = 0.5
+
+
+def claim() -> bool:
+    """Whether this process, of all that may try, is the one that runs the task."""
+    mine = f"claim.{os.getpid()}"
+    write(mine, {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid())})
+    try:
+        os.link(mine, "claim")
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(mine)
+    return True
+
+
+def nudge(pipe: str, token: str) -> None:
+    """Tell the server through its pipe that there is news of a task; if it is away, it will look later."""
+    try:
+        end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # nobody listens
+        return
+    deadline = time.monotonic() + NUDGE_S
+    try:
+        while time.monotonic() < deadline:
+            try:
+                os.write(end, f"{token}\n".encode())
+            except BlockingIOError:  # it has not kept up with reading
+                time.sleep(0.01)
+            else:
+                return
+    except BrokenPipeError:
+        return
+    finally:
+        os.close(end)
+
+
+def read(name: str) -> Json:
+    """A file's values."""
+    with open(name, encoding="utf-8") as file:
+        value: Json = json.load(file)
+        return value
+
+
+def write_when_possible(name: str, value: Json) -> None:
+    """Write what must not get lost: while the disk is full, wait for room."""
+    while True:
+        try:
+            return write(name, value)
+        except OSError:
+            time.sleep(0.2)
+
+
+def write(name: str, value: Json) -> None:
+    """Write a file whole; how a task ended must also survive a crash of the machine."""
+    draft = f".{name}.{os.getpid()}"
+    with open(draft, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        json.dump(value, file)
+        file.flush()
+        if value.get("ended_s"):
+            os.fsync(file.fileno())
+    os.replace(draft, name)

@@ -1,0 +1,212 @@
+"""The supervisor: a task's keeper, from the claim to the last word."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+
+from rota.drivers.local.keeper.files import claim, nudge, read, write_when_possible
+from rota.drivers.local.keeper.output import Output
+from rota.drivers.local.keeper.processes import end_session, kills_for_memory, members_of, session_bytes, start_time
+from rota.drivers.local.keeper.recorder import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rota.drivers.local.keeper.files import Json
+
+CHUNK = 65536
+MEMORY_EVERY_S = 0.5
+DRAIN_S = 0.5
+
+
+def main() -> int:
+    """Run the task of the folder that is named on the command line to its end."""
+    os.chdir(sys.argv[1])
+    try:
+        task = read("task.json")
+    except FileNotFoundError:
+        return 0
+    wake = _catch_signals()
+    if not claim():
+        return 0
+    supervisor = Supervisor(task, wake)
+    if supervisor.may_start():
+        supervisor.run()
+    return 0
+
+
+class Supervisor:
+    """One task's keeper."""
+
+    def __init__(self, task: Json, wake: int) -> None:
+        self._task = task
+        self._wake = wake
+        self._output = Output(int(task["log_bytes"]), int(task["log_files"]))
+        self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid())}
+        self._pid = 0
+        self._order: Json | None = None
+        self._kill_at = float("inf")
+        self._cause = ""
+        self._poller = select.poll()
+        self._poller.register(wake, select.POLLIN)
+
+    def may_start(self) -> bool:
+        """Wait for the others of the gang; False if the job is called off first."""
+        if self._task["barrier"]:
+            self._tell(phase="ready")
+        deadline = time.monotonic() + float(self._task["barrier_s"])
+        while not os.path.exists("stop.json"):
+            if not self._task["barrier"] or os.path.exists("../go"):
+                return True
+            if time.monotonic() > deadline:
+                break
+            self._nap(0.2)
+        self._tell(phase="ended", ran=False, ended_s=time.time())
+        return False
+
+    def run(self) -> None:
+        """Start the task, look after it, and say how it ended."""
+        self._tell(phase="launching")
+        output, told, recorder, alive = self._launch()
+        with contextlib.suppress(ValueError):
+            self._pid = int(os.read(told, 32) or b"0")
+        os.close(told)
+        self._tell(
+            phase="running",
+            pid=self._pid,
+            pid_start=start_time(self._pid),
+            recorder=recorder,
+            recorder_start=start_time(recorder),
+            started_s=time.time(),
+        )
+        self._look_after(output, recorder)
+        self._end_task()
+        self._drain(output)
+        os.close(alive)
+        self._record_end()
+
+    def _record_end(self) -> None:
+        try:
+            ended = read("exit.json")
+        except FileNotFoundError:
+            ended = {"exit_code": None, "signal": int(signal.SIGKILL), "ended_s": time.time(), "lost": True}
+        if ended.get("exit_code") != 0 and kills_for_memory(self._task):
+            self._cause = "memory"
+        self._output.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink("task.json")
+        self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
+
+    def _launch(self) -> tuple[int, int, int, int]:
+        """Fork the recorder, which forks the task; the output's end, the task's id, the recorder, our sign of life."""
+        output, task_output = os.pipe()
+        told, tell = os.pipe()
+        life, alive = os.pipe()
+        recorder = os.fork()
+        if recorder == 0:
+            for end in (output, told, alive, self._wake):
+                os.close(end)
+            code = 1
+            try:
+                record(self._task, task_output, tell, life)
+                code = 0
+            finally:
+                os._exit(code)
+        for end in (task_output, tell, life):
+            os.close(end)
+        return output, told, recorder, alive
+
+    def _look_after(self, output: int, recorder: int) -> None:
+        """Until the recorder is done: keep the output, obey orders, enforce the limits."""
+        os.set_blocking(output, False)
+        finished = os.pidfd_open(recorder)
+        self._poller.register(output, select.POLLIN)
+        self._poller.register(finished, select.POLLIN)
+        limit = 0 if self._task.get("cgroup") else int(self._task.get("memory_bytes") or 0)
+        self._obey()
+        while True:
+            now = time.monotonic()
+            wait_s = min(self._kill_at - now, MEMORY_EVERY_S if limit else 60.0)
+            ready = {fd for fd, _ in self._poller.poll(max(wait_s, 0.0) * 1000)}
+            if output in ready and not self._keep(output):
+                self._poller.unregister(output)
+            if self._wake in ready:
+                os.read(self._wake, CHUNK)
+                self._obey()
+            if time.monotonic() >= self._kill_at:
+                self._kill_at = float("inf")
+                self._end_task()
+            if limit and self._kill_at == float("inf") and session_bytes(self._pid) > limit:
+                self._cause, limit = "memory", 0
+                self._end_task()
+            if finished in ready:
+                os.waitpid(recorder, 0)
+                os.close(finished)
+                return
+
+    def _end_task(self) -> None:
+        end_session(self._pid, self._task["token"], members_of(self._task))
+
+    def _obey(self) -> None:
+        """Carry out a stop order, once: the task's signal now, the end of its session after the grace."""
+        if self._order is not None:
+            return
+        try:
+            self._order = read("stop.json")
+        except FileNotFoundError:
+            if not _ordered:
+                return
+            self._order = {"signal": "SIGTERM", "grace_s": self._task["grace_s"]}
+        self._kill_at = time.monotonic() + float(self._order["grace_s"])
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, getattr(signal, self._order["signal"]))
+
+    def _keep(self, output: int) -> bool:
+        """Write down what the task said; False at the end of it."""
+        try:
+            said = os.read(output, CHUNK)
+        except BlockingIOError:
+            return True
+        if said:
+            self._output.write(said)
+        return bool(said)
+
+    def _drain(self, output: int) -> None:
+        deadline, poller = time.monotonic() + DRAIN_S, select.poll()
+        poller.register(output, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0 and poller.poll(left * 1000):
+            if not self._keep(output):
+                break
+        os.close(output)
+
+    def _nap(self, seconds: float) -> None:
+        if self._poller.poll(seconds * 1000):
+            os.read(self._wake, CHUNK)
+
+    def _tell(self, **news: Any) -> None:
+        """Write the state down, then nudge the server; if it is away, it will read the state later."""
+        self._state.update(news)
+        write_when_possible("state.json", self._state)
+        nudge(self._task["notify"], self._task["token"])
+
+
+_ordered: list[int] = []
+
+
+def _catch_signals() -> int:
+    """Signals become readable bytes; SIGTERM is remembered as an order to stop."""
+    wake, woken = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda number, frame: _ordered.append(number))
+    signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return wake
