@@ -31,6 +31,7 @@ class ReasonCode(Enum):
     CELLS_SCATTERED = "cells-scattered"
     CELLS_LENT = "cells-lent"
     BAD_HARDWARE = "bad-hardware"
+    BETTER_LATER = "better-later"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,8 @@ class Reason:
                 return "held; release it to let it run"
             case ReasonCode.ROUND:
                 return "waits for the next round"
+            case ReasonCode.BETTER_LATER:
+                return "waits for a device on which the jobs together end sooner than on those that are free"
             case ReasonCode.NOT_CONSIDERED:
                 return "not yet considered by the scheduler"
             case _:

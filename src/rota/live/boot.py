@@ -37,13 +37,8 @@ def boot(records: Records, scheduling: Scheduling) -> Control:
     """The loop, ready to run, in the state in which the last one stopped."""
     declared, given = find_policy(scheduling.policy)
     options = declared.live_options(given)
-    if declared.whole_cluster and scheduling.tenancy != "none":
-        raise RotaError(
-            f"policy {declared.name!r} shares out the whole cluster and can't run with tenancy {scheduling.tenancy!r}; "
-            "use --tenancy none, or another policy"
-        )
-    state, kept = _restore(records, scheduling.cluster, in_rounds=declared.plans_in_rounds)
     declared.refuse_tenancy(scheduling.tenancy)
+    state, kept = _restore(records, scheduling.cluster, in_rounds=declared.plans_in_rounds)
     placement = scheduling.placement or declared.placement
 
     def rebuilt() -> tuple[Policy, Allocator]:

@@ -15,10 +15,13 @@ from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import DeviceType, JobState
 from rota.core.placement import Placement
-from rota.core.policy import Changes, Draft
+from rota.core.policy import Allocator, Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.mechanisms.probe import narrowed, on_node
+
+_RELAXED_S = 1e300
+"""A moment by which every locality that ever relaxes has done so."""
 
 
 class Want(NamedTuple):
@@ -37,6 +40,19 @@ class Scene:
     waiting: dict[LiveJob, None] = field(default_factory=dict)
     holding: dict[LiveJob, None] = field(default_factory=dict)
     inventory: Inventory = field(default_factory=Inventory)
+    allocator: Allocator | None = None
+    _runs: dict[Hashable, bool] = field(default_factory=dict)
+
+    def can_run(self, live: LiveJob, kind: DeviceType) -> bool:
+        """Whether all of a job could ever be placed on devices of one type; the same for all that are alike."""
+        assert self.allocator is not None
+        key = (self.allocator.shape(live), kind, len(self.inventory.nodes))
+        if key not in self._runs:
+            empty = Inventory()
+            for books in self.inventory.nodes:
+                empty.add(books.node)
+            self._runs[key] = not isinstance(self.allocator.offer(narrowed(live, kind), empty, _RELAXED_S), Reason)
+        return self._runs[key]
 
     def in_order(self) -> list[LiveJob]:
         """All of them, in order of submission."""
@@ -166,7 +182,7 @@ class PickScheduler:
             return
         self._due = False
         scene = self._scene
-        scene.now_s, scene.inventory = draft.now_s, draft.inventory
+        scene.now_s, scene.inventory, scene.allocator = draft.now_s, draft.inventory, draft.allocator
         before: dict[LiveJob, Placement] = {}
         for live in self._rule.up(scene):
             if live.placement is not None and live.stopping is None:

@@ -43,6 +43,7 @@ BUILT_IN = {
     "drf": "rota.policies.drf:dominant_resource_fairness",
     "fair-share": "rota.policies.fair_share:fair_share",
     "themis": "rota.policies.themis:themis",
+    "allox": "rota.policies.allox:allox",
     "shockwave": "rota.policies.shockwave:shockwave",
 }
 _GAVEL = {

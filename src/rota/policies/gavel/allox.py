@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.errors import RotaError
+from rota.mechanisms.matching import earliest
 from rota.mechanisms.shares import Question, Shares
 from rota.policies.gavel.declare import shares
 from rota.policies.gavel.fifo import whole
@@ -55,21 +56,15 @@ class Allox:
 
     def _match(self, question: Question, rows: list[int], devices: list[int]) -> None:
         """Hungarian method; being k-th from last on a device costs k times the run time (Le et al., section 4)."""
-        from scipy.optimize import linear_sum_assignment
-
         speeds = question.speeds[np.ix_(rows, devices)]
         with np.errstate(divide="ignore"):
             took_s = np.where(speeds > 0, question.remaining[rows, None] / speeds, _NEVER)
-        places = np.arange(1, len(rows) + 1)
-        cost = (places[None, :, None] * took_s[:, None, :]).reshape(len(rows), -1) + question.age_s[rows, None]
-        first: dict[int, tuple[int, int]] = {}
-        for row, column in zip(*linear_sum_assignment(cost), strict=True):
-            place, device = divmod(int(column), len(devices))
-            if device not in first or place > first[device][0]:
-                first[device] = (place, rows[row])
-        for device, (_, row) in sorted(first.items()):
-            if question.speeds[row, devices[device]] > 0:
-                self._type_of[question.jobs[row].seq] = devices[device]
+        age_s = np.broadcast_to(question.age_s[rows, None], took_s.shape)
+        place = np.repeat(np.arange(1, len(rows) + 1), len(devices))
+        firsts = earliest(took_s, age_s, place, np.tile(np.arange(len(devices)), len(rows)))
+        for device, row in firsts.items():
+            if speeds[row, device] > 0:
+                self._type_of[question.jobs[rows[row]].seq] = devices[device]
 
 
 allox = shares(

@@ -1,0 +1,42 @@
+"""Jobs matched to places in the queues of machines, so that the sum of their completion times is least.
+
+A job that is k-th from last on a machine is counted in the completion times of k jobs, its own among them; so that
+place costs it k times its run time (Horn, Operations Research 1973; Bruno, Coffman and Sethi, CACM 1974).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rota.mechanisms.programs import Ints
+from rota.mechanisms.shares import Floats
+
+
+def earliest(took_s: Floats, extra_s: Floats, place: Ints, machine: Ints) -> dict[int, int]:
+    """Of each machine that anybody is matched to, the job that goes first there.
+
+    `took_s` and `extra_s` are by job and machine, `place` and `machine` say what the columns of the matching are: being
+    `place`-th from last on a machine, which costs a job `place` times what it takes there, and what is extra.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    cost = place[None, :] * took_s[:, machine] + extra_s[:, machine]
+    first: dict[int, tuple[int, int]] = {}
+    for job, column in zip(*linear_sum_assignment(cost), strict=True):
+        at, rank = int(machine[column]), int(place[column])
+        if at not in first or rank > first[at][0]:
+            first[at] = (rank, int(job))
+    return {at: job for at, (_, job) in sorted(first.items())}
+
+
+def worthwhile_places(free_in_s: Floats, jobs: int) -> tuple[Ints, Ints]:
+    """Places on machines of one kind that can be of use to so many jobs: (place from last, machine).
+
+    On the machine that is r-th soonest free, places beyond jobs / r are no better for anyone than as many others as
+    there are jobs.
+    """
+    ranks = np.argsort(free_in_s, kind="stable")[:jobs].astype(np.int64)
+    deep = jobs // np.arange(1, len(ranks) + 1)
+    machine = np.repeat(ranks, deep)
+    place = np.concatenate([np.arange(1, many + 1) for many in deep]) if len(ranks) else np.zeros(0)
+    return place.astype(np.int64), machine
