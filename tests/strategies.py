@@ -35,7 +35,7 @@ SPEEDS = (
     SpeedModel(type_speed={B: 0.5}, spread={Level.RACK: 0.9, Level.CLUSTER: 0.5}),
     SpeedModel(device_neighbour=0.7, node_neighbour=0.8),
 )
-PLACEMENTS = ("any", "consolidate", "consolidate:relax_after=20", "spread", "best-fit", "skew")
+PLACEMENTS = ("any", "consolidate", "consolidate:relax_after=20", "spread", "best-fit", "even", "skew")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

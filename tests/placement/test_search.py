@@ -63,6 +63,9 @@ SCATTERED = (on("n1", 1), on("n2", 3))
         ("best-fit", 1, on("n2", [3])),
         ("best-fit", 4, on("n3", 4, tasks=4)),
         ("best-fit", 5, on("n2", [3]) + on("n1", [1, 2, 3], tasks=3) + on("n3", 1)),
+        ("even", 4, on("n3", 4, tasks=4)),
+        ("even", 6, on("n3", 3, tasks=3) + on("n1", [1, 2, 3], tasks=3)),
+        ("even", 7, on("n3", 4, tasks=4) + on("n1", [1, 2, 3], tasks=3)),
         ("spread", 1, on("n3", 1)),
         ("spread", 2, on("n3", 1) + on("n1", [1])),
         ("spread", 5, on("n3", 2, tasks=2) + on("n1", [1, 2], tasks=2) + on("n2", [3])),
@@ -75,7 +78,7 @@ def test_pattern(placement: str, workers: int, expected: Placement, cpus: int) -
     assert place(books, job(workers=workers, cpu_milli=cpus), placement) == expected
 
 
-@pytest.mark.parametrize("placement", ["any", "consolidate", "spread", "best-fit", "skew"])
+@pytest.mark.parametrize("placement", ["any", "consolidate", "spread", "best-fit", "even", "skew"])
 def test_gang_that_does_not_fit_gets_nothing(placement: str) -> None:
     books = inventory(nodes(4, 4, 4), *SCATTERED)
 

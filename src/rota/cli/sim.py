@@ -35,7 +35,7 @@ def sim(
     ] = None,
     placement: Annotated[
         str | None,
-        typer.Option(help="any, consolidate[:relax_after=S], spread, best-fit, skew; default: the policy's."),
+        typer.Option(help="any, consolidate[:relax_after=S], spread, best-fit, even, skew; default: the policy's."),
     ] = None,
     tenancy: Annotated[str, typer.Option(help="Who may use what.")] = "none",
     profiles: Annotated[

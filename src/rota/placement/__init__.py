@@ -54,6 +54,7 @@ SUMMARIES = {
     "consolidate": "as few nodes as possible; relax_after=S insists on that for the first S seconds of waiting",
     "spread": "one task per node in turn, emptiest nodes first",
     "best-fit": "the fullest nodes that still have room",
+    "even": "as few nodes as possible with equally many tasks on each",
     "skew": "as few nodes as possible, insisted on, for models with one dominant tensor; the rest as with any",
 }
 
@@ -62,6 +63,7 @@ _PATTERNS = {
     "consolidate": Pattern.FEWEST_NODES,
     "spread": Pattern.SPREAD,
     "best-fit": Pattern.FULLEST,
+    "even": Pattern.EVEN,
     "skew": Pattern.FEWEST_NODES,
 }
 

@@ -20,6 +20,7 @@ class Pattern(Enum):
     FEWEST_NODES = "fewest-nodes"
     SPREAD = "spread"
     FULLEST = "fullest"
+    EVEN = "even"
 
 
 def total_room(by_room: Sequence[int]) -> int:
@@ -116,9 +117,27 @@ def spread(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
     return list(taken.items())
 
 
+def even(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
+    """On as few nodes as can be with equally many tasks on each, give or take one; the roomiest nodes first."""
+    roomiest: list[Piece] = []
+    for room in range(len(by_room) - 1, 0, -1):
+        nodes = by_room[room]
+        while nodes and len(roomiest) < tasks:
+            low = nodes & -nodes
+            nodes ^= low
+            roomiest.append((low.bit_length() - 1, room))
+    for count in range(1, len(roomiest) + 1):
+        each, rest = divmod(tasks, count)
+        shares = [each + 1] * rest + [each] * (count - rest)
+        if all(share <= roomiest[at][1] for at, share in enumerate(shares)):
+            return [(roomiest[at][0], share) for at, share in enumerate(shares)]
+    return first(by_room, tasks)
+
+
 LAY: dict[Pattern, Callable[[Sequence[int], int], list[Piece] | None]] = {
     Pattern.FIRST: first,
     Pattern.FEWEST_NODES: fewest_nodes,
     Pattern.SPREAD: spread,
     Pattern.FULLEST: fullest,
+    Pattern.EVEN: even,
 }

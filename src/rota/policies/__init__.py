@@ -75,6 +75,8 @@ BUILT_IN |= {
 BUILT_IN |= {
     "afs-l": "rota.policies.afs:afs_l",
     "afs-p": "rota.policies.afs:afs_p",
+    "elasticflow": "rota.policies.elasticflow:elasticflow",
+    "optimus": "rota.policies.optimus:optimus",
 }
 
 _ENTRY_POINTS = "rota.policies"
