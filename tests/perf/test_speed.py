@@ -118,7 +118,7 @@ def test_negative_cost_is_refused(fields: dict[str, float]) -> None:
 
 def test_gavel_table_is_read(tmp_path: Path) -> None:
     path = tmp_path / "speeds.json"
-    path.write_text('{"v100": {"(\'m\', 2)": {"null": 3.5, "(\'other\', 1)": [1.0, 2.0]}}}')
+    path.write_text('{"v100": {"(\'m\', 2)": {"null": 3.5, "(\'other\', 2)": [1.0, 2.0]}}}')
 
     assert read_profiles(path).rate(V100, "m", 2) == 3.5
     assert read_profiles(path).rate(K80, "m", 2) is None
@@ -126,7 +126,16 @@ def test_gavel_table_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "this is not JSON"), ("[1]", "not in Gavel's form"), ('{"v100": {"x": {}}}', "not in Gavel's form")],
+    [
+        ("{", "this is not JSON"),
+        ("[1]", "it is a list, not an object"),
+        ('{"v100": [1]}', "'v100' is no object of models"),
+        ('{"v100": {"x": {}}}', r"v100: x: 'x' is not of the form \('MODEL', DEVICES\)"),
+        ('{"v100": {"(\'m\', 1)": {}}}', r"v100: \('m', 1\): it has no speed alone"),
+        ('{"v100": {"(\'m\', 1)": {"null": -1}}}', r"v100: \('m', 1\): a speed is -1"),
+        ('{"v100": {"(\'m\', 1)": {"null": 1, "(\'n\', 2)": [1, 1]}}}', "another number of devices"),
+        ('{"v100": {"(\'m\', 1)": {"null": 1, "(\'n\', 1)": [1]}}}', r"beside \('n', 1\) it has \[1\]"),
+    ],
 )
 def test_wrong_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "speeds.json"

@@ -70,6 +70,12 @@ COMMANDS: tuple[Entry, ...] = (
         group=Group.STUDY,
     ),
     Entry(
+        name="profiles",
+        target="rota.cli.profiles:profiles",
+        summary="List published speeds of models on device types.",
+        group=Group.STUDY,
+    ),
+    Entry(
         name="up",
         target="rota.cli.up:up",
         summary="Start the manager of this machine.",

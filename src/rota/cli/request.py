@@ -8,17 +8,19 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rota.cli.speeds import StudySpeeds, study_speeds
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.history import History
 from rota.core.model import DeviceType, Level
 from rota.drivers.simulator.faults import FaultRates
-from rota.drivers.simulator.study import Result, Setting, oversized, refuse_unknown_types, simulate
+from rota.drivers.simulator.study import Result, Setting, believed, oversized, refuse_unknown_types, simulate
 from rota.drivers.simulator.typed import typed_by_speed
 from rota.files.cluster import read_cluster
 from rota.files.faults import read_faults
 from rota.files.quantities import NotAQuantity, parse_duration
-from rota.perf.profile_files import read_profiles
+from rota.perf.estimates import EstimateSpec
+from rota.perf.profile_files import write_profiles
 from rota.perf.speed import Costs, SpeedModel
 from rota.perf.speed_options import encode_speed, fingerprint
 from rota.report.metrics import Metrics, measure, measure_tenants
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from rota.report.sketch import Sketch
     from rota.report.timeline import Timeline
 
+PROFILES = "profiles.json"
+"""The speeds that a run was made with, beside its journal, where they are not a file as it is."""
 _SPREAD_LEVELS = {"rack": Level.RACK, "domain": Level.DOMAIN, "cluster": Level.CLUSTER}
 
 
@@ -54,7 +58,9 @@ class Request:
     cluster: str | None = None
     placement: str | None = None
     tenancy: str = "none"
-    profiles: Path | None = None
+    profiles: str | None = None
+    reference: str | None = None
+    estimate: EstimateSpec | None = None
     restart_cost_s: float = 0.0
     checkpoint_interval_s: float = 0.0
     checkpoint_s: float = 0.0
@@ -78,6 +84,7 @@ class Ready:
 
     workload: Workload
     setting: Setting
+    speeds: StudySpeeds
     left_out: int
     """Jobs larger than the cluster, left out because that was asked for."""
 
@@ -103,11 +110,12 @@ def prepare(request: Request) -> Ready:
     workload = read_trace(request.trace, format=request.format, skip_bad_lines=request.skip_bad_lines)
     if request.jobs is not None:
         workload = replace(workload, submissions=workload.submissions[: request.jobs])
-    if workload.counts_steps and request.profiles is None:
-        raise RotaError(f"{request.trace}: its work is counted in steps; give their speed with --profiles FILE")
-    setting = _setting(request, workload)
-    if setting.speed.profiles is not None:
-        typed = typed_by_speed(workload.submissions, setting.cluster, setting.speed.profiles)
+    cluster = _cluster(request, workload)
+    speeds = study_speeds(request.profiles, request.reference, request.estimate, workload, cluster)
+    setting = _setting(request, cluster, speeds)
+    told = believed(setting).profiles
+    if told is not None:
+        typed = typed_by_speed(workload.submissions, setting.cluster, told)
         workload = replace(workload, submissions=typed)
     refuse_unknown_types(workload.submissions, setting.cluster)
     misfits = oversized(workload.submissions, setting)
@@ -126,7 +134,7 @@ def prepare(request: Request) -> Ready:
         if not kept:
             raise RotaError("no job of the trace fits into the cluster")
         workload = replace(workload, submissions=kept)
-    return Ready(workload=workload, setting=setting, left_out=len(misfits))
+    return Ready(workload=workload, setting=setting, speeds=speeds, left_out=len(misfits))
 
 
 def run_policy(
@@ -148,6 +156,8 @@ def run_policy(
         result = simulate(ready.workload, policy, ready.setting, journal=timeline, progress=progress)
         return _finished(result, keep, timeline)
     folder.mkdir(parents=True, exist_ok=True)
+    if ready.speeds.profiles is not None and not ready.speeds.is_file:
+        write_profiles(ready.speeds.profiles, folder / PROFILES)
     header = journal_header(request, ready, policy)
     with JournalWriter(folder / "journal.jsonl", header) as writer:
         result = simulate(ready.workload, policy, ready.setting, journal=Tee(writer, timeline), progress=progress)
@@ -159,16 +169,21 @@ def journal_header(request: Request, ready: Ready, policy: str) -> JournalHeader
     from rota.policies import find_policy
 
     declared, _ = find_policy(policy)
+    speeds = ready.speeds
+    profiles = None
+    if speeds.profiles is not None:
+        profiles = speeds.profiles.source if speeds.is_file else PROFILES
     return JournalHeader(
         cluster=ready.setting.cluster,
         policy=policy,
         placement=ready.setting.placement or declared.placement,
         tenancy=ready.setting.tenancy,
-        profiles=None if request.profiles is None else str(request.profiles),
+        profiles=profiles,
+        estimate=None if speeds.spec is None or speeds.estimate is None else speeds.spec.encode(speeds.estimate),
         about=f"simulation of {ready.workload.source}",
         seed=request.seed,
         restart_s=request.restart_cost_s,
-        profiles_sha256=None if request.profiles is None else fingerprint(request.profiles),
+        profiles_sha256=fingerprint(Path(profiles)) if profiles is not None and speeds.is_file else None,
         speed=encode_speed(ready.setting.speed),
     )
 
@@ -190,8 +205,7 @@ def _finished(result: Result, keep: Keep, timeline: Timeline | None) -> Finished
     )
 
 
-def _setting(request: Request, workload: Workload) -> Setting:
-    cluster = _cluster(request, workload)
+def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting:
     rates = None
     if request.mttf_s is not None:
         rates = FaultRates(mean_time_to_failure_s=request.mttf_s, mean_time_to_repair_s=request.mttr_s)
@@ -200,20 +214,22 @@ def _setting(request: Request, workload: Workload) -> Setting:
     neighbours = _factors(request.neighbours, "--neighbours", ("device", "node"))
     by_profile = request.spread == "profile"
     spread = {} if by_profile else _factors(request.spread, "--spread", tuple(_SPREAD_LEVELS))
-    speeds = _factors(request.type_speed, "--type-speed", tuple(map(str, cluster.devices_by_type)))
+    type_speeds = _factors(request.type_speed, "--type-speed", tuple(map(str, cluster.devices_by_type)))
     return Setting(
         cluster=cluster,
         placement=request.placement,
         tenancy=request.tenancy,
         speed=SpeedModel(
-            profiles=read_profiles(request.profiles) if request.profiles and workload.counts_steps else None,
-            type_speed={DeviceType(name): factor for name, factor in speeds.items()},
+            profiles=speeds.profiles,
+            type_speed={DeviceType(name): factor for name, factor in type_speeds.items()},
             spread={_SPREAD_LEVELS[name]: factor for name, factor in spread.items()},
             scaling=request.scaling,
             device_neighbour=neighbours.get("device", 1.0),
             node_neighbour=neighbours.get("node", 1.0),
             scattered=by_profile,
         ),
+        estimate=speeds.estimate,
+        observes=speeds.spec is None or speeds.spec.observes,
         costs=Costs(
             restart_s=request.restart_cost_s,
             checkpoint_interval_s=request.checkpoint_interval_s,

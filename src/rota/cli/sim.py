@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rota.cli.render import FiguresOption, OutputFormat, OutputOption, emit, progress, refuse_figures
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, did_you_mean
 
 if TYPE_CHECKING:
     from rota.cli.request import Finished, Ready, Request
+    from rota.cli.speeds import StudySpeeds
+    from rota.perf.estimates import EstimateSpec
 
 
 def sim(
@@ -39,8 +41,26 @@ def sim(
     ] = None,
     tenancy: Annotated[str, typer.Option(help="Who may use what.")] = "none",
     profiles: Annotated[
-        Path | None, typer.Option(help="Speeds by model and device type (Gavel's JSON).", metavar="FILE")
+        str | None,
+        typer.Option(
+            help="Speeds by model and device type: a file in Gavel's or Rota's form, catalogue, or none.",
+            metavar="FILE",
+        ),
     ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="The device type in whose seconds work is counted; v100 if not given.", metavar="TYPE"),
+    ] = None,
+    known_profiles: Annotated[
+        float | None, typer.Option(help="Part of the profiles that policies know; the rest is estimated for them.")
+    ] = None,
+    estimate: Annotated[
+        str | None,
+        typer.Option(
+            help="How speeds that are not known are estimated: completion, nearest or mean.", metavar="METHOD"
+        ),
+    ] = None,
+    observe: Annotated[bool, typer.Option(help="Let speeds seen while jobs run correct the estimates.")] = True,
     restart_cost: Annotated[float, typer.Option(help="Seconds lost at every start but the first.")] = 0.0,
     checkpoint_interval: Annotated[
         float,
@@ -93,6 +113,8 @@ def sim(
 
       rota sim --trace jobs.csv --cluster gpu=64/8 --policy fifo --policy srtf --figures paper/figures
 
+      rota sim --trace jobs.csv --cluster v100=8/4,k80=8/4 --policy gavel/max_min_fairness_perf --known-profiles 0.3
+
       rota sim --replay results/journal.jsonl
     """
     if replay is not None:
@@ -112,6 +134,8 @@ def sim(
         placement=placement,
         tenancy=tenancy,
         profiles=profiles,
+        reference=reference,
+        estimate=_estimate(known_profiles, estimate, observe, seed),
         restart_cost_s=restart_cost,
         checkpoint_interval_s=checkpoint_interval,
         checkpoint_s=checkpoint_time,
@@ -147,6 +171,8 @@ def _study(request: Request, policies: list[str], out: Path | None, figures: Pat
     for spec in policies:
         scheduler(spec, ready.setting)
     _say_what_was_left_out(ready)
+    for note in ready.speeds.notes:
+        typer.echo(note, err=True)
     folders = _folders(out, policies)
     keep = Keep.SKETCH if output is OutputFormat.TABLE else Keep.FIGURES
     if out is not None or figures is not None:
@@ -157,6 +183,7 @@ def _study(request: Request, policies: list[str], out: Path | None, figures: Pat
     rows = [
         summary_row(run.policy, run.metrics, run.tenants, events=run.events, wall_s=run.wall_s)
         | {"placement": run.placement, "restart_cost_s": request.restart_cost_s, "seed": request.seed}
+        | _told(ready.speeds)
         for run in finished
     ]
     emit(rows, SUMMARY_COLUMNS, output)
@@ -167,7 +194,7 @@ def _study(request: Request, policies: list[str], out: Path | None, figures: Pat
     if keep is Keep.ALL:
         from rota.cli.results import write_results
 
-        write_results(out, figures, finished, folders, shlex.join(["rota", *sys.argv[1:]]), request)
+        write_results(out, figures, finished, folders, shlex.join(["rota", *sys.argv[1:]]), request, ready.speeds.notes)
     if out is not None:
         typer.echo(f"report: {out / 'report.html'}", err=True)
     if figures is not None:
@@ -180,6 +207,29 @@ def _draw(finished: Sequence[Finished]) -> None:
     sketches = {run.policy: run.sketch for run in finished if run.sketch is not None}
     for line in sketch_lines(sketches, encoding=sys.stdout.encoding or "utf-8"):
         typer.echo(line)
+
+
+def _told(speeds: StudySpeeds) -> dict[str, object]:
+    """What policies knew of the speeds: of which part, and how far off the rest was on hidden figures."""
+    if speeds.spec is None or speeds.estimate is None:
+        return {"known_profiles": None, "profile_error": None}
+    error = speeds.estimate.speeds.error
+    return {"known_profiles": speeds.spec.known, "profile_error": None if error is None else error.median}
+
+
+def _estimate(known: float | None, method: str | None, observe: bool, seed: int) -> EstimateSpec | None:
+    """What of the profiles policies are told, if not simply all."""
+    if known is None and method is None:
+        return None
+    from rota.perf.completion import Fill
+    from rota.perf.estimates import EstimateSpec
+
+    methods = {fill.value: fill for fill in Fill}
+    if method is not None and method not in methods:
+        raise RotaError(f"--estimate: unknown method {method!r}; {did_you_mean(method, methods)}")
+    return EstimateSpec(
+        known=1.0 if known is None else known, fill=methods[method or "completion"], observes=observe, seed=seed
+    )
 
 
 def _say_what_was_left_out(ready: Ready) -> None:

@@ -52,3 +52,9 @@ class Habits:
             steps = min(max(math.floor(speed * round_s), 1), left)
             leases.append(Lease(job.live.work_done(now_s) + steps, now_s + steps / speed))
         return leases
+
+
+def timed_leases(seats: Sequence[Seat], now_s: float, round_s: float) -> list[Lease]:
+    """A whole round for each, whatever that comes to in steps: for speeds that are only estimated."""
+    works = [seat.job.live.job.work for seat in seats]
+    return [Lease(math.inf if work is None else work, now_s + round_s) for work in works]

@@ -21,7 +21,7 @@ from rota.core.placement import Placement, packed
 from rota.core.policy import Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
-from rota.mechanisms.habits import Habits, Seat
+from rota.mechanisms.habits import Habits, Seat, timed_leases
 from rota.mechanisms.ledger import Ledger
 from rota.mechanisms.probe import narrowed
 from rota.mechanisms.shares import (
@@ -83,6 +83,7 @@ class RoundScheduler:
         self._bare: dict[LiveJob, None] = {}
         self._out: dict[LiveJob, None] = {}
         self._turns: list[_Turn] = []
+        self._seen: dict[int, float] = {}
         self._probes: dict[tuple[int, int], LiveJob] = {}
         self._beside = PairSpeeds(self._speed, self._types)
         self._due = self._stale = False
@@ -109,12 +110,16 @@ class RoundScheduler:
             "chance": chance_of(self._rng),
             "rule": self._rule.memory,
             "habits": self._habits.memory,
+            "speeds": self._speed.memory,
+            "seen": list(self._seen.items()),
         }
 
     def _recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
         """Take up a round where it stood. Who is not there any more leaves the books."""
         self._types = tuple(DeviceType(kind) for kind in memory["types"])
         self._devices = tuple(memory["devices"])
+        self._speed.recall(memory["speeds"])
+        self._seen = dict(memory["seen"])
         self._beside = PairSpeeds(self._speed, self._types)
         self._jobs = {
             seq: contender(jobs[seq], self._speed, self._types, self._devices) for seq in memory["jobs"] if seq in jobs
@@ -171,6 +176,8 @@ class RoundScheduler:
             if live.seq in self._jobs and live not in changes.arrived:
                 self._gone.add(live.seq)
             self._due = True
+        if self._speed.is_estimate and now_s == self._began_s:
+            self._seen.update({live.seq: live.rate for live in changes.started})
         for live in changes.lapsed:
             self._out.pop(live, None)
             self._due = True
@@ -214,6 +221,7 @@ class RoundScheduler:
             for turn in sorted(self._turns, key=lambda turn: -turn.until_s):
                 self._ledger.served(turn.party, turn.at, max(turn.until_s - from_s, 0.0))
             self._round_end_s = max(turn.until_s for turn in self._turns)
+            self._learn()
             self._turns = []
         if self._habits.failed:
             self._habits.failed = False
@@ -224,6 +232,21 @@ class RoundScheduler:
                 del self._jobs[seq]
             self._probes = {key: probe for key, probe in self._probes.items() if key[0] in self._jobs}
             self._gone = set()
+            self._stale = True
+
+    def _learn(self) -> None:
+        """What was seen of speeds in the last round corrects the estimates, for everybody whom they concern."""
+        changed = False
+        for turn in self._turns:
+            members = [self._jobs[seq].live.job for seq in turn.party]
+            for job, seq, other in zip(members, turn.party, members[::-1], strict=True):
+                rate = self._seen.get(seq, 0.0)
+                changed |= self._speed.observe(job, self._types[turn.at], rate, other if len(members) > 1 else None)
+        self._seen = {}
+        if self._speed.refit() or changed:
+            self._beside = PairSpeeds(self._speed, self._types)
+            for seq, known in self._jobs.items():
+                self._jobs[seq] = contender(known.live, self._speed, self._types, self._devices)
             self._stale = True
 
     def _survey(self, inventory: Inventory) -> None:
@@ -368,7 +391,8 @@ class RoundScheduler:
         else:
             speeds = [members[0].speeds[at]]
         seats = [Seat(job, speed) for job, speed in zip(members, speeds, strict=True)]
-        leases = self._habits.leases(seats, draft.now_s, self._round_s)
+        how = timed_leases if self._speed.is_estimate else self._habits.leases
+        leases = how(seats, draft.now_s, self._round_s)
         for job, lease in zip(members, leases, strict=True):
             draft.assign_offered(job.live, place)
             draft.lease(job.live, lease)

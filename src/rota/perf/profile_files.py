@@ -6,6 +6,7 @@ import ast
 import json
 import math
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,11 @@ def read_profiles(path: Path) -> Profiles:
         raise RotaError(f"profiles {path}: can't be read: {err.strerror}") from err
     except ValueError as err:
         raise RotaError(f"profiles {path}: this is not JSON: {err}") from err
-    if isinstance(table, dict) and OWN in table:
-        return _read_own(table, path)
-    try:
-        return _read_gavel(table, path)
-    except (AttributeError, ValueError, SyntaxError, TypeError, KeyError) as err:
+    if not isinstance(table, dict):
         raise RotaError(
-            f"profiles {path}: it is not in Gavel's form, and does not say \"{OWN}\": {VERSION} as Rota's own: {err}"
-        ) from err
+            f"profiles {path}: it is a {type(table).__name__}, not an object; see docs/reference/profiles.md"
+        )
+    return _read_own(table, path) if OWN in table else _read_gavel(table, path)
 
 
 def write_profiles(profiles: Profiles, path: Path) -> None:
@@ -50,37 +48,62 @@ def write_profiles(profiles: Profiles, path: Path) -> None:
         for (kind, one, other, devices), rates in profiles.pairs.items()
         if one <= other
     ]
-    value = {OWN: VERSION, "source": profiles.source, "speeds": speeds, "pairs": pairs}
+    value: dict[str, Any] = {OWN: VERSION, "source": profiles.source, "speeds": speeds, "pairs": pairs}
+    if profiles.is_relative:
+        value["relative"] = True
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _read_gavel(table: Any, path: Path) -> Profiles:
+def _read_gavel(table: dict[str, Any], path: Path) -> Profiles:
     """type -> "('model', devices)" -> {"null": steps/s alone, "('other', devices)": [its own, the other's]}."""
     speeds: dict[SpeedKey, float] = {}
     scattered: dict[SpeedKey, float] = {}
     pairs: dict[PairKey, tuple[float, float]] = {}
-    parsed: dict[str, tuple[str, int]] = {}
-
-    def parse(key: str) -> tuple[str, int]:
-        if key not in parsed:
-            model, devices = ast.literal_eval(key)
-            parsed[key] = (str(model), int(devices))
-        return parsed[key]
-
     for name, models in table.items():
         kind = DeviceType(name.removesuffix(_SCATTERED))
+        if not isinstance(models, dict):
+            raise RotaError(
+                f"profiles {path}: {name!r} is no object of models; it is neither Gavel's form nor Rota's own, "
+                f'which says "{OWN}": {VERSION}'
+            )
         for key, rates in models.items():
-            model, devices = parse(key)
-            alone = _speed(rates["null"])
+            try:
+                model, devices = _gavel_key(key)
+                alone = _speed(rates["null"])
+                beside = {} if name.endswith(_SCATTERED) else _gavel_pairs(rates, devices)
+            except KeyError:
+                raise RotaError(f'profiles {path}: {name}: {key}: it has no speed alone, "null"') from None
+            except (ValueError, TypeError, AttributeError) as err:
+                raise RotaError(f"profiles {path}: {name}: {key}: {err}") from err
             if name.endswith(_SCATTERED):
                 scattered[(kind, model, devices)] = alone
-                continue
-            speeds[(kind, model, devices)] = alone
-            for other_key, both in rates.items():
-                if other_key != "null":
-                    mine, others = both
-                    pairs[(kind, model, parse(other_key)[0], devices)] = (_speed(mine), _speed(others))
+            else:
+                speeds[(kind, model, devices)] = alone
+                pairs.update({(kind, model, other, devices): both for other, both in beside.items()})
     return Profiles(steps_per_s=speeds, source=str(path), scattered=scattered, pairs=pairs)
+
+
+@cache
+def _gavel_key(key: str) -> tuple[str, int]:
+    try:
+        model, devices = ast.literal_eval(key)
+        return str(model), int(devices)
+    except (ValueError, SyntaxError, TypeError) as err:
+        raise ValueError(f"{key!r} is not of the form ('MODEL', DEVICES)") from err
+
+
+def _gavel_pairs(rates: dict[str, Any], devices: int) -> dict[str, tuple[float, float]]:
+    pairs = {}
+    for key, both in rates.items():
+        if key == "null":
+            continue
+        other, size = _gavel_key(key)
+        if size != devices:
+            raise ValueError(f"it is paired with {key}, which has another number of devices")
+        if not isinstance(both, list) or len(both) != 2:
+            raise ValueError(f"beside {key} it has {both!r}; expected two speeds, its own and the other's")
+        pairs[other] = (_speed(both[0]), _speed(both[1]))
+    return pairs
 
 
 def _read_own(table: dict[str, Any], path: Path) -> Profiles:
@@ -105,11 +128,17 @@ def _read_own(table: dict[str, Any], path: Path) -> Profiles:
 
     _each(table, "speeds", speed, path)
     _each(table, "pairs", pair, path)
-    return Profiles(steps_per_s=speeds, source=str(path), scattered=scattered, pairs=pairs)
+    relative = table.get("relative", False)
+    if not isinstance(relative, bool):
+        raise RotaError(f"profiles {path}: relative is {relative!r}; it must be true or false")
+    return Profiles(steps_per_s=speeds, source=str(path), scattered=scattered, pairs=pairs, is_relative=relative)
 
 
 def _each(table: dict[str, Any], name: str, read: Callable[[dict[str, Any]], None], path: Path) -> None:
-    for number, row in enumerate(table.get(name, ()), start=1):
+    rows = table.get(name, [])
+    if not isinstance(rows, list):
+        raise RotaError(f"profiles {path}: {name} is {rows!r}; it must be a list")
+    for number, row in enumerate(rows, start=1):
         try:
             read(row)
         except KeyError as err:
@@ -119,6 +148,8 @@ def _each(table: dict[str, Any], name: str, read: Callable[[dict[str, Any]], Non
 
 
 def _speed(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError(f"a speed is {value}; it must be a number of 0 or more")
     speed = float(value)
     if not 0 <= speed < math.inf:
         raise ValueError(f"a speed is {value}; it must be a number of 0 or more")

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rota.core.cluster import Node
 from rota.core.errors import RotaError
 from rota.core.model import WHOLE, DeviceType, Job, Level
 from rota.core.placement import Placement, devices_of, tasks_of
-from rota.perf.profiles import Profiles
+from rota.perf.observed import LearningSpeeds
+from rota.perf.profiles import Speeds
 from rota.perf.training import CATALOGUE, best_of
 
 
@@ -46,15 +48,17 @@ class SpeedModel:
     shared node. How an elastic job's speed grows with its size is known for models of the catalogue; for others,
     `scaling` is the exponent of the size against the size it asked for.
     With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
+    With `is_estimate`, profiles are what a policy believes; how fast jobs really run is not in them.
     """
 
-    profiles: Profiles | None = None
+    profiles: Speeds | None = None
     type_speed: Mapping[DeviceType, float] = field(default_factory=dict)
     spread: Mapping[Level, float] = field(default_factory=dict)
     scaling: float = 1.0
     device_neighbour: float = 1.0
     node_neighbour: float = 1.0
     scattered: bool = False
+    is_estimate: bool = False
 
     def __post_init__(self) -> None:
         factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
@@ -74,12 +78,13 @@ class SpeedModel:
 
     def nominal_rate(self, job: Job) -> float:
         """The speed that a job can count on before it is known where it runs: its best."""
-        if self.profiles is not None and job.model is not None:
+        profiles = self._profiles_of(job)
+        if profiles is not None and job.model is not None:
             devices = max(job.gpu_milli // WHOLE, 1)
-            rate = self.profiles.fastest(job.model, devices)
+            rate = profiles.fastest(job.model, devices)
             if not rate > 0:
                 raise RotaError(
-                    f"profiles {self.profiles.source}: {job.model!r} runs on no device type with {devices} devices"
+                    f"profiles {profiles.source}: {job.model!r} runs on no device type with {devices} devices"
                 )
             return rate
         types = job.roles[0].device_types
@@ -89,18 +94,21 @@ class SpeedModel:
         """Work a second of a job alone, at the size it asks for, on one type; 0 where it can't or may not run."""
         if any(role.device_types and device_type not in role.device_types for role in job.roles):
             return 0.0
-        if self.profiles is not None and job.model is not None:
-            return self.profiles.rate(device_type, job.model, max(job.gpu_milli // WHOLE, 1)) or 0.0
+        profiles = self._profiles_of(job)
+        if profiles is not None and job.model is not None:
+            return profiles.rate(device_type, job.model, max(job.gpu_milli // WHOLE, 1)) or 0.0
         return self.type_speed.get(device_type, 1.0)
 
     def at_size(self, job: Job, device_type: DeviceType, tasks: int, *, several_nodes: bool = False) -> float:
         """Work a second of an elastic job alone with so many tasks on one type; 0 where that is not known."""
         if any(role.device_types and device_type not in role.device_types for role in job.roles):
             return 0.0
-        if self.profiles is not None and job.model is not None:
-            devices = max(tasks * job.roles[0].device_milli // WHOLE, 1)
-            return self.profiles.rate(device_type, job.model, devices, scattered=several_nodes) or 0.0
-        return self.type_speed.get(device_type, 1.0) * self._growth(job, tasks, several_nodes)
+        profiles = self._profiles_of(job)
+        if profiles is None or job.model is None:
+            return self.type_speed.get(device_type, 1.0) * self._growth(job, tasks, several_nodes)
+        devices = max(tasks * job.roles[0].device_milli // WHOLE, 1)
+        rate = profiles.rate(device_type, job.model, devices, scattered=several_nodes) or 0.0
+        return rate * self._growth(job, tasks, several_nodes) if profiles.is_relative else rate
 
     def _growth(self, job: Job, tasks: int, several_nodes: bool) -> float:
         """The speed of an elastic job of this size over its speed with the tasks that it asked for on one node."""
@@ -124,7 +132,36 @@ class SpeedModel:
     @property
     def knows_pairs(self) -> bool:
         """Whether there is a measure of how jobs run together on the same devices."""
-        return self.profiles is not None and bool(self.profiles.pairs)
+        return self.profiles is not None and self.profiles.knows_pairs
+
+    def observe(self, job: Job, device_type: DeviceType, rate: float, beside: Job | None = None) -> bool:
+        """A job was seen to run so fast on a type; whether the speeds that are counted on changed for it."""
+        if not isinstance(self.profiles, LearningSpeeds) or job.model is None:
+            return False
+        other = None if beside is None else beside.model
+        if beside is not None and other is None:
+            return False
+        return self.profiles.observe(device_type, job.model, max(job.gpu_milli // WHOLE, 1), rate, other)
+
+    def refit(self) -> bool:
+        """Guess anew what is not known, if what was seen since is reason to; whether anything may have changed."""
+        return isinstance(self.profiles, LearningSpeeds) and self.profiles.refit()
+
+    @property
+    def memory(self) -> Any:
+        """What was seen of speeds so far, as a serialisable value; None if nothing is learnt."""
+        return self.profiles.memory if isinstance(self.profiles, LearningSpeeds) else None
+
+    def recall(self, memory: Any) -> None:
+        """Take up what was seen of speeds before."""
+        if memory is not None and isinstance(self.profiles, LearningSpeeds):
+            self.profiles.recall(memory)
+
+    def _profiles_of(self, job: Job) -> Speeds | None:
+        """The profiles if they apply: work in seconds can do without, work in steps can't."""
+        if self.profiles is None or job.model is None:
+            return None
+        return None if self.profiles.is_relative and not self.profiles.knows(job.model) else self.profiles
 
     def rate(
         self,
@@ -149,20 +186,18 @@ class SpeedModel:
         return rate
 
     def _base(self, job: Job, placement: Placement, device_type: DeviceType) -> float:
-        if self.profiles is not None and job.model is not None:
-            devices = max(devices_of(placement), 1)
-            scattered = self.scattered and any(slot.node != placement[0].node for slot in placement)
-            measured = self.profiles.rate(device_type, job.model, devices, scattered=scattered)
-            if measured is None:
-                raise RotaError(
-                    f"profiles {self.profiles.source}: no speed of {job.model!r} on {devices} x {device_type!r}"
-                )
-            return measured
+        several_nodes = any(slot.node != placement[0].node for slot in placement)
+        profiles = self._profiles_of(job)
         rate = self.type_speed.get(device_type, 1.0)
-        if job.elastic is not None:
-            several_nodes = any(slot.node != placement[0].node for slot in placement)
-            rate *= self._growth(job, tasks_of(placement), several_nodes)
-        return rate
+        if profiles is not None and job.model is not None:
+            devices = max(devices_of(placement), 1)
+            measured = profiles.rate(device_type, job.model, devices, scattered=self.scattered and several_nodes)
+            if measured is None:
+                raise RotaError(f"profiles {profiles.source}: no speed of {job.model!r} on {devices} x {device_type!r}")
+            if not profiles.is_relative:
+                return measured
+            rate = measured
+        return rate if job.elastic is None else rate * self._growth(job, tasks_of(placement), several_nodes)
 
 
 def span(placement: Placement, nodes: list[Node]) -> Level:

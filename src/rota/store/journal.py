@@ -42,6 +42,8 @@ class JournalHeader:
     placement: str
     tenancy: str
     profiles: str | None = None
+    estimate: dict[str, Any] | None = None
+    """What policies knew of the profiles, if not all: the fields of an `EstimateSpec`, and the error."""
     about: str = ""
     seed: int = 0
     restart_s: float = 0.0
@@ -75,7 +77,7 @@ def encode_header(header: JournalHeader) -> dict[str, Any]:
         "about": header.about,
         "cluster": encode_cluster(header.cluster),
     }
-    usual: dict[str, Any] = {"seed": 0, "restart_s": 0.0, "profiles_sha256": None, "speed": {}}
+    usual: dict[str, Any] = {"seed": 0, "restart_s": 0.0, "profiles_sha256": None, "estimate": None, "speed": {}}
     value |= {name: getattr(header, name) for name, rule in usual.items() if getattr(header, name) != rule}
     if header.snapshot is not None:
         value["snapshot"] = dataclasses.asdict(header.snapshot)
@@ -166,6 +168,7 @@ class JournalReader:
                 placement=value["placement"],
                 tenancy=value["tenancy"],
                 profiles=value["profiles"],
+                estimate=value.get("estimate"),
                 about=value["about"],
                 seed=value.get("seed", 0),
                 restart_s=value.get("restart_s", 0.0),

@@ -19,6 +19,7 @@ from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.drivers.simulator.world import World
 from rota.files.cluster import read_cluster
 from rota.perf.profile_files import read_profiles
+from rota.perf.profiles import Profiles
 from rota.perf.speed import SpeedModel
 from rota.report.metrics import Metrics, measure
 from rota.traces.formats import read_trace
@@ -109,7 +110,7 @@ def test_state_holds_together_at_every_step(policy: str) -> None:
 
 def test_scattered_speeds_are_read() -> None:
     profiles = setting("A").speed.profiles
-    assert profiles is not None
+    assert isinstance(profiles, Profiles)
 
     assert profiles.scattered
     assert not any(str(kind).endswith("unconsolidated") for kind, _, _ in profiles.steps_per_s)

@@ -13,10 +13,11 @@ from rota.core.history import History, history_of
 from rota.core.snapshot import restore
 from rota.core.state import State
 from rota.drivers.simulator.study import Setting, scheduler
+from rota.perf.estimates import EstimateSpec
 from rota.perf.profile_files import read_profiles
 from rota.perf.speed import Costs
 from rota.perf.speed_options import decode_speed, refuse_other_file
-from rota.store.journal import JournalReader, Step
+from rota.store.journal import JournalHeader, JournalReader, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +46,7 @@ def replay(path: Path, *, journal: Journal | None = None, progress: Callable[[in
     """Feed a journal's events to the policy that it names, and stop at the first decision that differs."""
     reader = JournalReader(path)
     header = reader.header
-    profiles = None
-    if header.profiles is not None:
-        refuse_other_file(Path(header.profiles), header.profiles_sha256)
-        profiles = read_profiles(Path(header.profiles))
-    setting = Setting(
-        cluster=header.cluster,
-        placement=header.placement,
-        tenancy=header.tenancy,
-        speed=decode_speed(header.speed, profiles),
-        costs=Costs(restart_s=header.restart_s),
-        seed=header.seed,
-    )
+    setting = _setting(header, path.parent)
     policy, alloc, placement = scheduler(header.policy, setting)
     state = State(header.cluster) if header.snapshot is None else restore(header.cluster, header.snapshot)
     engine = Engine(state, policy, alloc, journal=journal)
@@ -78,6 +68,31 @@ def replay(path: Path, *, journal: Journal | None = None, progress: Callable[[in
         decisions=decisions,
         mismatch=mismatch,
         history=history_of(engine.state),
+    )
+
+
+def _setting(header: JournalHeader, folder: Path) -> Setting:
+    """The run's setting as far as decisions depend on it; speeds that were written beside the journal are there."""
+    profiles = estimate = None
+    observes = True
+    if header.profiles is not None:
+        path = Path(header.profiles)
+        if header.profiles_sha256 is None and (folder / path).exists():
+            path = folder / path
+        refuse_other_file(path, header.profiles_sha256)
+        profiles = read_profiles(path)
+    if profiles is not None and header.estimate is not None:
+        spec = EstimateSpec.decode(header.estimate)
+        estimate, observes = spec.estimate(profiles), spec.observes
+    return Setting(
+        cluster=header.cluster,
+        placement=header.placement,
+        tenancy=header.tenancy,
+        speed=decode_speed(header.speed, profiles),
+        estimate=estimate,
+        observes=observes,
+        costs=Costs(restart_s=header.restart_s),
+        seed=header.seed,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rota.core.change import way_to
 from rota.core.cluster import Cluster
@@ -22,6 +22,8 @@ from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_f
 from rota.drivers.simulator.run import Faults, run
 from rota.drivers.simulator.world import World
 from rota.mechanisms.declare import Knowledge
+from rota.perf.estimates import Estimate
+from rota.perf.observed import LearningSpeeds
 from rota.perf.speed import Costs, SpeedModel
 from rota.placement import style
 from rota.policies import find_policy
@@ -41,6 +43,11 @@ class Setting:
     """None means the policy's own."""
     tenancy: str = "none"
     speed: SpeedModel = field(default_factory=SpeedModel)
+    """How fast jobs really run."""
+    estimate: Estimate | None = None
+    """What the policy is told of that instead, if it does not know all."""
+    observes: bool = True
+    """Whether what is seen while jobs run corrects the estimate."""
     costs: Costs = field(default_factory=Costs)
     seed: int = 0
     fault_rates: FaultRates | None = None
@@ -76,8 +83,16 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
         )
     placement = setting.placement or declared.placement
     alloc = allocator(setting.tenancy, style(placement), setting.cluster)
-    knowledge = Knowledge(speed=setting.speed, restart_s=setting.costs.restart_s, seed=setting.seed)
+    knowledge = Knowledge(speed=believed(setting, learns=True), restart_s=setting.costs.restart_s, seed=setting.seed)
     return declared.build(options, alloc, knowledge), alloc, placement
+
+
+def believed(setting: Setting, *, learns: bool = False) -> SpeedModel:
+    """The speeds that a policy counts on: the true ones, or an estimate, which may learn."""
+    if setting.estimate is None:
+        return setting.speed
+    speeds = LearningSpeeds(setting.estimate) if learns and setting.observes else setting.estimate.profiles
+    return replace(setting.speed, profiles=speeds, is_estimate=True)
 
 
 def simulate(
@@ -91,7 +106,7 @@ def simulate(
     """Run a workload to its end under a policy."""
     built, alloc, placement = scheduler(policy, setting)
     engine = Engine(State(setting.cluster), built, alloc, journal=journal)
-    world = World(setting.cluster, setting.speed, setting.costs)
+    world = World(setting.cluster, setting.speed, setting.costs, believed(setting))
     cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
     return Result(
         policy=policy,

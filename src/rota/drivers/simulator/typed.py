@@ -8,11 +8,11 @@ from dataclasses import replace
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.model import WHOLE, Job, Role
-from rota.perf.profiles import Profiles
+from rota.perf.profiles import Speeds
 from rota.traces.workload import Submission
 
 
-def typed_by_speed(submissions: Sequence[Submission], cluster: Cluster, profiles: Profiles) -> tuple[Submission, ...]:
+def typed_by_speed(submissions: Sequence[Submission], cluster: Cluster, profiles: Speeds) -> tuple[Submission, ...]:
     """Let each job that named no types ask for those of the cluster on which its model has a speed above 0."""
     roles_by_kind: dict[tuple[tuple[Role, ...], str | None], tuple[Role, ...]] = {}
     typed = []
@@ -25,8 +25,10 @@ def typed_by_speed(submissions: Sequence[Submission], cluster: Cluster, profiles
     return tuple(typed)
 
 
-def _roles(job: Job, cluster: Cluster, profiles: Profiles) -> tuple[Role, ...]:
+def _roles(job: Job, cluster: Cluster, profiles: Speeds) -> tuple[Role, ...]:
     if job.model is None or any(role.device_types for role in job.roles):
+        return job.roles
+    if profiles.is_relative and not profiles.knows(job.model):
         return job.roles
     devices = max(job.gpu_milli // WHOLE, 1)
     speeds = {kind: profiles.rate(kind, job.model, devices) or 0.0 for kind in cluster.devices_by_type}

@@ -83,9 +83,10 @@ class Run:
 class World:
     """All runs. `carry_out` answers decisions; `due_s` and `pop_due` say which jobs end when."""
 
-    def __init__(self, cluster: Cluster, speed: SpeedModel, costs: Costs) -> None:
+    def __init__(self, cluster: Cluster, speed: SpeedModel, costs: Costs, told: SpeedModel | None = None) -> None:
         self._nodes: list[Node] = list(cluster.nodes)
         self._speed = speed
+        self._told = speed if told is None else told
         self._costs = costs
         self._runs: dict[JobId, Run] = {}
         self._ends: list[tuple[float, int, Run]] = []
@@ -97,8 +98,8 @@ class World:
         self._runs[submission.job.id] = Run(submission)
 
     def arrival(self, job: Job) -> JobArrived:
-        """The event of a job's submission, with what can be known of its speed beforehand."""
-        return JobArrived(job, False, self._speed.nominal_rate(job))
+        """The event of a job's submission, with what the scheduler is told of its speed beforehand."""
+        return JobArrived(job, False, self._told.nominal_rate(job))
 
     @property
     def sees_neighbours(self) -> bool:
