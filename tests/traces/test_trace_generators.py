@@ -11,6 +11,7 @@ import pytest
 
 from rota.core.errors import RotaError
 from rota.core.model import JobId
+from rota.perf.catalogue import catalogue
 from rota.perf.training import CATALOGUE
 from rota.traces import Outcome, Submission, Workload, read_trace, write_trace
 from rota.traces.generators import DESCRIPTIONS, generate
@@ -70,6 +71,24 @@ def test_generated_workload_survives_its_own_checks(tmp_path: Path, kind: str) -
     write_trace(workload, tmp_path / "jobs.jsonl")
 
     assert read_trace(tmp_path / "jobs.jsonl").submissions == workload.submissions
+
+
+@each_kind
+def test_every_job_trains_a_model_of_the_catalogue(kind: str) -> None:
+    models = Counter(entry.job.model for entry in generate(kind, jobs=4000, seed=2).submissions)
+
+    assert models.keys() <= catalogue().models.keys()
+    assert len(models) == len(catalogue().models)
+
+
+@pytest.mark.parametrize(("kind", "label"), [("sweep", "sweep"), ("retrain", "series")])
+def test_jobs_of_one_campaign_train_one_model(kind: str, label: str) -> None:
+    models: dict[str, set[str | None]] = {}
+    for entry in generate(kind, jobs=800, seed=2).submissions:
+        models.setdefault(dict(entry.job.labels)[label], set()).add(entry.job.model)
+
+    assert len(models) > 10
+    assert all(len(names) == 1 for names in models.values())
 
 
 def test_philly_like_has_the_statistics_of_philly() -> None:

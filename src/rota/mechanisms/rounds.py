@@ -284,7 +284,7 @@ class RoundScheduler:
         if not self._jobs:
             self._solved_s = 0.0
         self._stale |= now_s - self._solved_s >= self._good_for_s
-        if not self._stale or (self._solved_s and now_s - self._solved_s < self._habits.solve_gap_s):
+        if not self._stale or (self._solved_s and now_s < self._solved_s + self._habits.solve_gap_s):
             return
         self._stale = False
         self._ledger.close(now_s - self._solved_s)

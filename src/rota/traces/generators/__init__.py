@@ -8,9 +8,10 @@ from random import Random
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import Job, JobId, Role, TenantId
+from rota.perf.catalogue import catalogue
 from rota.traces.assemble import collection_paused, gang
 from rota.traces.generators.mixes import DEADLINES, FAILING, PROBE, RETRAIN, SWEEP
-from rota.traces.generators.planned import Kind, Planned
+from rota.traces.generators.planned import Campaign, Kind, Planned
 from rota.traces.generators.published import GAVEL_LIKE, PHILLY_LIKE
 from rota.traces.generators.wishes import wishes
 from rota.traces.workload import Submission, Workload
@@ -64,6 +65,7 @@ def generate(
 def _generated(kind: str, jobs: int, seed: int, demand_gpus: float) -> Workload:
     rng = Random(seed)
     parts = [(KINDS[name], KINDS[name].draw(rng, count)) for name, count in _counts(kind, jobs).items()]
+    _name_models([campaign for _, campaigns in parts for campaign in campaigns], seed)
     planned = [job for _, campaigns in parts for campaign in campaigns for job in campaign]
     span_s = sum(job.gpu_s for job in planned) / demand_gpus
     for part, campaigns in parts:
@@ -71,6 +73,19 @@ def _generated(kind: str, jobs: int, seed: int, demand_gpus: float) -> Workload:
     planned.sort(key=lambda job: job.submit_s)
     _stretch(planned, span_s)
     return Workload(submissions=_submissions(planned), source=f"generated ({kind}, seed {seed})", format="rota")
+
+
+def _name_models(campaigns: list[Campaign], seed: int) -> None:
+    """Each campaign trains one model of the catalogue, all equally likely: an assumption, the traces name none.
+
+    Drawn from a source of its own, so that sizes, lengths and times are the same with and without models.
+    """
+    rng = Random(f"models of {seed}")
+    models = sorted(catalogue().models)
+    for campaign in campaigns:
+        model = rng.choice(models)
+        for job in campaign:
+            job.model = model
 
 
 def _check(kind: str, jobs: int, gpus: int, load: float) -> None:
@@ -124,6 +139,7 @@ def _submissions(planned: list[Planned]) -> tuple[Submission, ...]:
                     deadline_s=None if job.due_s is None else max(job.due_s, _earliest_s(job)),
                     time_limit_s=job.time_limit_s,
                     labels=job.labels,
+                    model=job.model,
                 ),
                 submit_s=job.submit_s,
                 outcome=job.outcome,

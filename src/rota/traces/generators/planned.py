@@ -30,6 +30,7 @@ class Planned:
     after: Planned | None = None
     due_s: float | None = None
     submit_s: float = 0.0
+    model: str | None = None
 
     @property
     def gpu_s(self) -> float:
