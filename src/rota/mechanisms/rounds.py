@@ -221,7 +221,8 @@ class RoundScheduler:
             for turn in sorted(self._turns, key=lambda turn: -turn.until_s):
                 self._ledger.served(turn.party, turn.at, max(turn.until_s - from_s, 0.0))
             self._round_end_s = max(turn.until_s for turn in self._turns)
-            self._learn()
+            if self._speed.is_estimate:
+                self._learn()
             self._turns = []
         if self._habits.failed:
             self._habits.failed = False
@@ -238,7 +239,9 @@ class RoundScheduler:
         """What was seen of speeds in the last round corrects the estimates, for everybody whom they concern."""
         changed = False
         for turn in self._turns:
-            members = [self._jobs[seq].live.job for seq in turn.party]
+            members = [self._jobs[seq].live.job for seq in turn.party if seq in self._jobs]
+            if len(members) < len(turn.party):
+                continue
             for job, seq, other in zip(members, turn.party, members[::-1], strict=True):
                 rate = self._seen.get(seq, 0.0)
                 changed |= self._speed.observe(job, self._types[turn.at], rate, other if len(members) > 1 else None)
