@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from docs.pages import ROOT
-from rota.api import jobs, logs, metrics, submit, system, tokens
+from rota.api import cluster, jobs, logs, metrics, submit, system, tokens
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
 
@@ -26,8 +26,17 @@ def test_every_setting_is_explained() -> None:
 
 def test_every_endpoint_is_explained_and_no_other() -> None:
     page = (ROOT / "docs/reference/rest.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"^\| `((?:GET|POST|DELETE) [^`]+)`", page, re.MULTILINE))
-    routers = (submit.router, jobs.router, logs.router, metrics.router, system.router, system.probes, tokens.router)
+    told = set(re.findall(r"^\| `((?:GET|POST|PUT|DELETE) [^`]+)`", page, re.MULTILINE))
+    routers = (
+        submit.router,
+        jobs.router,
+        logs.router,
+        metrics.router,
+        system.router,
+        cluster.router,
+        system.probes,
+        tokens.router,
+    )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as
         for router in routers

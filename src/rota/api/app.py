@@ -10,13 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from rota import __version__
-from rota.api import jobs, logs, metrics, submit, system, tokens
+from rota.api import cluster, jobs, logs, metrics, submit, system, tokens
 from rota.api.access import Forbidden, Unknown
 from rota.api.log import LoggedRequests
 from rota.api.service import Service
 from rota.core.errors import RotaError
 from rota.files.job_shape import JobFile
-from rota.live.requests import CantStore, Conflict, NotFound
+from rota.live.requests import CantStore, Conflict, NotFound, Outdated
 
 MOST_BODY = 4 << 20
 _STATUS: tuple[tuple[type[RotaError], int], ...] = (
@@ -24,6 +24,7 @@ _STATUS: tuple[tuple[type[RotaError], int], ...] = (
     (Forbidden, 403),
     (NotFound, 404),
     (Conflict, 409),
+    (Outdated, 412),
     (CantStore, 507),
     (RotaError, 422),
 )
@@ -42,6 +43,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.include_router(jobs.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")
     app.include_router(system.router, prefix="/api/v1")
+    app.include_router(cluster.router, prefix="/api/v1")
     app.include_router(tokens.router, prefix="/api/v1")
     app.include_router(system.probes)
     app.include_router(metrics.router)

@@ -90,7 +90,8 @@ async def _serve(
     options: Options, records: Records, access: Access, listening: socket.socket, say: Callable[[str], None]
 ) -> None:
     control = boot(records, options.scheduling)
-    driver = LocalDriver(options.scheduling.cluster.nodes, options.settings, control.answered)
+    assert control.present is not None, "boot knows the cluster"
+    driver = LocalDriver(control.present.nodes, options.settings, control.answered)
     service = Service(
         control=control,
         requests=Requests(control, records, refuse_what_cannot_be),

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from rota.core.inventory import Inventory
+from rota.core.inventory import Inventory, NodeFree
 from rota.core.reasons import Reason
 from rota.files.job import masked
 from rota.live.control import Control
@@ -205,8 +205,15 @@ def nodes_out(inventory: Inventory, limits: str) -> list[Json]:
             "free_gpus": books.free,
             "cpus": None if books.node.cpu_milli is None else books.node.cpu_milli / 1000,
             "memory_bytes": books.node.memory_bytes,
-            "state": "down" if not books.up else "drained" if books.drained else "up",
+            "state": _state_of(books),
             "limits": limits,
         }
         for books in inventory.nodes
+        if not books.removed or books.users
     ]
+
+
+def _state_of(books: NodeFree) -> str:
+    if books.removed:
+        return "leaving"
+    return "down" if not books.up else "drained" if books.drained else "up"

@@ -107,8 +107,8 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry(
         name="tenants",
-        target="rota.cli.nodes:tenants",
-        summary="List the tenants and their jobs.",
+        target="rota.cli.tenants:app",
+        summary="List the tenants and their jobs, or change what they are promised.",
         group=Group.RUN,
     ),
     Entry(

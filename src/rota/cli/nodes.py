@@ -1,4 +1,4 @@
-"""`rota nodes`, `rota drain`, `rota undrain`, `rota tenants`: the cluster and who uses it."""
+"""`rota nodes`, `rota drain`, `rota undrain`: the nodes and what is free on them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,6 @@ NODE_COLUMNS = (
     Column(key="memory_bytes", title="memory", right=True, show=size),
     Column(key="state"),
     Column(key="limits"),
-)
-TENANT_COLUMNS = (
-    Column(key="tenant"),
-    Column(key="running", right=True),
-    Column(key="waiting", right=True),
-    Column(key="ended", right=True),
 )
 
 
@@ -63,27 +57,3 @@ def undrain(node: NodeArgument, server: ServerOption = None) -> None:
     from rota.sdk.client import Client
 
     Client(server).drain(node, drained=False)
-
-
-def tenants(server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
-    """List the tenants and their jobs.
-
-    Examples:
-
-      rota tenants
-    """
-    from rota.sdk.client import Client
-
-    rows = []
-    for each in Client(server).tenants():
-        jobs = each["jobs"]
-        rows.append(
-            {
-                "tenant": each["tenant"],
-                "running": sum(jobs.get(state, 0) for state in ("starting", "running")),
-                "waiting": sum(jobs.get(state, 0) for state in ("waiting", "held", "suspended")),
-                "ended": sum(jobs.get(state, 0) for state in ("succeeded", "failed", "cancelled")),
-                "jobs": jobs,
-            }
-        )
-    emit(rows, TENANT_COLUMNS, output)

@@ -141,6 +141,7 @@ def _options(settings: UpFile) -> Options:
             policy=settings.policy,
             placement=settings.placement,
             tenancy=settings.tenancy,
+            has_fixed_nodes=settings.emulate is None,
         ),
         settings=Settings(
             home=home,

@@ -9,7 +9,7 @@ from rota.core.decisions import Decision
 from rota.core.errors import InvariantBroken
 from rota.core.events import Event
 from rota.core.intake import Intake
-from rota.core.model import JobId, JobState
+from rota.core.model import Job, JobId, JobState
 from rota.core.orders import Orders
 from rota.core.policy import Allocator, Changes, Draft, Policy
 from rota.core.reasons import Reason, ReasonCode
@@ -113,6 +113,10 @@ class Engine:
         if live.reserved:
             return Reason(code=ReasonCode.VACATING, need_milli=live.gpu_milli)
         return self._policy.explain(live, self._draft())
+
+    def refuse(self, job: Job) -> str | None:
+        """What about a job can never be had here, beginning with the field; None if nothing."""
+        return self._allocator.refuse(job)
 
     def fork(self, policy: Policy, *, allocator: Allocator | None = None, journal: Journal | None = None) -> Engine:
         """An engine of its own from here on, under a policy that adopts a copy of the state.

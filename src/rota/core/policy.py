@@ -93,6 +93,9 @@ class Ledger(Protocol):
     def could_hold(self, live: LiveJob) -> bool:
         """Whether the promises would hold a job that asks for a guarantee, if nothing else were there."""
 
+    def keeps_promise(self, live: LiveJob) -> bool:
+        """Whether a job that asks for a guarantee has one: it holds its tenant's own, or waits for it."""
+
     @property
     def wakeup_s(self) -> float:
         """When a job that waits may be given what it was refused, though nothing happens."""

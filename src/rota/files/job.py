@@ -115,6 +115,7 @@ def job_of(file: JobFile, job_id: JobId, depends_on: tuple[JobId, ...] = (), use
             level=locality.level, hard=locality.hard, relax_after_s=math.inf if relax_after is None else relax_after
         ),
         exclusive=file.exclusive,
+        labels=tuple(sorted(file.labels.items())),
         elastic=None if file.elastic is None else Elastic(min_tasks=file.elastic.min, max_tasks=file.elastic.max),
         depends_on=depends_on,
         deadline_s=None if file.deadline is None else file.deadline.timestamp(),

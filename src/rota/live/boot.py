@@ -11,10 +11,12 @@ from rota.core.cluster import Cluster
 from rota.core.codec import decode_job
 from rota.core.engine import Engine
 from rota.core.errors import RotaError
-from rota.core.model import JobId, JobState, NodeId
+from rota.core.model import OPPORTUNISTIC, JobId, JobState, NodeId
 from rota.core.policy import Allocator, Policy
 from rota.core.state import State
-from rota.live.control import Control, Tape
+from rota.live.control import PAST_KEY, Control, Entry, Tape
+from rota.live.present import KEY as CLUSTER_KEY
+from rota.live.present import Present, as_json, kept_from
 from rota.live.record import Record
 from rota.placement import style
 from rota.policies import find_policy
@@ -31,37 +33,65 @@ class Scheduling:
     policy: str = "priority"
     placement: str | None = None
     tenancy: str = "none"
+    has_fixed_nodes: bool = False
+    """Whether the nodes are this machine, and not what somebody says."""
 
 
 def boot(records: Records, scheduling: Scheduling) -> Control:
     """The loop, ready to run, in the state in which the last one stopped."""
-    declared, given = find_policy(scheduling.policy)
-    options = declared.live_options(given)
+    declared, asked = find_policy(scheduling.policy)
+    options = declared.live_options(asked)
     declared.refuse_tenancy(scheduling.tenancy)
-    state, kept = _restore(records, scheduling.cluster, in_rounds=declared.plans_in_rounds)
+    given = scheduling.cluster
+    known = None if scheduling.has_fixed_nodes else kept_from(records.setting(CLUSTER_KEY))
+    allocator(scheduling.tenancy, style("any"), given)
+    current, removed = (given, ()) if known is None else (known.current, known.removed)
+    state, kept = _restore(records, current, removed, in_rounds=declared.plans_in_rounds)
     placement = scheduling.placement or declared.placement
+    present = Present(given, current, scheduling.tenancy, has_fixed_nodes=scheduling.has_fixed_nodes)
+    is_as_given = known is None or known.given != as_json(given)
+    first = Entry([], cluster=given if is_as_given else current)
+    if is_as_given:
+        first.events = present.way_to(given, state)
 
     def rebuilt() -> tuple[Policy, Allocator]:
         """The scheduler anew, with books of its own where its allocator keeps any."""
-        alloc = allocator(scheduling.tenancy, style(placement), scheduling.cluster)
+        alloc = allocator(scheduling.tenancy, style(placement), present.whole(state))
         return declared.build(options, alloc), alloc
 
     policy, alloc = rebuilt()
+    _demote(state, alloc)
     tape = Tape()
     engine = Engine(state, policy, alloc, journal=tape)
     header = JournalHeader(
-        cluster=scheduling.cluster,
-        policy=scheduling.policy if options == given else f"{declared.name}:{options}",
+        cluster=present.whole(state),
+        policy=scheduling.policy if options == asked else f"{declared.name}:{options}",
         placement=placement,
         tenancy=scheduling.tenancy,
         about="a live manager",
         snapshot=snapshot.take(state, engine.memory),
     )
     first_step = records.begin_segment(encode_header(header))
-    return Control(engine, tape, records, kept, first_step, rebuilt, plans_slowly=declared.plans_in_rounds)
+    control = Control(
+        engine, tape, records, kept, first_step, rebuilt, plans_slowly=declared.plans_in_rounds, present=present
+    )
+    control.begin_with(first)
+    return control
 
 
-def _restore(records: Records, cluster: Cluster, *, in_rounds: bool) -> tuple[State, dict[JobId, Record]]:
+def _demote(state: State, alloc: Allocator) -> None:
+    """Jobs that were admitted under other promises, and that these can never hold, contend without a guarantee."""
+    if alloc.ledger is None:
+        return
+    for live in state.jobs.values():
+        live.demoted = (
+            not live.state.is_final and live.job.priority > OPPORTUNISTIC and not alloc.ledger.could_hold(live)
+        )
+
+
+def _restore(
+    records: Records, cluster: Cluster, removed: tuple[NodeId, ...], *, in_rounds: bool
+) -> tuple[State, dict[JobId, Record]]:
     rows = records.live_jobs()
     now_s = time.time()
     kept: dict[JobId, Record] = {}
@@ -82,6 +112,8 @@ def _restore(records: Records, cluster: Cluster, *, in_rounds: bool) -> tuple[St
         seq=records.next_seq(),
         drained=tuple(NodeId(name) for name in records.drained()),
         memory=records.memory(),
+        removed=removed,
+        past=records.setting(PAST_KEY) or {},
     )
     try:
         return snapshot.rebuild(cluster, pairs, frame), kept

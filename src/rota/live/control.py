@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.exc import DBAPIError
 
+from rota.core.cluster import Cluster
 from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
 from rota.core.engine import Engine
 from rota.core.events import (
@@ -46,6 +47,8 @@ from rota.drivers.local.order import Order, Word
 from rota.files.job import job_file, launch_of
 from rota.live.dependents import Dependents
 from rota.live.leases import Leases
+from rota.live.present import KEY as CLUSTER_KEY
+from rota.live.present import Present
 from rota.live.record import Record, dump, shown_state
 from rota.live.times import Times
 from rota.live.transaction import Transaction
@@ -54,6 +57,8 @@ from rota.store.records import Batch, Records
 log = logging.getLogger("rota.live")
 RETRY_S = 0.2
 """Between two tries to write to a database that can't be written to."""
+PAST_KEY = "past"
+"""Under which name the records keep what accounts have had."""
 MOST_EVENTS = 100
 """How many events one step takes in: what a long list of jobs may keep others waiting."""
 MEMORY_EVERY_S = 1.0
@@ -91,6 +96,8 @@ class Entry:
     answers: list[dict[str, Any]] = field(default_factory=list)
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[dict[str, Any]] = field(default_factory=list)
+    cluster: Cluster | None = None
+    """What the cluster is after the events, if they change it."""
     done: asyncio.Future[None] | None = None
 
 
@@ -134,9 +141,11 @@ class Control:
         rebuilt: Callable[[], tuple[Policy, Allocator]],
         *,
         plans_slowly: bool = False,
+        present: Present | None = None,
     ) -> None:
         self.engine = engine
         self.rebuilt = rebuilt
+        self.present = present
         self.kept = kept
         self.trouble: str | None = None
         """Why nothing can be made durable at present, if so."""
@@ -212,6 +221,10 @@ class Control:
         """Wait until no plan is being made, so that the engine can be copied."""
         await self._at_rest.wait()
 
+    def begin_with(self, entry: Entry) -> None:
+        """What happens before anything else."""
+        self._put(entry)
+
     def _put(self, entry: Entry) -> None:
         self._inbox.append(entry)
         self._wake.set()
@@ -250,6 +263,9 @@ class Control:
             made.batch.answers.extend(entry.answers)
             made.batch.drained.update(entry.drained)
             made.batch.audit.extend(entry.audit)
+            if entry.cluster is not None and self.present is not None:
+                self.present.became(entry.cluster, self.state)
+                made.batch.settings[CLUSTER_KEY] = dump(self.present.encode(self.state))
         self._remember(made.batch)
         await self._commit(made.batch)
         for entry in entries:
@@ -294,6 +310,8 @@ class Control:
         memory = self.engine.memory
         if memory is not None:
             batch.memory = dump(memory)
+        if self.state.past:
+            batch.settings[PAST_KEY] = dump(self.state.past)
 
     async def _commit(self, batch: Batch) -> None:
         """Make it durable. While that is impossible nothing else happens: no answer, no decision."""

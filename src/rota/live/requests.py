@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
     Event,
@@ -18,8 +19,11 @@ from rota.core.events import (
     JobCancelled,
     JobHeld,
     JobReleased,
+    NodeAdded,
     NodeDrained,
+    NodeRemoved,
     NodeUndrained,
+    PromisesChanged,
 )
 from rota.core.model import Job, JobId, JobState, NodeId
 from rota.files.job import apart, job_of
@@ -45,6 +49,10 @@ class Conflict(RotaError):
     """The thing is not in a state in which that can be done."""
 
 
+class Outdated(RotaError):
+    """It has become another since the asker looked."""
+
+
 class CantStore(RotaError):
     """Nothing can be made durable now; nothing was accepted."""
 
@@ -65,6 +73,7 @@ class Requests:
         self._refuse = refuse
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
+        self._changing = asyncio.Lock()
         self._latest: dict[tuple[str, str], list[JobId]] = {}
         """By tenant and name: the jobs that were submitted last, several if they came together."""
 
@@ -102,7 +111,7 @@ class Requests:
         together: dict[tuple[str, str], list[JobId]] = {}
         for (values, file), needed in zip(parts, needs, strict=True):
             job_id = JobId(str(self._next + len(ids) + 1))
-            job = job_of(file, job_id, self._unmet(needed), asker.name)
+            job = self._admitted(job_of(file, job_id, self._unmet(needed), asker.name))
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
             entry.records[job_id] = Record(dump(values), asker.name)
@@ -166,7 +175,14 @@ class Requests:
         self._refuse(file)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
-        return await self._forecast(job_id, JobArrived(job_of(file, job_id, needs, asker.name)))
+        return await self._forecast(job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name))))
+
+    def _admitted(self, job: Job) -> Job:
+        """The job, unless its tenant can never have what it asks for."""
+        why = self._control.engine.refuse(job)
+        if why is not None:
+            raise RotaError(f"job: {why}")
+        return job
 
     async def _forecast(self, job_id: JobId, arrives: JobArrived | None) -> Forecast:
         past = await asyncio.to_thread(self._records.past_runs)
@@ -205,6 +221,22 @@ class Requests:
         word = "drain" if drained else "undrain"
         await self._apply(event, asker, word, node_id, drained={node_id: drained})
 
+    async def change_cluster(self, after: Cluster, asker: Asker, *, tag: str | None, dry_run: bool) -> list[Event]:
+        """Let the cluster become another while jobs run; what that takes. With a tag, only if it is still that one."""
+        present = self._control.present
+        assert present is not None, "a manager knows its cluster"
+        async with self._changing:
+            await self._control.at_rest()
+            if tag is not None and tag.strip('"') != present.tag:
+                raise Outdated("the cluster has changed meanwhile; look at it again (GET /cluster), and repeat")
+            events = present.way_to(after, self._control.state)
+            if events and not dry_run:
+                words = ", ".join(f"{len(found)} {kind}" for kind, found in by_kind(events).items())
+                gone = {str(event.node_id): False for event in events if isinstance(event, NodeRemoved)}
+                entry = Entry(events, cluster=after, drained=gone, audit=[_audit(asker, "change", "cluster", words)])
+                await self._control.apply(entry)
+        return events
+
     async def _apply(
         self, event: Event, asker: Asker, what: str, thing: str, drained: dict[str, bool] | None = None
     ) -> None:
@@ -220,3 +252,18 @@ class Requests:
 
 def _audit(asker: Asker, what: str, thing: str, detail: str = "") -> Json:
     return {"at_s": time.time(), "who": asker.name, "what": what, "thing": thing, "detail": detail}
+
+
+def by_kind(events: Sequence[Event]) -> dict[str, list[str]]:
+    """What a change of the cluster takes, in words that people and the audit log read."""
+    found: dict[str, list[str]] = {}
+    for event in events:
+        match event:
+            case NodeAdded(node):
+                found.setdefault("nodes added", []).append(node.id)
+            case NodeRemoved(node_id):
+                found.setdefault("nodes removed", []).append(node_id)
+            case PromisesChanged(cells, tenants):
+                names = cells.tenants if cells is not None else tenants.shares if tenants is not None else {}
+                found["promises to tenants"] = [str(name) for name in names]
+    return found

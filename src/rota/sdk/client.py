@@ -134,6 +134,17 @@ class Client:
         answer: list[Json] = self._call("GET", "/tenants")
         return answer
 
+    def cluster(self) -> Json:
+        """The nodes and what is promised to tenants."""
+        answer: Json = self._call("GET", "/cluster")
+        return answer
+
+    def change_cluster(self, file: Json, *, if_match: str | None = None, dry_run: bool = False) -> Json:
+        """Let the cluster become what a cluster file says; what that changed."""
+        headers = {} if if_match is None else {"If-Match": if_match}
+        answer: Json = self._call("PUT", f"/cluster?dry_run={str(dry_run).lower()}", file, headers)
+        return answer
+
     def journal(self) -> Iterator[bytes]:
         """The journal since the manager was last started."""
         with self._open("GET", "/journal") as answer:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, bindparam, delete, func, insert, or_, select, update
 
-from rota.store.schema import answers, audit, jobs, memory, nodes, segments, steps
+from rota.store.schema import answers, audit, jobs, memory, nodes, segments, settings, steps
 
 Json = dict[str, Any]
 FINAL = ("succeeded", "failed", "cancelled")
@@ -30,6 +30,7 @@ class Batch:
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[Json] = field(default_factory=list)
     memory: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)
     """What the policy remembers from now on, if that is to be written."""
 
     @property
@@ -121,6 +122,9 @@ class Records:
             connection.execute(insert(nodes), {"id": node_id, "drained": int(drained)})
         if batch.audit:
             connection.execute(_NEW_AUDIT, batch.audit)
+        for key, value in batch.settings.items():
+            connection.execute(delete(settings).where(settings.c.key == key))
+            connection.execute(insert(settings), {"key": key, "value": value})
         if batch.memory is not None:
             connection.execute(delete(memory))
             connection.execute(insert(memory), {"body": batch.memory})
@@ -151,6 +155,12 @@ class Records:
         """Nodes on which nothing new may start."""
         with self._engine.connect() as connection:
             return list(connection.execute(select(nodes.c.id).where(nodes.c.drained == 1)).scalars())
+
+    def setting(self, key: str) -> Any:
+        """What was last kept under a name; None if nothing was."""
+        with self._engine.connect() as connection:
+            found = connection.execute(select(settings.c.value).where(settings.c.key == key)).scalar()
+        return None if found is None else json.loads(found)
 
     def memory(self) -> Any:
         """What the policy remembered last."""

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0003"
+HEAD = "0004"
 """The revision that this code works with; `migrations` leads there from every older one."""
 
 metadata = MetaData()
@@ -103,4 +103,11 @@ audit = Table(
     Column("what", String(64), nullable=False),
     Column("thing", String(256), nullable=False),
     Column("detail", Text, nullable=False, server_default=""),
+)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("key", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
 )

@@ -178,6 +178,10 @@ class QuotaAllocator:
         """Whether no limit is smaller than the job; beyond its share it may borrow."""
         return self._never(live.job) is None
 
+    def keeps_promise(self, live: LiveJob) -> bool:
+        """Whether no limit that came later stands against it."""
+        return live.job.priority == OPPORTUNISTIC or not live.demoted
+
     def adopt(self, state: State) -> None:
         """Open the books anew and enter what jobs hold."""
         past = state.past.setdefault(ACCOUNTS, {})

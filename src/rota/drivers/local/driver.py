@@ -58,7 +58,7 @@ class LocalDriver:
     """All attempts that are under way."""
 
     def __init__(self, nodes: Sequence[Node], settings: Settings, answer: Answer) -> None:
-        self._nodes = list(nodes)
+        self._nodes = nodes
         self._settings = settings
         self._answer = answer
         self._attempts: dict[JobId, Attempt] = {}

@@ -58,6 +58,7 @@ class CellAllocator:
         """Empty books of a plan; refused before anything is changed if the nodes are not those of the plan."""
         books = Books(plan)
         self._sites = Sites(books.forest, nodes)
+        self._nodes = list(nodes)
         self.books = books
         self._scheduler = Scheduler(books)
         self._is_fresh = True
@@ -183,6 +184,13 @@ class CellAllocator:
             return False
         return not isinstance(self._scheduler.plan(self._request(live, live.job.priority)), Refusal)
 
+    def keeps_promise(self, live: LiveJob) -> bool:
+        """Whether its tenant's cells hold it, or could."""
+        claim = self._claims.get(live)
+        if live.job.priority == OPPORTUNISTIC:
+            return True
+        return not live.demoted and (claim is None or claim.is_guaranteed)
+
     @property
     def wakeup_s(self) -> float:
         """Nothing changes by itself."""
@@ -193,8 +201,9 @@ class CellAllocator:
 
     def adopt(self, state: State) -> None:
         """Open the books anew and enter what jobs hold."""
-        if not self._is_fresh:
-            self._open(self.books.forest.plan, [books.node for books in state.inventory.nodes])
+        nodes = [books.node for books in state.inventory.nodes]
+        if not self._is_fresh or nodes != self._nodes:
+            self._open(self.books.forest.plan, nodes)
         for index, books in enumerate(state.inventory.nodes):
             if not is_sound(books):
                 self._turn(index, state.inventory)

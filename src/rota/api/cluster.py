@@ -1,0 +1,86 @@
+"""Routes for the cluster as a whole: what it is, and how it becomes another while jobs run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+
+from rota.api.access import Principal
+from rota.api.service import Service, principal, service
+from rota.api.wire import Problem
+from rota.core.cluster import Cluster
+from rota.core.codec import encode_cluster
+from rota.core.errors import RotaError
+from rota.files.cluster_file import cluster_from_document
+from rota.live.present import Present
+from rota.live.requests import Asker, by_kind
+
+router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 409, 412, 422)})
+Who = Annotated[Principal, Depends(principal)]
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"type": "object", "description": "A cluster file, ours or HiveD's."}}
+        },
+    }
+}
+
+
+class ChangeOut(BaseModel):
+    """What a change of the cluster took."""
+
+    changed: dict[str, list[str]] = Field(description="Nodes added and removed, tenants with new promises.")
+    without_guarantee: list[str] = Field(description="Jobs that asked for a guarantee and now have none.")
+
+
+@router.get("/cluster", response_class=Response)
+async def cluster(request: Request, who: Who) -> Response:
+    """The nodes and what is promised to tenants, in the form of a journal's header."""
+    who.must_be_admin()
+    present = _present(service(request))
+    return JSONResponse(encode_cluster(present.cluster), headers={"ETag": f'"{present.tag}"'})
+
+
+@router.put("/cluster", response_model=ChangeOut, openapi_extra=_BODY)
+async def change(
+    request: Request,
+    who: Who,
+    if_match: Annotated[str | None, Header(max_length=100)] = None,
+    dry_run: Annotated[bool, Query(description="Only say what would change.")] = False,
+) -> Response:
+    """Let the cluster become what a cluster file says, while jobs run. With If-Match, only if it is still that one."""
+    who.must_be_admin()
+    parts = service(request)
+    after = await asyncio.to_thread(_read, await request.body())
+    events = await parts.requests.change_cluster(after, Asker(name=who.name), tag=if_match, dry_run=dry_run)
+    answer = {"changed": by_kind(events), "without_guarantee": _without_guarantee(parts)}
+    return JSONResponse(answer, headers={"ETag": f'"{_present(parts).tag}"'})
+
+
+def _read(body: bytes) -> Cluster:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RotaError(f"the body is not JSON: {str(error)[:200]}") from error
+    return cluster_from_document(document, Path("cluster"))
+
+
+def _present(parts: Service) -> Present:
+    assert parts.control.present is not None, "a manager knows its cluster"
+    return parts.control.present
+
+
+def _without_guarantee(parts: Service) -> list[str]:
+    state = parts.control.state
+    if state.ledger is None:
+        return []
+    return [
+        name for name, live in state.jobs.items() if not live.state.is_final and not state.ledger.keeps_promise(live)
+    ]
