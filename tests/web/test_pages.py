@@ -21,6 +21,7 @@ PAGES = {
     "train-9999": "/jobs/10000",
     "Cluster": "/cluster",
     "Tenants": "/tenants",
+    "What if": "/what-if",
     "Submit": "/submit",
 }
 LONGEST_S = 2.0

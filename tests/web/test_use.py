@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -127,6 +128,31 @@ def test_a_node_is_drained_from_the_map(desk: Window, manager: Manager) -> None:
     confirm(page, "Undrain")
     confirm(page, "Undrain n2")
     eventually(lambda: [node["state"] for node in manager.client.nodes()] == ["up", "up"])
+
+
+def test_another_policy_and_more_nodes_are_compared_with_what_is(
+    desk: Window, manager: Manager, tmp_path: Path
+) -> None:
+    for length in ("0.6", "0.2", "0.1"):
+        manager.submit(f"sleep {length}", name=f"past-{length}", tenant="past")
+    eventually(lambda: all(job["state"] == "succeeded" for job in manager.client.jobs(tenant="past", all=True)))
+    page = desk.go("/what-if")
+    page.get_by_label("Policy").fill("srtf")
+    page.get_by_label("More nodes of gpu").fill("2")
+    page.get_by_role("button", name="Compare").click()
+
+    table = page.get_by_role("table", name="Comparison")
+    expect(table).to_contain_text("priority, 8 devices", timeout=60_000)
+    expect(table).to_contain_text("srtf, 16 devices")
+    expect(table.get_by_role("row", name="Mean completion time")).to_contain_text("s")
+    assert len(manager.client.nodes()) == 2
+
+    trap = tmp_path / "trap.py"
+    trap.write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')")
+    page.get_by_label("Policy").fill(f"{trap}:policy")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("status")).to_contain_text("unknown policy")
+    assert not (tmp_path / "sprung").exists()
 
 
 def test_what_jobs_say_is_never_taken_for_markup(desk: Window, manager: Manager) -> None:

@@ -15,6 +15,7 @@ from rota.core.errors import RotaError
 from rota.live.control import News
 from rota.live.recent import Recent
 from rota.live.requests import Asker
+from rota.live.whatif import WhatIf
 from rota.web.promises import Promise
 from rota.web.sessions import Visitor
 
@@ -28,6 +29,7 @@ class Desk:
     service: Service
     recent: Recent
     promises: Mapping[str, Promise]
+    what_if: WhatIf
     request: Request
 
     @property
@@ -50,6 +52,11 @@ class Desk:
     def may_submit(self) -> bool:
         """Whether jobs of some tenant may be submitted."""
         return self.who().role is not Role.VIEWER
+
+    @property
+    def may_study(self) -> bool:
+        """Whether all tenants' jobs may be run through the simulator."""
+        return self.may_submit and self.who().tenants is None
 
     def tenants(self) -> tuple[str, ...] | None:
         """The tenants that may be seen; None means all."""

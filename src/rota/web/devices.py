@@ -30,7 +30,7 @@ def count_devices(inventory: Inventory) -> list[Count]:
     """All devices by type."""
     counts: dict[str, Count] = {}
     for books in inventory.nodes:
-        if not books.node.devices:
+        if not books.node.devices or books.removed:
             continue
         count = counts.setdefault(books.node.device_type, Count(books.node.device_type))
         count.total += books.node.devices

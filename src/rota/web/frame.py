@@ -15,6 +15,7 @@ NAVIGATION = (
     ("/jobs", "Jobs", "list_alt"),
     ("/cluster", "Cluster", "dns"),
     ("/tenants", "Tenants", "groups"),
+    ("/what-if", "What if", "alt_route"),
     ("/submit", "Submit", "add_circle"),
 )
 THEMES = {"light": False, "dark": True}
@@ -38,8 +39,9 @@ def frame(desk: Desk, path: str) -> Iterator[None]:
                 html.span().classes("brand-mark").props("aria-hidden=true")
                 html.span("Rota")
             with html.nav().props('aria-label="Pages"'):
+                closed = {"/submit": not desk.may_submit, "/what-if": not desk.may_study}
                 for target, name, icon in NAVIGATION:
-                    if target != "/submit" or desk.may_submit:
+                    if not closed.get(target):
                         _link(target, name, icon, current=_is_current(target, path))
             _foot(desk)
         with html.main(id="content").classes("content").props("tabindex=-1"):

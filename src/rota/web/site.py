@@ -18,9 +18,10 @@ from nicegui import app as nicegui_app
 from nicegui import ui
 
 from rota.live.recent import Recent
+from rota.live.whatif import WhatIf
 from rota.web.desk import Desk
 from rota.web.frame import frame
-from rota.web.pages import cluster, job, jobs, overview, submit, tenants
+from rota.web.pages import cluster, job, jobs, overview, submit, tenants, whatif
 from rota.web.promises import promises_of
 
 STATIC = Path(__file__).with_name("static")
@@ -31,6 +32,7 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/jobs/{job_id}", "Job", job.build),
     ("/cluster", "Cluster", cluster.build),
     ("/tenants", "Tenants", tenants.build),
+    ("/what-if", "What if", whatif.build),
     ("/submit", "Submit", submit.build),
 )
 
@@ -38,10 +40,11 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
 async def open_site(service: Service) -> Asgi:
     """The pages of a manager, ready to answer."""
     recent = Recent(service.records, service.control)
+    what_if = WhatIf(service.records, service.scheduling)
     promises = promises_of(service.scheduling.cluster, service.scheduling.tenancy)
 
     def desk(request: Request) -> Desk:
-        return Desk(service=service, recent=recent, promises=promises, request=request)
+        return Desk(service=service, recent=recent, promises=promises, what_if=what_if, request=request)
 
     for path, title, build in PAGES:
         _add(path, title, build, desk)

@@ -75,7 +75,7 @@ class ClusterPage:
         indexes = [
             index
             for index, books in enumerate(state.inventory.nodes)
-            if not self._rack or books.node.rack == self._rack
+            if not books.removed and (not self._rack or books.node.rack == self._rack)
         ]
         if len(indexes) > MOST_NODES:
             self._show_racks(state, indexes)

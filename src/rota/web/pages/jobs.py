@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -18,6 +19,7 @@ from rota.web.frame import heading
 from rota.web.parts.basics import button, chip, empty, say
 
 PAGE = 50
+AGES_EVERY_S = 30.0
 LIVE = ("running", "starting", "waiting", "suspended", "held")
 ENDED = ("succeeded", "failed", "cancelled")
 SHOWN = {"": "All jobs", "live": "Not ended", "ended": "Ended", **{state: state.capitalize() for state in words.STATES}}
@@ -162,7 +164,8 @@ class Jobs:
         say(self._where, f"{first + 1:,}–{first + len(rows):,} of {total:,}" if rows else "")
         self._back.set_enabled(self._page > 0)
         self._next.set_enabled(first + len(rows) < total)
-        drawn = ([(row.id, row.version, row.state) for row in rows], self._order, self._descending)
+        ages = int(time.time() // AGES_EVERY_S)
+        drawn = ([(row.id, row.version, row.state) for row in rows], self._order, self._descending, ages)
         if drawn != self._drawn:
             self._drawn = drawn
             self._show(rows)

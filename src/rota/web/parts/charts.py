@@ -59,10 +59,11 @@ def _line(index: int, line: Json) -> Json:
         "name": line["name"],
         "data": line["points"],
         "showSymbol": bool(line.get("dots")),
+        "symbol": "circle",
         "symbolSize": 4,
         "yAxisIndex": line.get("axis", 0),
         "connectNulls": True,
-        "lineStyle": {"width": 1.6, "color": colour},
+        "lineStyle": {"width": 0 if line.get("dots") else 1.6, "color": colour},
         "itemStyle": {"color": colour},
         "emphasis": {"disabled": True},
     }

@@ -1,0 +1,204 @@
+"""A day that a manager has behind it, made in seconds: the real loop and store, a driver and a clock that pretend.
+
+What it leaves in a data folder is what `rota up` would have left: jobs, the journal, the audit log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import event
+
+from rota.core.cluster import Cluster
+from rota.core.decisions import Cause
+from rota.core.events import End, Event, JobEnded, Resized, Started, Stopped
+from rota.core.model import JobId
+from rota.core.placement import Placement
+from rota.drivers.local.order import Order, Word
+from rota.live import boot as boot_module
+from rota.live import control as control_module
+from rota.live import requests as requests_module
+from rota.live.boot import Scheduling, boot
+from rota.live.control import Control
+from rota.live.requests import Asker, Requests
+from rota.store.database import open_database
+from rota.store.records import Records
+
+Json = dict[str, Any]
+Deed = Callable[[], "asyncio.Task[object] | None"]
+DAY_S = 86400.0
+STARTING_S = 2.0
+MODELS = {
+    "vision": ("resnet50", "vit-base", "detr", "clip-probe"),
+    "nlp": ("bert-base", "gpt2-medium", "llama-ft", "tokenizer"),
+    "speech": ("whisper-small", "wav2vec", "tts-eval"),
+    "robotics": ("dreamer", "grasp-rl"),
+}
+USERS = ("ada", "grace", "linus", "mary")
+FAILURES = (
+    (1, "CUDA out of memory: tried to allocate 2.50 GiB"),
+    (1, "ModuleNotFoundError: No module named 'apex'"),
+    (137, "it used more memory than it asked for"),
+)
+
+
+class Past:
+    """Time that passes as fast as it can be worked out."""
+
+    def __init__(self, control: Control, start_s: float, rng: random.Random) -> None:
+        self.now_s = start_s
+        self._control = control
+        self._rng = rng
+        self._due: list[tuple[float, int, Deed]] = []
+        self._count = 0
+        self._run_s: dict[JobId, float] = {}
+        self._stopped: set[tuple[JobId, int]] = set()
+        self._attempts: dict[JobId, int] = {}
+
+    def time(self) -> float:
+        """What the clock shows."""
+        return self.now_s
+
+    def at(self, at_s: float, deed: Deed) -> None:
+        """Let something happen later."""
+        self._count += 1
+        heapq.heappush(self._due, (at_s, self._count, deed))
+
+    async def pass_until(self, end_s: float) -> None:
+        """Let everything happen that is due."""
+        while self._due and self._due[0][0] <= end_s:
+            at_s, _, deed = heapq.heappop(self._due)
+            self.now_s = max(self.now_s, at_s)
+            asked = deed()
+            while asked is not None and not asked.done() and not self._control.pending:
+                await asyncio.sleep(0.0005)
+            entries = list(self._control.pending)
+            if entries:
+                self._control._inbox = []
+                await self._control._step(entries)
+        self.now_s = end_s
+
+    # -- the driver's part -------------------------------------------------------------------------
+
+    def start(self, order: Order) -> None:
+        """Tasks run a little later, and end when their time has come."""
+        job_id = order.job.id
+        self._attempts[job_id] = order.attempt
+        left_s = self._run_s.setdefault(job_id, self._rng.lognormvariate(7.6, 1.1))
+        self.at(self.now_s + STARTING_S, lambda: self._answer(job_id, order.attempt, Started(job_id, 1.0, self.now_s)))
+        self.at(self.now_s + STARTING_S + left_s, lambda: self._end(job_id, order.attempt))
+
+    def _answer(self, job_id: JobId, attempt: int, said: Event, code: int | None = None, message: str = "") -> None:
+        if (job_id, attempt) not in self._stopped:
+            self._control.answered(said, Word(exit_code=code, message=message))
+
+    def _end(self, job_id: JobId, attempt: int) -> None:
+        if self._rng.random() < 0.06:
+            code, message = self._rng.choice(FAILURES)
+            self._answer(job_id, attempt, JobEnded(job_id, End.FAILED, 0.0), code, message)
+        else:
+            self._answer(job_id, attempt, JobEnded(job_id, End.SUCCEEDED, 0.0), 0)
+
+    def stop(self, job_id: JobId, cause: Cause) -> None:
+        """Tasks leave at once."""
+        self._stopped.add((job_id, self._attempts[job_id]))
+        self.at(self.now_s + 1.0, lambda: self._control.answered(Stopped(job_id, 0.0), Word()))
+
+    def resize(self, order: Order, before: Placement) -> None:
+        """The job goes on."""
+        self._control.answered(Resized(order.job.id, 0.0, 1.0, self.now_s), Word())
+
+    def find(self, order: Order) -> None:
+        """There is nothing to be found."""
+
+    def settle(self) -> None:
+        """There is nothing to be settled."""
+
+    def close(self) -> None:
+        """There is nothing to let go."""
+
+
+@contextmanager
+def _clock(shown: Callable[[], float]) -> Iterator[None]:
+    """The loop looks at another clock for a while."""
+    modules: tuple[Any, ...] = (boot_module, control_module, requests_module)
+    pretended = SimpleNamespace(time=shown, perf_counter=time.perf_counter, monotonic=time.monotonic)
+    for module in modules:
+        module.time = pretended
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.time = time
+
+
+def make_past(home: Path, cluster: Cluster, *, policy: str, tenancy: str, jobs: int, seed: int = 1) -> None:
+    """Fill a data folder with a day that is over now."""
+    home.mkdir(parents=True, exist_ok=True)
+    database = open_database(home / "rota.db")
+    event.listen(database, "connect", lambda raw, _: raw.execute("PRAGMA synchronous=OFF"))
+    database.dispose()
+    try:
+        asyncio.run(_live(Records(database), Scheduling(cluster=cluster, policy=policy, tenancy=tenancy), jobs, seed))
+    finally:
+        database.dispose()
+
+
+async def _live(records: Records, scheduling: Scheduling, jobs: int, seed: int) -> None:
+    rng = random.Random(seed)
+    end_s = time.time()
+    past: list[Past] = []
+    begin_s = end_s - DAY_S
+    with _clock(lambda: past[0].now_s if past else begin_s):
+        control = boot(records, scheduling)
+        past.append(Past(control, begin_s, rng))
+        control._driver = past[0]
+        requests = Requests(control, records, lambda _: None)
+        tasks: list[asyncio.Task[object]] = []
+        for number in range(jobs):
+            file, who = _job(rng, number)
+            at_s = begin_s + DAY_S * 0.93 * rng.random() ** 0.9
+
+            def send(file: Json = file, who: str = who) -> asyncio.Task[object]:
+                tasks.append(asyncio.ensure_future(requests.submit([file], Asker(name=who))))
+                return tasks[-1]
+
+            past[0].at(at_s, send)
+        await past[0].pass_until(end_s - 120)
+        await _end_all(past[0], requests, control, end_s - 60)
+        await asyncio.gather(*tasks)
+
+
+async def _end_all(past: Past, requests: Requests, control: Control, end_s: float) -> None:
+    """Whoever still waits or runs is cancelled, so that the real driver finds nothing half done."""
+    tasks: list[asyncio.Task[object]] = []
+    for job_id in list(control.state.jobs):
+
+        def cancel(job_id: JobId = job_id) -> asyncio.Task[object] | None:
+            if job_id not in control.state.jobs or control.state.jobs[job_id].state.is_final:
+                return None
+            tasks.append(asyncio.ensure_future(requests.cancel(job_id, Asker(name="ada"))))
+            return tasks[-1]
+
+        past.at(past.now_s, cancel)
+    await past.pass_until(end_s)
+    await asyncio.gather(*tasks)
+
+
+def _job(rng: random.Random, number: int) -> tuple[Json, str]:
+    tenant = rng.choices(list(MODELS), weights=(5, 4, 3, 1))[0]
+    name = f"{rng.choice(MODELS[tenant])}-{number:04d}"
+    gpus = rng.choices((1, 2, 4, 8), weights=(5, 3, 3, 2))[0]
+    workers = 2 if gpus == 8 and rng.random() < 0.3 else 1
+    file: Json = {"name": name, "tenant": tenant, "workers": workers, "resources": {"gpus": gpus}, "run": "train"}
+    if rng.random() < 0.15:
+        file["priority"] = -1
+    return file, rng.choice(USERS)

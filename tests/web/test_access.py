@@ -1,0 +1,162 @@
+"""Who may look and who may act, and what strangers can't do: with tokens, cookies, and pages of other sites."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from managers import Manager
+from web.browsers import Window, window
+
+pytestmark = pytest.mark.slow
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
+    """A manager that asks for tokens."""
+    options = ("--emulate", "gpu=4/2", "--require-token")
+    made = Manager(tmp_path_factory.mktemp("guarded"), *options).start_guarded()
+    made.submit("sleep 120", name="ours", tenant="vision", resources={"gpus": 1})
+    made.submit("sleep 120", name="theirs", tenant="nlp", resources={"gpus": 1})
+    yield made
+    made.clean_up()
+
+
+def token(manager: Manager, role: str, *tenants: str) -> tuple[str, str]:
+    made = manager.client.post("/tokens", {"name": f"{role}-of-{'-'.join(tenants)}", "role": role, "tenants": tenants})
+    return made["id"], made["token"]
+
+
+def log_in(desk: Window, secret: str) -> None:
+    desk.go("/")
+    desk.page.get_by_label("Token").fill(secret)
+    desk.page.get_by_role("button", name="Log in").click()
+    desk.page.wait_for_selector("h1:has-text('Overview')")
+
+
+Answer = tuple[int, dict[str, str], str]
+
+
+def ask(manager: Manager, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+    place = urlsplit(manager.client.url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=20)
+    try:
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, body=body, headers=given)
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_a_viewer_looks_and_finds_no_button(chromium: Browser, guarded: Manager) -> None:
+    _, secret = token(guarded, "viewer", "vision")
+    desk = window(chromium, guarded)
+    log_in(desk, secret)
+    page = desk.page
+    assert secret not in page.url
+
+    ours, theirs = (job["id"] for job in sorted(guarded.client.jobs(), key=lambda job: str(job["name"])))
+    for path in ("/", "/jobs", f"/jobs/{ours}", "/cluster", "/tenants", "/submit", "/what-if"):
+        desk.go(path)
+        for name in ("Cancel", "Hold", "Release", "Clone", "Submit", "Submit a job", "Dry run", "Compare"):
+            assert page.get_by_role("button", name=name, exact=True).count() == 0, (path, name)
+        assert page.get_by_role("link", name="Submit").count() == 0
+    desk.go("/jobs")
+    expect(page.get_by_role("status")).to_have_text("1 job")
+    desk.go(f"/jobs/{theirs}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("No such job")
+    desk.go("/cluster")
+    assert "theirs" not in page.content()
+    page.get_by_role("button", name="n1:").click()
+    expect(page.get_by_role("dialog").get_by_role("button")).to_have_text(["Close"])
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    assert desk.complaints == []
+
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_a_member_acts_in_its_own_name_until_its_token_is_revoked(chromium: Browser, guarded: Manager) -> None:
+    token_id, secret = token(guarded, "member", "vision")
+    desk = window(chromium, guarded)
+    log_in(desk, secret)
+    job_id = guarded.submit("sleep 60", name="mine", tenant="vision", resources={"gpus": 4})
+    page = desk.go(f"/jobs/{job_id}")
+    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("dialog").get_by_role("button", name="Hold job").click()
+    expect(page.locator(".page-head .chip")).to_have_text("held")
+    entry = guarded.client.get("/audit")[0]
+    assert (entry["what"], entry["who"], entry["thing"]) == ("hold", "member-of-vision", job_id)
+
+    guarded.client.delete(f"/tokens/{token_id}")
+
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_the_session_s_cookie_is_out_of_reach_for_scripts(guarded: Manager) -> None:
+    _, secret = token(guarded, "viewer", "nlp")
+    status, headers, _ = ask(guarded, "POST", "/login", urlencode({"token": secret}).encode(), Content_Type=FORM)
+
+    assert status == 303
+    cookie = headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+    assert secret.lower() not in cookie
+
+
+STRANGERS = {
+    "looking without a token": ("GET", "/jobs", {}, 303),
+    "a session that never was": ("GET", "/", {"Cookie": "rota_session=forged"}, 303),
+    "a cookie that is none": ("GET", "/", {"Cookie": 'rota_session="\\"; ;;=x'}, 303),
+    "the socket without a session": ("GET", "/_nicegui_ws/socket.io/?EIO=4&transport=polling", {}, 401),
+    "the socket from another site": (
+        "GET",
+        "/_nicegui_ws/socket.io/?EIO=4&transport=polling",
+        {"Origin": "https://evil.example"},
+        403,
+    ),
+    "a login from another site": ("POST", "/login", {"Origin": "https://evil.example"}, 403),
+    "a logout from another site": ("POST", "/logout", {"Origin": "null"}, 403),
+    "a page that is posted to": ("POST", "/jobs", {}, 405),
+    "a page that is none": ("GET", "/admin", {}, 404),
+    "a file through the assets": ("GET", "/_rota/../../sessions.py", {}, 404),
+    "a file through the assets, coded": ("GET", "/_rota/..%2f..%2fsessions.py", {}, 404),
+    "a login without a token": ("POST", "/login", {"Content-Type": FORM}, 401),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "headers", "status"), STRANGERS.values(), ids=STRANGERS)
+def test_strangers_get_nowhere(guarded: Manager, method: str, path: str, headers: dict[str, str], status: int) -> None:
+    got, _, said = ask(guarded, method, path, b"" if method == "POST" else None, **headers)
+
+    assert got == status, said
+    assert "ours" not in said
+    assert "class Sessions" not in said
+
+
+def test_pages_may_not_be_framed_nor_load_from_elsewhere(guarded: Manager) -> None:
+    _, headers, _ = ask(guarded, "GET", "/login")
+
+    policy = headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "http" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_without_tokens_only_this_machine_s_own_pages_are_answered(tmp_path_factory: pytest.TempPathFactory) -> None:
+    manager = Manager(tmp_path_factory.mktemp("open"), "--emulate", "gpu=1/1").start()
+    try:
+        assert ask(manager, "GET", "/jobs", Host="evil.example")[0] == 403
+        assert ask(manager, "GET", "/jobs", Origin="https://evil.example")[0] == 403
+        assert ask(manager, "GET", "/jobs")[0] == 200
+        assert json.loads(ask(manager, "GET", "/nothing")[2]) == {"error": "there is no such page"}
+    finally:
+        manager.clean_up()

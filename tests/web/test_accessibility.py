@@ -1,0 +1,65 @@
+"""axe-core finds nothing serious on any page, in light and in dark."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser
+
+from managers import Manager, eventually
+from web.browsers import window
+
+pytestmark = pytest.mark.slow
+FOLDER = Path(__file__).parents[2] / "build" / "axe"
+SCRIPT = FOLDER / "node_modules" / "axe-core" / "axe.min.js"
+PAGES = ("/", "/jobs", "/jobs/1", "/jobs/2", "/cluster", "/tenants", "/what-if", "/submit")
+SERIOUS = ("serious", "critical")
+
+
+@functools.cache
+def axe() -> str:
+    """The checker's script, from npm; the test is skipped where it can't be had."""
+    if not SCRIPT.exists() and shutil.which("npm"):
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        command = ["npm", "install", "--prefix", str(FOLDER), "--no-audit", "--no-fund", "axe-core@4"]
+        subprocess.run(command, capture_output=True, timeout=120, check=False)
+    if not SCRIPT.exists():
+        pytest.skip("axe-core is not here, and npm can't fetch it")
+    return SCRIPT.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
+    made = Manager(tmp_path_factory.mktemp("axe"), "--emulate", "gpu=4/2").start()
+    made.submit("echo something; sleep 100", name="runs", resources={"gpus": 4})
+    made.submit("sleep 1", name="waits", resources={"gpus": 2})
+    made.submit("exit 1", name="fails")
+    eventually(lambda: made.state("3") == "failed")
+    yield made
+    made.clean_up()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_serious_keeps_people_out(
+    chromium: Browser, manager: Manager, scheme: Literal["light", "dark"]
+) -> None:
+    desk = window(chromium, manager, scheme=scheme)
+    found: dict[str, list[Any]] = {}
+    for path in PAGES:
+        page = desk.go(path)
+        page.wait_for_timeout(700)
+        page.evaluate(axe())
+        result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        found[path] = [
+            (each["id"], [node["html"][:160] for node in each["nodes"]][:4])
+            for each in result["violations"]
+            if each["impact"] in SERIOUS
+        ]
+
+    assert {path: faults for path, faults in found.items() if faults} == {}
