@@ -76,6 +76,18 @@ def test_lone_job_runs_at_its_true_speed_whatever_is_believed() -> None:
         assert ends(result.history)["d"] == pytest.approx(1_000.0)
 
 
+def test_job_that_is_faster_than_believed_does_not_idle_until_the_round_is_over() -> None:
+    """`a` is believed to make 2 steps a second and makes 10; `b` keeps its rounds long."""
+    pair = workload(
+        job("a", model="a", work=36_000.0, device_types=(FAST,)),
+        job("b", model="b", work=36_000.0, device_types=(SLOW,)),
+    )
+
+    result = simulate(pair, "gavel/max_min_fairness_perf:compat=none", setting(known=told()))
+
+    assert ends(result.history)["a"] == pytest.approx(3_600.0)
+
+
 @pytest.mark.parametrize(
     ("policy", "fill"),
     [("gavel/min_total_duration_perf", Fill.MEAN), ("gavel/max_min_fairness_perf", Fill.COMPLETION)],

@@ -119,6 +119,14 @@ def test_nearest_copies_the_shape_of_its_likest() -> None:
     assert fill_gaps(values, Fill.NEAREST, 0).values[1, 2] == pytest.approx(8.0)
 
 
+@FILLS
+def test_guess_stays_near_what_is_known(fill: Fill) -> None:
+    """Fast model, fast type: the sum of both would be far beyond anything that was ever seen."""
+    values = np.array([[0.0, 10.0], [10.0, np.nan]])
+
+    assert fill_gaps(values, fill, 0).values[1, 1] <= 10 + np.log(4) + 1e-9
+
+
 def test_mean_is_that_of_the_row() -> None:
     values = np.array([[1.0, 3.0, np.nan], [np.nan, np.nan, np.nan], [np.nan, 5.0, np.nan]])
 

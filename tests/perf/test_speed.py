@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,25 @@ def test_wrong_table_is_refused(tmp_path: Path, text: str, message: str) -> None
 def test_missing_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RotaError, match="can't be read"):
         read_profiles(tmp_path / "none.json")
+
+
+def test_relative_speeds_leave_growth_with_size_to_the_speed_model() -> None:
+    """A type against another is the profile's; what more devices bring is not in it, because both have as many."""
+    speeds = {(K80, "m", 1): 0.5, (K80, "m", 2): 0.5, (K80, "m", 4): 0.25}
+    model = SpeedModel(profiles=Profiles(steps_per_s=speeds, source="x", is_relative=True), scaling=0.5)
+    asked = job("j", gpus=1, workers=2, model="m", elastic=Elastic(min_tasks=1, max_tasks=4))
+    nodes = [node("n1", 4, device_type=K80)]
+
+    assert model.at_size(asked, K80, 4) == pytest.approx(0.25 * math.sqrt(2))
+    assert model.rate(asked, on("n1", 4, tasks=4), nodes) == pytest.approx(0.25 * math.sqrt(2))
+    assert model.on_type(asked, K80) == 0.5
+
+
+def test_model_without_relative_speeds_runs_by_type_speed() -> None:
+    model = SpeedModel(
+        profiles=Profiles(steps_per_s={(K80, "m", 1): 0.5}, source="x", is_relative=True), type_speed={K80: 0.7}
+    )
+
+    assert model.on_type(job("j", model="unheard-of"), K80) == 0.7
+    assert model.nominal_rate(job("j", model="unheard-of", device_types=(K80,))) == 0.7
+    assert model.rate(job("j", model="unheard-of"), on("n1", 1), [node("n1", 1, device_type=K80)]) == 0.7

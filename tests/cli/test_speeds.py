@@ -1,0 +1,130 @@
+"""Which speeds a study runs on, as `rota sim` is asked: files, the catalogue, none; seconds and steps; over nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rota.cli.main import status
+
+OWN = {
+    "rota_profiles": 1,
+    "speeds": [
+        {"type": "v100", "model": "m", "devices": 1, "steps_per_s": 10.0},
+        {"type": "v100", "model": "m", "devices": 2, "steps_per_s": 16.0, "scattered_steps_per_s": 8.0},
+        {"type": "k80", "model": "m", "devices": 1, "steps_per_s": 2.0},
+        {"type": "k80", "model": "m", "devices": 2, "steps_per_s": 4.0},
+    ],
+}
+GAVEL = {
+    "v100": {"('m', 2)": {"null": 16.0}},
+    "v100_unconsolidated": {"('m', 2)": {"null": 8.0}},
+}
+
+
+def jct_s(tmp_path: Path, capsys: pytest.CaptureFixture[str], row: dict[str, object], *args: str) -> float:
+    """The completion time of a lone job."""
+    path = tmp_path / "job.jsonl"
+    path.write_text(json.dumps({"id": "a", "submit_s": 0} | row))
+    assert status(["sim", "--trace", str(path), "--policy", "fifo", "-o", "json", *args]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    return float(result["avg_jct_s"])
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps(OWN))
+    return str(path)
+
+
+def test_work_in_seconds_is_scaled_by_a_file_too(tmp_path: Path, capsys: pytest.CaptureFixture[str], own: str) -> None:
+    row: dict[str, object] = {"work": 600, "model": "m"}
+
+    assert jct_s(tmp_path, capsys, row, "--cluster", "k80=1/1", "--profiles", own) == pytest.approx(3000)
+    assert jct_s(tmp_path, capsys, row, "--cluster", "k80=1/1", "--profiles", own, "--reference", "k80") == 600
+    assert jct_s(tmp_path, capsys, row, "--cluster", "k80=1/1", "--profiles", "none") == 600
+
+
+@pytest.mark.parametrize("form", ["own", "gavel"])
+def test_speeds_over_nodes_are_used_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], own: str, form: str
+) -> None:
+    (tmp_path / "gavel.json").write_text(json.dumps(GAVEL))
+    file = own if form == "own" else str(tmp_path / "gavel.json")
+    row: dict[str, object] = {"work": 1600, "work_unit": "steps", "model": "m", "gpus": 2}
+    args = ("--cluster", "v100=2/1", "--profiles", file)
+
+    assert jct_s(tmp_path, capsys, row, *args) == pytest.approx(100)
+    assert jct_s(tmp_path, capsys, row, *args, "--spread", "profile") == pytest.approx(200)
+
+
+def test_catalogue_serves_by_itself_and_can_be_turned_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row: dict[str, object] = {"work": 368, "model": "resnet50"}
+
+    assert jct_s(tmp_path, capsys, row, "--cluster", "h100=1/1") == pytest.approx(368 * 368 / 1197)
+    assert jct_s(tmp_path, capsys, row, "--cluster", "h100=1/1", "--profiles", "none") == 368
+    assert jct_s(tmp_path, capsys, row, "--cluster", "gpu=1/1") == 368
+    steps = {"work": 100, "work_unit": "steps", "model": "resnet50"}
+    assert jct_s(tmp_path, capsys, steps, "--cluster", "h100=1/1") == pytest.approx(100 * 64 / 1197)
+
+
+@pytest.mark.parametrize(
+    ("row", "args", "message"),
+    [
+        ({"work": 60, "model": "m"}, ["--reference", "t4"], "they have no type 't4', in whose seconds work is counted"),
+        ({"work": 60, "model": "m"}, ["--profiles", "catalogue", "--cluster", "gpu=1/1"], "no device type 'gpu'"),
+        ({"work": 60}, ["--profiles", "none", "--known-profiles", "0.5"], "no profiles of which part could be hidden"),
+        ({"work": 60}, ["--profiles", "missing.json"], "profiles missing.json: can't be read"),
+    ],
+)
+def test_wrong_wishes_are_refused(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    own: str,
+    row: dict[str, object],
+    args: list[str],
+    message: str,
+) -> None:
+    path = tmp_path / "job.jsonl"
+    path.write_text(json.dumps({"id": "a", "submit_s": 0} | row))
+    given = ["sim", "--trace", str(path), "--policy", "fifo", "--profiles", own, "--cluster", "v100=1/1", *args]
+
+    assert status(given) == 2
+
+    assert message in capsys.readouterr().err
+
+
+def test_profiles_command_lists_models_types_and_files(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["profiles", "-o", "json"]) == 0
+    models = json.loads(capsys.readouterr().out)
+    assert status(["profiles", "--types", "-o", "json"]) == 0
+    types = json.loads(capsys.readouterr().out)
+    assert status(["profiles", "resnet50", "-o", "json"]) == 0
+    speeds = {row["type"]: row for row in json.loads(capsys.readouterr().out)}
+    assert status(["profiles", "--file", own, "-o", "json"]) == 0
+    file = json.loads(capsys.readouterr().out)
+
+    assert {row["model"]: row["gradient_bytes"] for row in models}["resnet50"] == 4 * 25.6e6
+    assert {row["type"]: row["kind"] for row in types}["xeon-6148"] == "cpu"
+    assert (speeds["p100"]["on_8"], speeds["p100"]["source"]) == (1734, "tensorflow-2017")
+    assert speeds["t4"]["source"] == "estimate"
+    assert file[0] == {
+        "model": "m", "devices": 1, "steps_per_s": {"v100": 10.0, "k80": 2.0}, "scattered": 0, "pairs": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["resnet5"], "the catalogue has no model 'resnet5'; did you mean 'resnet50'?"),
+        (["resnet50", "--types"], "--types lists all types; leave out the model 'resnet50'"),
+        (["--file", "x.json", "--types"], "--file lists a whole file; give neither --types nor a model beside it"),
+    ],
+)
+def test_profiles_command_refuses(args: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["profiles", *args]) == 2
+
+    assert message in capsys.readouterr().err
