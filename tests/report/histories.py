@@ -44,6 +44,7 @@ def row(
         "preemptions": 0,
         "restarts": 0,
         "overhead_s": 0.0,
+        "fragmented_s": 0.0,
         "lost_s": 0.0,
         "deadline_s": None,
     }

@@ -29,6 +29,8 @@ class JobRow(NamedTuple):
     end_s: float | None
     run_s: float
     wait_s: float
+    fragmented_s: float
+    """The part of its waiting in which enough devices were free, but not together."""
     gpu_s: float
     ideal_s: float
     """How long it would have run without interruption at its nominal speed."""
@@ -79,6 +81,7 @@ def _row(live: LiveJob, now_s: float) -> JobRow:
         end_s=live.ended_s,
         run_s=live.run_s(until_s),
         wait_s=live.waited_s(until_s),
+        fragmented_s=live.scattered_s,
         gpu_s=live.attained_gpu_s(until_s),
         ideal_s=live.work_done(until_s) / nominal,
         preemptions=live.preemptions,

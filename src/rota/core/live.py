@@ -91,6 +91,7 @@ class LiveJob:
         "retry_s",
         "run_milli",
         "run_since_s",
+        "scattered_s",
         "seq",
         "since_s",
         "state",
@@ -138,6 +139,8 @@ class LiveJob:
         self.restarts = 0
         self.overhead_s = 0.0
         self.lost_work = 0.0
+        self.scattered_s = 0.0
+        """How long it waited while enough devices were free, but not together."""
         self.memo: Any = None
         """What the policy remembers of this job."""
         self.wait_code: ReasonCode | None = None
@@ -264,6 +267,7 @@ class LiveJob:
         copy.restarts = self.restarts
         copy.overhead_s = self.overhead_s
         copy.lost_work = self.lost_work
+        copy.scattered_s = self.scattered_s
         copy.memo = self.memo
         copy.wait_code = self.wait_code
         return copy

@@ -148,8 +148,8 @@ class Allocator(Protocol):
 class Placer(Protocol):
     """Which of the free devices to take: ranks the choices within what tenancy allows."""
 
-    def locality(self, job: Job) -> Locality:
-        """How near to each other the job's tasks want to be, by its own word or by default."""
+    def ladder(self, job: Job) -> tuple[tuple[float, Locality], ...]:
+        """What the job insists on until it has waited so many seconds, one step after the other; then on nothing."""
 
     def alike(self, job: Job) -> Hashable:
         """A key that is equal for jobs which are placed in the same way."""

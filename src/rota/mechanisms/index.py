@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.policy import Allocator
+from rota.core.reasons import ReasonCode
 from rota.mechanisms.ordering import Backfill, OrderingRule
 from rota.mechanisms.queue import Entry, Holders, Key, Lane, moved
 
@@ -24,6 +25,8 @@ class Place:
     until_s: float
     expected_s: float = 0.0
     share: tuple[float, ...] = ()
+    scattered_s: float = 0.0
+    """What its lane's clock of fragmentation showed when it joined."""
 
 
 class Index:
@@ -33,7 +36,7 @@ class Index:
         self._rule = rule
         self._allocator = allocator
         self._groups = rule.groups
-        self._one_lane = rule.backfill is Backfill.NONE and rule.groups is None
+        self._one_lane = rule.backfill is Backfill.NONE
         self._expects = rule.backfill is Backfill.EASY
         self._ranks_holders = rule.preempts
         self._keeps_holders = self._expects or rule.groups is not None
@@ -50,6 +53,8 @@ class Index:
         """Whether something happened that may let the first job of any lane start."""
         self.drifts = False
         """Whether waiting jobs can overtake holders by the mere passing of time."""
+        self.scattered: dict[Lane, None] = {}
+        """Lanes whose first job found enough devices, but not together."""
         self._timers: list[tuple[float, int, LiveJob]] = []
 
     @property
@@ -84,7 +89,7 @@ class Index:
             self.drifts = True
         entry = (moved(turn.key, slope, -now_s) if slope else turn.key, live)
         until_s = turn.until_s if turn.until_s < relaxes_s else relaxes_s
-        place = self.places[live] = Place(entry, slope, lane, until_s)
+        place = self.places[live] = Place(entry, slope, lane, until_s, scattered_s=lane.scattered_s(now_s))
         if lane.add(entry):
             self.fresh[lane] = None
         if self._expects:
@@ -118,7 +123,7 @@ class Index:
         """A waiting job was given devices; its key as a holder is asked for later."""
         place = self.places.pop(live)
         if place.lane is not None:
-            self._leave(place.lane, place)
+            self._leave(place.lane, place, now_s)
         self.unkeyed[live] = None
         if self._keeps_holders:
             self.hold(live, inventory, now_s)
@@ -140,11 +145,21 @@ class Index:
         if place is None:
             return
         if place.lane is not None:
-            self._leave(place.lane, place)
+            self._leave(place.lane, place, now_s)
         elif self._groups is not None:
             self._groups.change(self._groups.of(live), place.share, -1, now_s, resumes=False)
         elif self._ranks_holders:
             self.holders.remove(place.entry, place.slope)
+
+    def blame(self, lane: Lane, code: ReasonCode | None, now_s: float) -> None:
+        """What a lane's first job was passed over for; None if it was given devices."""
+        is_scattered = code is ReasonCode.FRAGMENTED or code is ReasonCode.HOST_BUSY
+        if is_scattered is not lane.is_scattered:
+            lane.set_scattered(is_scattered, now_s)
+            if is_scattered:
+                self.scattered[lane] = None
+            else:
+                del self.scattered[lane]
 
     def fire(self, now_s: float) -> None:
         """Ask again for the keys whose time has come."""
@@ -170,10 +185,11 @@ class Index:
         if place.lane is None:
             self.key_holder(live, now_s)
         else:
-            self._leave(place.lane, place)
+            self._leave(place.lane, place, now_s)
             self.enqueue(live, now_s)
 
-    def _leave(self, lane: Lane, place: Place) -> None:
+    def _leave(self, lane: Lane, place: Place, now_s: float) -> None:
+        place.entry[1].scattered_s += lane.scattered_s(now_s) - place.scattered_s
         if lane.remove(place.entry):
             self.fresh[lane] = None
         if self._expects:

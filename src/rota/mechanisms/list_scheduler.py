@@ -83,6 +83,8 @@ class ListScheduler:
                 index.key_holder(live, draft.now_s)
         index.fire(draft.now_s)
         lanes: Iterable[Lane] = index.fresh
+        if index.scattered and not self._rule.preempts:
+            lanes = {**index.fresh, **index.scattered}
         if index.look_at_all or index.drifts or self._rule.backfill is Backfill.EASY:
             lanes = index.lanes.values()
         heap = self._worth_a_look(lanes, draft)
@@ -162,11 +164,13 @@ class _Walk:
             if answer is not None and not isinstance(answer, Reason):
                 draft.assign_offered(live, answer)
                 index.start(live, draft.inventory, draft.now_s)
+                index.blame(lane, None, draft.now_s)
                 if len(lane):
                     heapq.heappush(heap, (index.rank(lane, draft.now_s), lane))
                 continue
             if answer is not None:
                 draft.because(live, answer)
+                index.blame(lane, answer.code, draft.now_s)
             if rule.backfill is Backfill.EASY:
                 self._fill_around(live)
         return self._reservations

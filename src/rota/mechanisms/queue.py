@@ -43,7 +43,7 @@ class Lane:
     Jobs leave mostly from the front, so the front is an offset; a long list is not moved for each of them.
     """
 
-    __slots__ = ("_entries", "_first", "expected_s", "group", "slope")
+    __slots__ = ("_entries", "_first", "_scattered_from_s", "_scattered_s", "expected_s", "group", "slope")
 
     def __init__(self, slope: float, group: Hashable) -> None:
         self.slope = slope
@@ -52,6 +52,23 @@ class Lane:
         self._first = 0
         self.expected_s: list[float] = []
         """Expected run times, sorted; kept only where there are reservations."""
+        self._scattered_s = 0.0
+        self._scattered_from_s = -1.0
+        """Since when its first job finds enough devices, but not together; below 0 if it does not."""
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether its first job finds enough devices, but not together."""
+        return self._scattered_from_s >= 0
+
+    def scattered_s(self, now_s: float) -> float:
+        """For how long its first jobs have found enough devices, but not together."""
+        return self._scattered_s + (now_s - self._scattered_from_s if self.is_scattered else 0.0)
+
+    def set_scattered(self, is_scattered: bool, now_s: float) -> None:
+        """What its first job found."""
+        self._scattered_s = self.scattered_s(now_s)
+        self._scattered_from_s = now_s if is_scattered else -1.0
 
     def __len__(self) -> int:
         return len(self._entries) - self._first

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.inventory import Inventory
-from rota.core.model import Job, Locality
+from rota.core.model import Job, Level, Locality
 from rota.core.placement import Placement
 from rota.placement.patterns import Pattern
 from rota.placement.search import find
@@ -28,12 +28,20 @@ class Style:
     pattern: Pattern
     locality_by_default: Locality = _NO_WISH
     by_skew: bool = False
+    then: tuple[tuple[float, Locality], ...] = ()
+    """What jobs without a wish of their own still insist on afterwards, each until so many seconds of waiting."""
 
     def locality(self, job: Job) -> Locality:
         """The job's own wish, or the style's."""
         if job.locality is not None:
             return job.locality
         return _NO_WISH if self.by_skew and not is_skewed(job.model) else self.locality_by_default
+
+    def ladder(self, job: Job) -> tuple[tuple[float, Locality], ...]:
+        """What the job insists on until it has waited so long, one step after the other."""
+        locality = self.locality(job)
+        first = ((locality.relax_after_s, locality),) if locality.hard else ()
+        return first if job.locality is not None else (*first, *self.then)
 
     def alike(self, job: Job) -> Hashable:
         """Jobs with the same roles and wishes are placed in the same way."""
@@ -55,6 +63,7 @@ SUMMARIES = {
     "spread": "one task per node in turn, emptiest nodes first",
     "best-fit": "the fullest nodes that still have room",
     "even": "as few nodes as possible with equally many tasks on each",
+    "attempts": "as few nodes as possible for 3 attempts, within a rack for 3 more; every=S is how long one takes",
     "skew": "as few nodes as possible, insisted on, for models with one dominant tensor; the rest as with any",
 }
 
@@ -64,30 +73,60 @@ _PATTERNS = {
     "spread": Pattern.SPREAD,
     "best-fit": Pattern.FULLEST,
     "even": Pattern.EVEN,
+    "attempts": Pattern.FEWEST_NODES,
     "skew": Pattern.FEWEST_NODES,
 }
 
 
 def style(spec: str) -> Style:
-    """The style for `NAME` or `NAME:relax_after=SECONDS`."""
+    """The style for `NAME`, `consolidate:relax_after=SECONDS` or `attempts:every=SECONDS`."""
     name, _, options = spec.partition(":")
     if name not in _PATTERNS:
         raise RotaError(f"unknown placement {name!r}; {did_you_mean(name, _PATTERNS)}")
     if name == "skew" and not options:
         return Style(name=name, pattern=Pattern.FEWEST_NODES, locality_by_default=Locality(hard=True), by_skew=True)
-    relax_after_s = 0.0
-    if options:
-        key, _, value = options.partition("=")
-        if name != "consolidate" or key != "relax_after":
-            raise RotaError(f"placement {name!r} has no parameter {key!r}; only consolidate has one, relax_after")
-        try:
-            relax_after_s = float(value)
-        except ValueError:
-            relax_after_s = math.nan
-        if not relax_after_s >= 0:
-            raise RotaError(f"placement {name!r}: relax_after is {value!r}; it must be seconds, or inf")
+    seconds = _seconds(name, options)
+    if name == "attempts":
+        return _attempts(spec, ATTEMPT_S if seconds is None else seconds)
+    relax_after_s = seconds or 0.0
     return Style(
         name=spec,
         pattern=_PATTERNS[name],
         locality_by_default=Locality(hard=relax_after_s > 0, relax_after_s=relax_after_s),
+    )
+
+
+_OPTIONS = {"consolidate": "relax_after", "attempts": "every"}
+ATTEMPTS = 3
+"""Failed attempts after which a job asks for less locality."""
+ATTEMPT_S = 120.0
+"""Between two attempts to place a job."""
+
+
+def _seconds(name: str, options: str) -> float | None:
+    """The one parameter that some styles have."""
+    if not options:
+        return None
+    key, _, value = options.partition("=")
+    if _OPTIONS.get(name) != key:
+        raise RotaError(
+            f"placement {name!r} has no parameter {key!r}; consolidate has relax_after, attempts has every, others none"
+        )
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise RotaError(f"placement {name!r}: {key} is {value!r}; it must be seconds, or inf")
+    return seconds
+
+
+def _attempts(spec: str, every_s: float) -> Style:
+    """Philly's: locality relaxes level by level with the attempts that failed."""
+    relax_s = ATTEMPTS * every_s
+    return Style(
+        name=spec,
+        pattern=Pattern.FEWEST_NODES,
+        locality_by_default=Locality(hard=True, relax_after_s=relax_s),
+        then=((2 * relax_s, Locality(level=Level.RACK, hard=True, relax_after_s=2 * relax_s)),),
     )

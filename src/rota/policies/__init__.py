@@ -42,6 +42,7 @@ BUILT_IN = {
     "priority": "rota.policies.priority:highest_priority",
     "drf": "rota.policies.drf:dominant_resource_fairness",
     "fair-share": "rota.policies.fair_share:fair_share",
+    "capacity": "rota.policies.capacity:capacity_queues",
     "themis": "rota.policies.themis:themis",
     "allox": "rota.policies.allox:allox",
     "shockwave": "rota.policies.shockwave:shockwave",

@@ -29,6 +29,10 @@ class Metrics:
     """Last end - first submit."""
     avg_wait_s: float | None
     """All time between submit and end in which the job did not run."""
+    avg_fair_share_delay_s: float | None
+    """The part of the waiting in which too few devices could be had: all but what is fragmentation delay."""
+    avg_fragmentation_delay_s: float | None
+    """The part of the waiting in which enough devices were free, but not together."""
     gpu_utilization: float
     """Device-seconds held by running jobs, over devices x the run's makespan."""
     preemptions: int
@@ -87,6 +91,8 @@ def _measure(rows: Sequence[JobRow], ratios: Floats, history: History, span_s: f
         p99_jct_s=quantile(jct, 0.99),
         makespan_s=_makespan_s(rows),
         avg_wait_s=_mean([row.wait_s for row in done]),
+        avg_fair_share_delay_s=_mean([row.wait_s - row.fragmented_s for row in done]),
+        avg_fragmentation_delay_s=_mean([row.fragmented_s for row in done]),
         gpu_utilization=_ratio(busy_s, history.devices * span_s),
         preemptions=sum(row.preemptions for row in rows),
         worst_finish_time_fairness=float(known.max()) if known.size else None,

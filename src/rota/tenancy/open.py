@@ -7,12 +7,10 @@ from collections.abc import Callable, Hashable
 
 from rota.core.inventory import Inventory, Pool
 from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, Job, Role
+from rota.core.model import WHOLE, DeviceType, Job, Locality, Role
 from rota.core.placement import Placement
 from rota.core.policy import Offer, Placer
 from rota.core.reasons import Reason, ReasonCode
-
-_INSISTS, _RELAXED = 0, 1
 
 
 class OpenAllocator:
@@ -47,25 +45,30 @@ class OpenAllocator:
         return self._placer.alike(live.job)
 
     def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
-        """Whether the job still insists on its locality, and until when."""
-        locality = self._placer.locality(live.job)
-        if not locality.hard:
-            return _RELAXED, math.inf
-        relaxes_s = live.since_s + locality.relax_after_s
-        return (_INSISTS, relaxes_s) if now_s < relaxes_s else (_RELAXED, math.inf)
+        """How far the job has come down the ladder of what it insists on, and when it goes a step further."""
+        step, _, until_s = self._step(live, now_s)
+        return step, until_s
+
+    def _step(self, live: LiveJob, now_s: float) -> tuple[int, Locality | None, float]:
+        """The step that a job is on, what it insists on there, and until when."""
+        ladder = self._placer.ladder(live.job)
+        for step, (waited_s, locality) in enumerate(ladder):
+            until_s = live.since_s + waited_s
+            if now_s < until_s:
+                return step, locality, until_s
+        return len(ladder), None, math.inf
 
     def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
         """Free devices for the job, or why there are none."""
         job = live.job
         if self.missing_milli(live, inventory):
             return self._count_reason(job, inventory)
-        locality = self._placer.locality(job)
-        insist = locality if locality.hard and now_s < live.since_s + locality.relax_after_s else None
+        _, insist, _ = self._step(live, now_s)
         placement = self._placer.find(inventory, job, insist)
         if placement is not None:
             return placement
         code = ReasonCode.FRAGMENTED if insist is not None or _scatters(job) else ReasonCode.HOST_BUSY
-        until_s = None if insist is None else self.stage(live, now_s)[1]
+        until_s = math.inf if insist is None else live.since_s + self._placer.ladder(job)[-1][0]
         return Reason(
             code=code,
             need_milli=job.gpu_milli,
