@@ -4,8 +4,9 @@ How it is measured: a real `rota up` on SQLite in a temporary folder, on this ma
 it. 16 connections each send the next request when the last is answered, over HTTP/1.1 keep-alive. A submission counts
 when its 201 has arrived, which is after its commit with `synchronous=FULL`. The rate of empty POSTs is measured in
 the same way in the same run, before and after. With 50,000 jobs waiting for a device that one job holds: the first
-page of jobs as `rota ps` asks for it (median of 20), the times of the engine's last 64 steps around a completion (the
-manager's own clock, from `/stats`; the longest is a bulk arrival), and the manager's resident memory.
+page of jobs as `rota ps` asks for it (median of 20); the times of the engine's steps from a completion on (by the
+manager's own clock, from `/stats`); how long `/healthz` takes at worst while the queue is submitted in lists of 2,000
+and while `rota why` foresees the start of its last job; and the manager's resident memory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ import os
 import statistics
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -68,28 +73,62 @@ def submissions(manager: Manager) -> None:
 def long_queue(manager: Manager, blocker: str) -> None:
     known = sum(tenant["jobs"].get("waiting", 0) for tenant in manager.client.tenants())
     job = {"run": "true", "name": "load", "resources": {"gpus": 1}}
-    while known < WAITING:
-        count = min(2000, WAITING - known)
-        manager.client.submit([job] * count)
-        known += count
+    with longest_wait(manager) as while_submitting:
+        while known < WAITING:
+            count = min(2000, WAITING - known)
+            last = manager.client.submit([job] * count)[-1]
+            known += count
     pages = []
     for _ in range(20):
         begun = time.perf_counter()
         next(iter(manager.client.jobs(limit=100)))
         pages.append(time.perf_counter() - begun)
+    with longest_wait(manager) as while_foreseeing:
+        begun = time.perf_counter()
+        manager.client.why(last)
+        why_s = time.perf_counter() - begun
+    before = manager.client.get("/stats")["steps"]
     manager.client.act(blocker, "cancel")
-    eventually(lambda: manager.state(blocker) == "cancelled")
-    time.sleep(2.0)
-    steps = manager.client.get("/stats")["step_s"]
+    eventually(lambda: manager.client.get("/stats")["steps"] > before + 40)
+    stats = manager.client.get("/stats")
+    steps = stats["step_s"][before - stats["steps"] :]
     assert manager.process is not None
     status = Path(f"/proc/{manager.process.pid}/status").read_text()
     resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
     print(f"{known} waiting: first page {statistics.median(pages) * 1e3:.0f} ms (goal 100)")
     print(
+        f"{known} waiting: why, of the last job {why_s:.1f} s; others wait {while_foreseeing[0] * 1e3:.0f} ms at worst"
+    )
+    print(f"lists of 2,000: others wait {while_submitting[0] * 1e3:.0f} ms at worst")
+    print(
         f"{known} waiting: step after a completion, median of {len(steps)}: {statistics.median(steps) * 1e3:.2f} ms, "
         f"longest {max(steps) * 1e3:.2f} ms (goal 10)"
     )
     print(f"{known} waiting: manager's memory {resident:.0f} MB (goal 1000)")
+
+
+@contextmanager
+def longest_wait(manager: Manager) -> Iterator[list[float]]:
+    """How long others wait for an answer at worst meanwhile."""
+    worst = [0.0]
+    over = threading.Event()
+
+    def ask() -> None:
+        with closing(HTTPConnection(urlsplit(manager.client.url).netloc, timeout=60)) as connection:
+            while not over.is_set():
+                begun = time.perf_counter()
+                connection.request("GET", "/healthz")
+                connection.getresponse().read()
+                worst[0] = max(worst[0], time.perf_counter() - begun)
+                time.sleep(0.005)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield worst
+    finally:
+        over.set()
+        asking.join()
 
 
 def submit_to_start(folder: Path) -> None:

@@ -140,9 +140,16 @@ def kill_around(manager: Manager, plan: Plan) -> Counter[str]:
 
 
 def fill_disk_for_a_while(manager: Manager) -> None:
-    """No file of the manager's can grow for a moment."""
+    """No file of the manager's can grow for a moment: what does not fit into those that are there is refused."""
     with full_disk(manager), pytest.raises(Unavailable):
-        Client(manager.client.url, timeout_s=1.5).submit({"run": "true", "name": "extra"}, key="extra")
+        submit_large_ones(manager)
+
+
+def submit_large_ones(manager: Manager) -> None:
+    """Jobs of three megabytes each."""
+    large = {"run": "true", "name": "extra", "env": {f"PAD_{number}": "x" * 30_000 for number in range(100)}}
+    for number in range(8):
+        Client(manager.client.url, timeout_s=1.5).submit(large, key=f"extra-{number}")
 
 
 @contextmanager

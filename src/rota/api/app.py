@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.routing import Route
 
 from rota import __version__
 from rota.api import cluster, jobs, logs, metrics, submit, system, tokens
@@ -39,6 +40,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     """The whole API around a manager; `pages` answers what is not for the API."""
     app = FastAPI(title="Rota", version=__version__, docs_url="/api/docs", openapi_url="/api/openapi.json")
     app.state.service = service
+    app.router.routes.append(Route("/api/v1/jobs", submit.submit, methods=["POST"]))
     app.include_router(submit.router, prefix="/api/v1")
     app.include_router(jobs.router, prefix="/api/v1")
     app.include_router(logs.router, prefix="/api/v1")

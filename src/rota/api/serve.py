@@ -27,6 +27,7 @@ from rota.drivers.local.cgroup import NoCgroups
 from rota.drivers.local.driver import LocalDriver, Settings
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.live.boot import Scheduling, boot
+from rota.live.foresight import Foresight
 from rota.live.requests import Requests
 from rota.live.retention import keep_tidy
 from rota.sdk.place import Sign, write_sign
@@ -90,11 +91,12 @@ async def _serve(
     options: Options, records: Records, access: Access, listening: socket.socket, say: Callable[[str], None]
 ) -> None:
     control = boot(records, options.scheduling)
+    foresight = Foresight(options.scheduling, records.url)
     assert control.present is not None, "boot knows the cluster"
     driver = LocalDriver(control.present.nodes, options.settings, control.answered)
     service = Service(
         control=control,
-        requests=Requests(control, records, refuse_what_cannot_be),
+        requests=Requests(control, records, refuse_what_cannot_be, foresight),
         records=records,
         access=access,
         home=options.settings.home,
@@ -128,6 +130,7 @@ async def _serve(
     await http
     tidying.cancel()
     driver.close()
+    await foresight.close()
     if loop in done:
         loop.result()
     loop.cancel()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rota.core import snapshot
 from rota.core.cluster import Cluster
 from rota.core.codec import decode_job
-from rota.core.engine import Engine
+from rota.core.engine import Engine, Journal
 from rota.core.errors import RotaError
 from rota.core.model import OPPORTUNISTIC, JobId, JobState, NodeId
 from rota.core.policy import Allocator, Policy
@@ -37,8 +38,31 @@ class Scheduling:
     """Whether the nodes are this machine, and not what somebody says."""
 
 
-def boot(records: Records, scheduling: Scheduling) -> Control:
-    """The loop, ready to run, in the state in which the last one stopped."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """All that a manager was when it stopped, and how it schedules."""
+
+    state: State
+    kept: dict[JobId, Record]
+    present: Present
+    first: Entry
+    """What leads from the cluster as it was to the one that was given."""
+    policy: str
+    """By name, with all the options that differ from a study's."""
+    placement: str
+    in_rounds: bool
+    build: Callable[[], tuple[Policy, Allocator]]
+    """The scheduler anew, with books of its own where its allocator keeps any."""
+
+    def engine(self, journal: Journal | None = None) -> Engine:
+        """An engine in this state."""
+        policy, alloc = self.build()
+        _demote(self.state, alloc)
+        return Engine(self.state, policy, alloc, journal=journal)
+
+
+def restored(records: Records, scheduling: Scheduling) -> Restored:
+    """What the records tell of; refuses what makes no sense together."""
     declared, asked = find_policy(scheduling.policy)
     options = declared.live_options(asked)
     declared.refuse_tenancy(scheduling.tenancy)
@@ -54,28 +78,38 @@ def boot(records: Records, scheduling: Scheduling) -> Control:
     if is_as_given:
         first.events = present.way_to(given, state)
 
-    def rebuilt() -> tuple[Policy, Allocator]:
-        """The scheduler anew, with books of its own where its allocator keeps any."""
+    def build() -> tuple[Policy, Allocator]:
         alloc = allocator(scheduling.tenancy, style(placement), present.whole(state))
         return declared.build(options, alloc), alloc
 
-    policy, alloc = rebuilt()
-    _demote(state, alloc)
-    tape = Tape()
-    engine = Engine(state, policy, alloc, journal=tape)
-    header = JournalHeader(
-        cluster=present.whole(state),
+    return Restored(
+        state=state,
+        kept=kept,
+        present=present,
+        first=first,
         policy=scheduling.policy if options == asked else f"{declared.name}:{options}",
         placement=placement,
+        in_rounds=declared.plans_in_rounds,
+        build=build,
+    )
+
+
+def boot(records: Records, scheduling: Scheduling) -> Control:
+    """The loop, ready to run, in the state in which the last one stopped."""
+    was = restored(records, scheduling)
+    tape = Tape()
+    engine = was.engine(tape)
+    header = JournalHeader(
+        cluster=was.present.whole(was.state),
+        policy=was.policy,
+        placement=was.placement,
         tenancy=scheduling.tenancy,
         about="a live manager",
-        snapshot=snapshot.take(state, engine.memory),
+        snapshot=snapshot.take(was.state, engine.memory),
     )
     first_step = records.begin_segment(encode_header(header))
-    control = Control(
-        engine, tape, records, kept, first_step, rebuilt, plans_slowly=declared.plans_in_rounds, present=present
-    )
-    control.begin_with(first)
+    control = Control(engine, tape, records, was.kept, first_step, plans_slowly=was.in_rounds, present=was.present)
+    control.begin_with(was.first)
     return control
 
 

@@ -40,7 +40,6 @@ from rota.core.events import (
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
 from rota.core.placement import Placement
-from rota.core.policy import Allocator, Policy
 from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.drivers.local.order import Order, Word
@@ -138,13 +137,11 @@ class Control:
         records: Records,
         kept: dict[JobId, Record],
         first_step: int,
-        rebuilt: Callable[[], tuple[Policy, Allocator]],
         *,
         plans_slowly: bool = False,
         present: Present | None = None,
     ) -> None:
         self.engine = engine
-        self.rebuilt = rebuilt
         self.present = present
         self.kept = kept
         self.trouble: str | None = None
@@ -218,7 +215,7 @@ class Control:
         return Reason(code=live.wait_code)
 
     async def at_rest(self) -> None:
-        """Wait until no plan is being made, so that the engine can be copied."""
+        """Wait until no plan is being made, so that the state is all of one moment."""
         await self._at_rest.wait()
 
     def begin_with(self, entry: Entry) -> None:

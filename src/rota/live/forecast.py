@@ -27,7 +27,6 @@ from rota.core.events import (
 )
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState
-from rota.core.policy import Allocator, Policy
 
 GUESS_S = (600.0, 3600.0, 6 * 3600.0)
 """How long a job takes of which nothing is known: short, usual, long."""
@@ -206,14 +205,3 @@ class _Run:
             if isinstance(each, Start) and each.job_id in self._waiting:
                 self._waiting.discard(each.job_id)
                 self.started += 1
-
-
-def copies(engine: Engine, rebuilt: Callable[[], tuple[Policy, Allocator]]) -> Callable[[], Engine]:
-    """Copies of an engine as it is now, each under a policy and an allocator of its own."""
-
-    def copy_of(original: Engine) -> Engine:
-        policy, allocator = rebuilt()
-        return original.fork(policy, allocator=allocator)
-
-    frozen = copy_of(engine)
-    return lambda: copy_of(frozen)

@@ -29,7 +29,8 @@ from rota.core.model import Job, JobId, JobState, NodeId
 from rota.files.job import apart, job_of
 from rota.files.job_shape import JobFile
 from rota.live.control import Control, Entry
-from rota.live.forecast import Forecast, Span, copies, forecast, span_of
+from rota.live.forecast import Forecast
+from rota.live.foresight import Foresight
 from rota.live.record import Record, dump
 from rota.store.records import FINAL, Records
 
@@ -67,10 +68,13 @@ class Asker:
 class Requests:
     """The changes that users can make."""
 
-    def __init__(self, control: Control, records: Records, refuse: Callable[[JobFile], None]) -> None:
+    def __init__(
+        self, control: Control, records: Records, refuse: Callable[[JobFile], None], foresight: Foresight
+    ) -> None:
         self._control = control
         self._records = records
         self._refuse = refuse
+        self._foresight = foresight
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
         self._changing = asyncio.Lock()
@@ -167,7 +171,7 @@ class Requests:
         live = self._control.state.jobs.get(job_id)
         if live is None or live.state is not JobState.WAITING:
             return None
-        return await self._forecast(job_id, None)
+        return await self._foresight.ask(job_id)
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
@@ -175,7 +179,7 @@ class Requests:
         self._refuse(file)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
-        return await self._forecast(job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name))))
+        return await self._foresight.ask(job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name))))
 
     def _admitted(self, job: Job) -> Job:
         """The job, unless its tenant can never have what it asks for."""
@@ -183,16 +187,6 @@ class Requests:
         if why is not None:
             raise RotaError(f"job: {why}")
         return job
-
-    async def _forecast(self, job_id: JobId, arrives: JobArrived | None) -> Forecast:
-        past = await asyncio.to_thread(self._records.past_runs)
-        await self._control.at_rest()
-        engines = copies(self._control.engine, self._control.rebuilt)
-
-        def span(job: Job) -> Span:
-            return span_of(job, past.get((job.tenant, job.name), []))
-
-        return await asyncio.to_thread(forecast, engines, job_id, span, arrives=arrives)
 
     async def cancel(self, job_id: JobId, asker: Asker) -> None:
         """End a job, whatever it is doing."""

@@ -88,6 +88,11 @@ class Records:
         )
 
     @property
+    def url(self) -> str:
+        """Where the database is, with all that is needed to open it."""
+        return self._engine.url.render_as_string(hide_password=False)
+
+    @property
     def is_near(self) -> bool:
         """Whether writing costs only computing, so that a thread of its own for it would cost more than it saves."""
         return self._engine.dialect.name == "sqlite"
