@@ -116,6 +116,28 @@ def test_urgent_job_preempts_and_the_other_resumes_from_its_checkpoint(manager: 
     assert manager.said(job_id) == "from 7\n"
 
 
+def test_what_a_shell_runs_has_the_grace_too(manager: Manager) -> None:
+    """The shell dies of the signal at once; the program that it runs still saves."""
+    (manager.folder / "save.py").write_text(
+        "import pathlib, signal, sys, time\n"
+        "def save(*_):\n"
+        "    time.sleep(0.5)\n"
+        "    pathlib.Path('saved').write_text('yes')\n"
+        "    print('saved', flush=True)\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('up', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    job_id = manager.submit("python3 save.py; true", checkpoint={"grace": "20s"})
+    eventually(lambda: manager.said(job_id) == "up\n")
+    manager.client.act(job_id, "cancel")
+
+    assert manager.wait(job_id)["state"] == "cancelled"
+    assert manager.said(job_id) == "up\nsaved\n"
+    assert (manager.folder / "saved").read_text() == "yes"
+
+
 def test_failure_of_one_task_ends_its_gang(manager: Manager) -> None:
     job_id = manager.submit('[ "$RANK" = 1 ] && exit 4; sleep 60', workers=3, resources={"gpus": 1})
 

@@ -33,16 +33,21 @@ def end_session(pid: int, token: str, members: str | None = None) -> None:
     """Kill every process of the task's session and cgroup, and any other that still carries its token."""
     if not pid:
         return
-    mark = f"ROTA_TASK_TOKEN={token}".encode()
     for _ in range(20):  # a process may fork while we look; look until none is found
-        inside = _inside(members)
-        found = [each for each in _processes() if each in inside or _belongs(each, pid, mark)]
+        found = processes_of(pid, token, members)
         for each in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(each, signal.SIGKILL)
         if not found:
             return
         time.sleep(0.005)
+
+
+def processes_of(pid: int, token: str, members: str | None = None) -> list[int]:
+    """The processes of a task that have not ended."""
+    mark = f"ROTA_TASK_TOKEN={token}".encode()
+    inside = _inside(members)
+    return [each for each in _processes() if each in inside or _belongs(each, pid, mark)]
 
 
 def _inside(members: str | None) -> set[int]:

@@ -11,7 +11,14 @@ import time
 
 from rota.drivers.local.keeper.files import claim, nudge, read, write_when_possible
 from rota.drivers.local.keeper.output import Output
-from rota.drivers.local.keeper.processes import end_session, kills_for_memory, members_of, session_bytes, start_time
+from rota.drivers.local.keeper.processes import (
+    end_session,
+    kills_for_memory,
+    members_of,
+    processes_of,
+    session_bytes,
+    start_time,
+)
 from rota.drivers.local.keeper.recorder import record
 
 TYPE_CHECKING = False
@@ -86,6 +93,7 @@ class Supervisor:
             started_s=time.time(),
         )
         self._look_after(output, recorder)
+        self._let_finish(output)
         self._end_task()
         self._drain(output)
         os.close(alive)
@@ -149,6 +157,13 @@ class Supervisor:
                 os.waitpid(recorder, 0)
                 os.close(finished)
                 return
+
+    def _let_finish(self, output: int) -> None:
+        """After a stop: a shell dies of the signal before what it runs has saved. The rest has the same grace."""
+        token, members = self._task["token"], members_of(self._task)
+        while time.monotonic() < self._kill_at < float("inf") and processes_of(self._pid, token, members):
+            if select.select([output], [], [], 0.02)[0] and not self._keep(output):
+                time.sleep(0.02)
 
     def _end_task(self) -> None:
         end_session(self._pid, self._task["token"], members_of(self._task))
