@@ -40,7 +40,9 @@ def pod_spec(values: Json) -> PodSpec:
         group=None if group is None else GroupId(group["name"]),
         members=()
         if group is None
-        else tuple((m["podNumber"], m.get("leafCellNumber", m.get("gpuNumber", 0))) for m in group["members"]),
+        else tuple(
+            (m["podNumber"], m.get("leafCellNumber", m.get("gpuNumber", 0))) for m in group.get("members") or ()
+        ),
         lazy=bool(values.get("lazyPreemptionEnable", False)),
         ignores_suggestions=values.get("ignoreK8sSuggestedNodes") is not False,
     )
@@ -95,7 +97,7 @@ class Replay:
 
     def _suggested(self, step: Json) -> set[str] | None:
         match step.get("suggestedNodes", "ALL"):
-            case "ALL":
+            case "ALL" | None:
                 return None
             case {"allExcept": rest}:
                 return set(self.gangs.books.forest.cells_by_node) - set(rest)
@@ -106,8 +108,9 @@ class Replay:
         self.gangs = started(self.folder / step["config"])
         for node in sorted(self.bad):
             self.gangs.books.set_bad(node)
-        for pod in step.get("recoverPods", ()):
-            self.gangs.recover(PodId(pod), self.specs[pod], self.bound[pod])
+        for pod in step.get("recoverPods") or list(self.bound):
+            if pod in self.bound:
+                self.gangs.recover(PodId(pod), self.specs[pod], self.bound[pod])
 
 
 def started(config: Path) -> Gangs:
@@ -142,6 +145,9 @@ def replay(scenario: Json, folder: Path) -> Iterator[tuple[str, list[str]]]:
             try:
                 outcome = run.step(step)
                 faults = list(wrong_with(step, outcome, run))
+            except RotaError as error:
+                if step.get("expect", {}).get("outcome") != "error":
+                    broken = str(error)
             except Exception as error:  # a crash is a failing step, not the end of the replay
                 broken = f"internal error: {type(error).__name__}: {error}"
         if broken is not None:
@@ -187,13 +193,13 @@ def _unacceptable(wish: Json, got: Bind, run: Replay) -> Iterator[str]:
         yield f"node {got.node} is not among {wish['nodeIn']}"
     if "leafCount" in wish and len(got.indexes) != wish["leafCount"]:
         yield f"expected {wish['leafCount']} devices, got {len(got.indexes)}"
-    for other in wish.get("sameNodeAs", ()):
+    for other in _listed(wish, "sameNodeAs"):
         if got.node != run.last[other].node:
             yield f"node {got.node} is not that of {other}, {run.last[other].node}"
-    for other in wish.get("differentNodeFrom", ()):
+    for other in _listed(wish, "differentNodeFrom"):
         if got.node == run.last[other].node:
             yield f"node {got.node} is that of {other} too"
-    for other in wish.get("disjointFrom", ()):
+    for other in _listed(wish, "disjointFrom"):
         if got.node == run.last[other].node and set(got.indexes) & set(run.last[other].indexes):
             yield f"it shares devices with {other}"
     mine = _devices(got, run)
@@ -204,6 +210,12 @@ def _unacceptable(wish: Json, got: Bind, run: Replay) -> Iterator[str]:
         cells = _around(mine + _devices(run.last[same["pod"]], run), same["cellType"])
         if len(cells) != 1:
             yield f"its devices are not within the {same['cellType']} of {same['pod']}"
+
+
+def _listed(wish: Json, key: str) -> list[str]:
+    """Pods named in a wish, one or several."""
+    names = wish.get(key) or ()
+    return [names] if isinstance(names, str) else list(names)
 
 
 def _devices(bind: Bind, run: Replay) -> list[Physical]:
@@ -242,7 +254,7 @@ def _wrong_groups(expected: Json, run: Replay) -> Iterator[str]:
 def _wrong_cells(step: Json, run: Replay) -> Iterator[str]:
     wish = step["expectVirtualCells"]
     for cell in run.gangs.promised(TenantId(step["vc"]), CellTypeName(step["chain"])):
-        if wish["scope"] == "free" and cell.used:
+        if wish.get("scope", "all") == "free" and cell.used:
             continue
         health = "Healthy" if cell.is_healthy else "Bad"
         if health != wish["healthiness"]:

@@ -145,9 +145,22 @@ def test_it_can_be_submitted_as_the_job_that_it_means(tmp_path: Path) -> None:
     [
         ("$parameters.epochs", "$parameters.epoch", "is not given under parameters; did you mean 'epochs'?"),
         ("dockerImage: image", "dockerImage: other", "dockerImage other is no prerequisite"),
-        ("jobPriorityClass: crit", "taskRoles: {worker: {pinnedCellId: c1}}", "worker.pinnedCellId can't be honoured"),
     ],
 )
 def test_what_cannot_be_submitted_is_refused_by_name(tmp_path: Path, old: str, new: str, said: str) -> None:
     with pytest.raises(RotaError, match=re.escape(said)):
         read_job_file(written(tmp_path, SUBMITTED.replace(old, new)))
+
+
+def test_a_pinned_cell_becomes_a_label(tmp_path: Path) -> None:
+    text = SUBMITTED.replace("jobPriorityClass: crit", "taskRoles: {worker: {pinnedCellId: c1}}")
+
+    assert read_job_file(written(tmp_path, text))["labels"] == {"pinned_cell": "c1"}
+
+
+def test_roles_in_different_pinned_cells_are_refused(tmp_path: Path) -> None:
+    pinned = JOB.replace("{worker: {skuType: K80}, server: {skuType: K80}}", "{worker: {pinnedCellId: c1}}")
+    path = written(tmp_path, pinned + "  gangAllocation: false\n")
+
+    with pytest.raises(RotaError, match="roles are in different pinned cells"):
+        read_job_file(path)

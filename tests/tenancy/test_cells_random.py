@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenancy.random_cells import trace
+from tenancy.random_engine import history
 
 
 @given(st.integers(0, 2**32))
@@ -21,3 +22,18 @@ def test_promises_hold_through_failures_and_new_promises(seed: int) -> None:
 @given(st.integers(0, 2**32))
 def test_promises_hold_through_long_histories(seed: int) -> None:
     trace(random.Random(seed))
+
+
+@pytest.mark.parametrize("tenancy", ["cells", "quota"])
+@settings(max_examples=6)
+@given(seed=st.integers(0, 2**32))
+def test_no_job_is_lost_whatever_changes(tenancy: str, seed: int) -> None:
+    history(random.Random(seed), tenancy, steps=50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tenancy", ["cells", "quota"])
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_no_job_is_lost_in_long_histories(tenancy: str, seed: int) -> None:
+    history(random.Random(seed), tenancy)

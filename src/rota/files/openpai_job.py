@@ -1,7 +1,7 @@
 """An OpenPAI job (protocol version 2) as a job file of Rota's own, so that it can be submitted.
 
 Commands become one shell script for each task role; `<% $parameters.x %>` is filled in, `<% $secrets.x %>` becomes a
-secret variable. What only OpenPAI's platform can do (runtime plugins, storage, pinned cells) is refused by name.
+secret variable. What only OpenPAI's platform can do (runtime plugins, storage) is refused by name.
 """
 
 from __future__ import annotations
@@ -43,20 +43,28 @@ def job_values(document: object, path: Path) -> dict[str, Any]:
     }
     if secrets:
         values["env"] = secrets
+    if (pinned := _pinned(file, path)) is not None:
+        values["labels"] = {"pinned_cell": pinned}
     if (image := _image(file, path)) is not None:
         values["image"] = image
     return values
 
 
 def _refuse(file: _File, path: Path) -> None:
-    for name, extras in file.extras.hived.roles.items():
-        if extras.pinned is not None:
-            raise RotaError(
-                f"{path}: extras.hivedScheduler.taskRoles.{name}.pinnedCellId can't be honoured by `rota submit`; "
-                "drop it, or name the cell's type with skuType"
-            )
     if file.extras.other:
         raise RotaError(f"{path}: extras: runtime plugins are OpenPAI's own; drop com.microsoft.pai.runtimeplugin")
+
+
+def _pinned(file: _File, path: Path) -> str | None:
+    """The pinned cell, one for all roles: a file becomes one job, whose labels are all its tasks'."""
+    extras = [file.extras.hived.roles.get(name) for name in file.roles]
+    pins = [None if each is None else each.pinned for each in extras]
+    if any(pin != pins[0] for pin in pins):
+        raise RotaError(
+            f"{path}: extras.hivedScheduler.taskRoles: roles are in different pinned cells; "
+            "name one pinnedCellId for all of them, or submit them as files of their own"
+        )
+    return pins[0]
 
 
 def _role(file: _File, name: str, role: _TaskRole, secrets: dict[str, Any], path: Path) -> dict[str, Any]:

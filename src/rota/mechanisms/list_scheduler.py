@@ -135,7 +135,7 @@ class ListScheduler:
 class _Walk:
     """One walk down the order: the first jobs of lanes, and jobs that were evicted on the way."""
 
-    __slots__ = ("_draft", "_heap", "_index", "_reservations", "_rule", "_widened")
+    __slots__ = ("_draft", "_heap", "_index", "_ousted", "_reservations", "_rule", "_widened")
 
     def __init__(self, rule: OrderingRule, index: Index, draft: Draft, heap: list[tuple[Key, Lane]]) -> None:
         self._rule = rule
@@ -143,6 +143,9 @@ class _Walk:
         self._draft = draft
         self._heap: list[tuple[Key, Lane | LiveJob]] = list(heap)
         self._widened = False
+        self._ousted: dict[LiveJob, None] = {}
+        """Jobs that were given devices in this walk and lost them again: they oust nobody in turn, or it might go on
+        for ever where promises contradict each other."""
         self._reservations: dict[Hashable, Reservation] = {}
 
     def run(self) -> dict[Hashable, Reservation]:
@@ -198,13 +201,14 @@ class _Walk:
     def _displace(self, live: LiveJob) -> Placement | None:
         """Devices of jobs that have to go because tenancy says so, whatever their place in the order."""
         draft, index = self._draft, self._index
-        offer = draft.allocator.displace(live, draft.inventory, draft.now_s)
+        offer = None if live in self._ousted else draft.allocator.displace(live, draft.inventory, draft.now_s)
         if offer is None:
             return None
         for victim in offer.victims:
             draft.release(victim)
             index.drop(victim, draft.now_s)
             if draft.touched[victim] is None:
+                self._ousted[victim] = None
                 index.enqueue(victim, draft.now_s)
         if self._rule.preempts:
             self._widen(live)
