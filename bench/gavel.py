@@ -64,7 +64,7 @@ def question(speed: SpeedModel, jobs: int, *, distinct: bool) -> Question:
             work=1e5,
             labels=(("priority_weight", weight),),
         )
-        made.append(contender(LiveJob(job, seq, 0.0, 1.0), speed, TYPES, devices))
+        made.append(contender(LiveJob(job, seq, 0.0, 1.0), speed, TYPES, [True] * len(TYPES)))
     known: dict[tuple[object, object], Floats] = {}
 
     def beside(one: Contender, other: Contender) -> Floats:

@@ -42,12 +42,20 @@ made: list[World] = []
 """Every world that the running test made, so that the fixture can check them all."""
 
 GIB = 1 << 30
+ROUND_S = 10.0
+"""How long a round of `in_rounds` takes."""
 
 
 def at_once(*, tenancy: bool = False) -> list[str]:
     """The policies that plan when something happens, not in rounds; with `tenancy`, those that leave room for it."""
     found = {name: find_policy(name)[0] for name in names()}
     return [name for name, one in found.items() if not one.plans_in_rounds and not (tenancy and one.whole_cluster)]
+
+
+def in_rounds() -> list[str]:
+    """The policies that plan in rounds, as a cluster runs them: rounds of ten seconds, with the options of live use."""
+    found = {name: find_policy(name)[0] for name in names()}
+    return [f"{name}:{one.live_options(f'round_s={ROUND_S:g}')}" for name, one in found.items() if one.plans_in_rounds]
 
 
 def job(name: str = "j", /, *, gpus: float = 1, workers: int = 1, **fields: Any) -> Job:

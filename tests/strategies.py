@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -161,6 +161,19 @@ def fits(job: Job, cluster: Cluster, placement: str) -> bool:
     """Whether the job can run in the empty cluster once its wishes have relaxed."""
     live = LiveJob(job, 0, 0.0, 1.0)
     return not isinstance(allocator("none", style(placement)).offer(live, Inventory(cluster), 1e300), Reason)
+
+
+def fits_one_type(job: Job, cluster: Cluster, placement: str) -> bool:
+    """Whether the job can run in the empty cluster at its full size, with all its devices of one type."""
+    if not job.gpu_milli:
+        return True
+    for kind in cluster.devices_by_type:
+        if any(role.device_types and kind not in role.device_types for role in job.roles):
+            continue
+        roles = tuple(replace(role, device_types=(kind,)) if role.device_milli else role for role in job.roles)
+        if fits(replace(job, roles=roles, elastic=None), cluster, placement):
+            return True
+    return False
 
 
 @st.composite

@@ -24,7 +24,7 @@ def test_newcomer_waits_for_the_end_of_the_round() -> None:
     decisions = world.step(Lapsed(JobId("a"), 100.0))
 
     assert decisions == [
-        Start(JobId("b"), on("n1", [1]), Lease(50.0, 150.0)),
+        Start(JobId("b"), on("n1", [1]), Lease(50.0, 200.0)),
         Renew(JobId("a"), on("n1", 1), Lease(200.0, 200.0)),
     ]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from builders import World, at_once, on, start
+from builders import World, at_once, in_rounds, on
+from rota.core.decisions import Start
 
 
-@pytest.mark.parametrize("policy", at_once())
+@pytest.mark.parametrize("policy", [*at_once(), *in_rounds()])
 def test_job_without_devices_runs(policy: str) -> None:
     world = World(gpus=1, policy=policy)
 
@@ -15,10 +16,12 @@ def test_job_without_devices_runs(policy: str) -> None:
     world.pass_s(10.0)
 
     assert world.states() == {"cpus": "running"}
-    assert world.submit("gpu", gpus=1) == [start("gpu", on("n1", 1))]
+    (decision,) = world.submit("gpu", gpus=1)
+    assert isinstance(decision, Start)
+    assert (decision.job_id, decision.placement) == ("gpu", on("n1", 1))
 
 
-@pytest.mark.parametrize("policy", at_once())
+@pytest.mark.parametrize("policy", [*at_once(), *in_rounds()])
 def test_jobs_of_unknown_length_are_served(policy: str) -> None:
     world = World(gpus=1, policy=policy)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import World, at_once
-from rota.core.decisions import Decision, Resize, Start, Stop
+from builders import World, at_once, in_rounds
+from rota.core.decisions import Decision, Renew, Resize, Start, Stop
 from rota.core.events import (
     End,
     Event,
@@ -17,11 +17,13 @@ from rota.core.events import (
     JobEnded,
     JobHeld,
     JobReleased,
+    Lapsed,
     NodeBack,
     NodeDrained,
     NodeLost,
     NodeUndrained,
     Resized,
+    SpeedChanged,
     Started,
     StartFailed,
     Stopped,
@@ -30,9 +32,9 @@ from rota.core.events import (
 from rota.core.model import JobId, JobState
 from rota.core.placement import Placement
 from rota.core.reasons import ReasonCode
-from strategies import PLACEMENTS, clusters, fits, jobs
+from strategies import PLACEMENTS, clusters, fits, fits_one_type, jobs
 
-POLICIES = [*at_once(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60"]
+POLICIES = [*at_once(), *in_rounds(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60"]
 ON_DEVICES = (JobState.STARTING, JobState.RUNNING)
 
 
@@ -52,6 +54,7 @@ class SlowDriver:
         """What was ordered and not answered: a stop takes the place of the start before it."""
         self.where: dict[JobId, Placement] = {}
         self.submitted = 0
+        self.may_run = fits
 
     def tell(self, *events: Event) -> None:
         """Something happens; remember what is ordered because of it."""
@@ -78,6 +81,9 @@ class SlowDriver:
             case Resize(_, placement):
                 self.where[name] = placement
                 self.tell(Resized(name, work, 1.0, self.world.now_s))
+            case Renew(_, placement, _):
+                self.where[name] = placement
+                self.tell(SpeedChanged(name, work, 1.0))
             case Stop() if way == 4:
                 del self.where[name]
                 self.tell(Interrupted(name, 0.0))
@@ -117,7 +123,7 @@ class SlowDriver:
         match self.draw(st.integers(0, 13)):
             case 0 | 1 | 2:
                 asked = self.draw(jobs(self.submitted, self.submitted))
-                if fits(asked, world.cluster, placement):
+                if self.may_run(asked, world.cluster, placement):
                     self.submitted += 1
                     self.tell(JobArrived(asked, held=self.draw(st.integers(0, 5)) == 0))
             case 3 | 4 | 5 | 6 if self.orders:
@@ -142,8 +148,23 @@ class SlowDriver:
         for name in self.running():
             live = world.live(name)
             then_s = min(then_s, world.now_s + max((live.job.work or 0.0) - live.work_done(world.now_s), 0.0))
+            then_s = min(then_s, self.lapses_s(name))
         world.now_s = max(then_s, world.now_s)
-        self.tell(TimerFired())
+        self.tell(*(self.lapses() or [TimerFired()]))
+
+    def lapses_s(self, name: JobId) -> float:
+        """When a running job's lease is over."""
+        live = self.world.live(name)
+        if live.lease is None or name in self.orders:
+            return float("inf")
+        left = live.lease.work - live.work_done(self.world.now_s)
+        return min(live.lease.until_s, self.world.now_s + max(left, 0.0))
+
+    def lapses(self) -> list[Event]:
+        """The leases that are over now."""
+        now_s = self.world.now_s
+        over = [name for name in self.running() if self.lapses_s(name) <= now_s]
+        return [Lapsed(name, self.world.live(name).work_done(now_s)) for name in over]
 
     def running(self) -> list[JobId]:
         return [name for name in self.where if self.world.live(name).state is JobState.RUNNING]
@@ -184,6 +205,8 @@ def live_slowly(policy: str, data: st.DataObject) -> None:
     placement = data.draw(st.sampled_from(PLACEMENTS))
     world = World(of=data.draw(clusters()), policy=policy, placement=placement)
     driver = SlowDriver(world, data)
+    if policy in in_rounds():
+        driver.may_run = fits_one_type
     for _ in range(data.draw(st.integers(5, 40))):
         driver.act(placement)
         agree(driver)

@@ -18,6 +18,8 @@ class Seat(NamedTuple):
 
     job: Contender
     speed: float
+    stays: bool = True
+    """Whether it runs there already; otherwise it has to be started first, which takes time."""
 
 
 class Habits:
@@ -32,6 +34,10 @@ class Habits:
     solve_gap_s = 0.0
     """Least time between two looks at the shares."""
 
+    def __init__(self, restart_s: float = 0.0) -> None:
+        self.restart_s = restart_s
+        """What every start but the first costs."""
+
     @property
     def memory(self) -> Any:
         """What these habits must remember between two rounds, as a value that JSON can hold."""
@@ -44,13 +50,21 @@ class Habits:
         """From when on a round counts as time served."""
         return began_s
 
+    def served_until_s(self, lease_s: float, over_s: float) -> float:
+        """Until when a lease counts as time served: it may be over before its time."""
+        return min(lease_s, over_s)
+
     def leases(self, seats: Sequence[Seat], now_s: float, round_s: float) -> list[Lease]:
-        """Whole steps, at most a round of them but at least one, for each member of a party."""
+        """Whole steps, at most a round of them but at least one, for each member of a party.
+
+        Who has to be started first may go on for longer: or those with little left to do would never get it done.
+        """
         leases = []
-        for job, speed in seats:
+        for job, speed, stays in seats:
             left = math.inf if job.live.job.work is None else job.remaining(now_s)
             steps = min(max(math.floor(speed * round_s), 1), left)
-            leases.append(Lease(job.live.work_done(now_s) + steps, now_s + steps / speed))
+            until_s = now_s + (steps / speed if stays else max(round_s, 1 / speed) + self.restart_s)
+            leases.append(Lease(job.live.work_done(now_s) + steps, until_s))
         return leases
 
 

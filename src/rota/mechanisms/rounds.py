@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +17,14 @@ from numpy.typing import NDArray
 
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, JobState
-from rota.core.placement import Placement, packed
+from rota.core.model import DeviceType, JobState
+from rota.core.placement import Placement, same_devices
 from rota.core.policy import Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.mechanisms.habits import Habits, Seat, timed_leases
 from rota.mechanisms.ledger import Ledger
-from rota.mechanisms.probe import narrowed
+from rota.mechanisms.seats import Drawn, Seating
 from rota.mechanisms.shares import (
     Contender,
     PairSpeeds,
@@ -35,9 +36,6 @@ from rota.mechanisms.shares import (
     set_chance,
 )
 from rota.perf.speed import SpeedModel
-
-HALF = WHOLE // 2
-"""What each of two packed jobs holds of a device."""
 
 
 @dataclass(slots=True)
@@ -83,8 +81,10 @@ class RoundScheduler:
         self._bare: dict[LiveJob, None] = {}
         self._out: dict[LiveJob, None] = {}
         self._turns: list[_Turn] = []
+        self._over: dict[int, float] = {}
+        """When jobs of the present round were through with their lease."""
+        self._seating = Seating(self._types, self._jobs)
         self._seen: dict[int, float] = {}
-        self._probes: dict[tuple[int, int], LiveJob] = {}
         self._beside = PairSpeeds(self._speed, self._types)
         self._due = self._stale = False
         self._began_s = self._round_end_s = self._solved_s = 0.0
@@ -97,10 +97,11 @@ class RoundScheduler:
             "policy": self._name,
             "types": list(self._types),
             "devices": list(self._devices),
-            "jobs": list(self._jobs),
+            "jobs": [[seq, list(job.able)] for seq, job in self._jobs.items()],
             "comers": [live.seq for live in self._comers],
             "bare": [live.seq for live in self._bare],
             "gone": sorted(self._gone),
+            "over": list(self._over.items()),
             "turns": [[list(turn.party), turn.at, turn.until_s] for turn in self._turns],
             "due": self._due,
             "stale": self._stale,
@@ -121,19 +122,19 @@ class RoundScheduler:
         self._speed.recall(memory["speeds"])
         self._seen = dict(memory["seen"])
         self._beside = PairSpeeds(self._speed, self._types)
-        self._jobs = {
-            seq: contender(jobs[seq], self._speed, self._types, self._devices) for seq in memory["jobs"] if seq in jobs
-        }
+        self._jobs = {seq: self._contender(jobs[seq], able) for seq, able in memory["jobs"] if seq in jobs}
+        self._seating = Seating(self._types, self._jobs)
         self._comers = {jobs[seq]: None for seq in memory["comers"] if seq in jobs}
         self._bare = {jobs[seq]: None for seq in memory["bare"] if seq in jobs}
         self._gone = {seq for seq in memory["gone"] if seq in jobs}
         self._turns = [_Turn(tuple(party), at, until_s) for party, at, until_s in memory["turns"]]
+        self._over = dict(memory["over"])
         self._due, self._stale = memory["due"], memory["stale"]
         self._began_s, self._round_end_s, self._solved_s = memory["times_s"]
         self.wakeup_s = math.inf if memory["wakeup_s"] is None else memory["wakeup_s"]
         self._ledger = Ledger(len(self._types), self._round_s / 2)
         self._ledger.recall(memory["ledger"])
-        lost = set(memory["jobs"]) - set(self._jobs)
+        lost = {seq for seq, _ in memory["jobs"]} - set(self._jobs)
         if lost:
             self._ledger.leave(lost)
             self._due = self._stale = True
@@ -169,8 +170,11 @@ class RoundScheduler:
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Remember who came and went; nothing moves before the round is over."""
+        for live in (*changes.left, *changes.lapsed):
+            if live in self._out:
+                del self._out[live]
+                self._over[live.seq] = now_s
         for live in changes.left:
-            self._out.pop(live, None)
             self._comers.pop(live, None)
             self._bare.pop(live, None)
             if live.seq in self._jobs and live not in changes.arrived:
@@ -178,8 +182,7 @@ class RoundScheduler:
             self._due = True
         if self._speed.is_estimate and now_s == self._began_s:
             self._seen.update({live.seq: live.rate for live in changes.started})
-        for live in changes.lapsed:
-            self._out.pop(live, None)
+        if changes.lapsed:
             self._due = True
         for live in changes.arrived:
             self._gone.discard(live.seq)
@@ -206,24 +209,28 @@ class RoundScheduler:
         self._due = False
         self._settle()
         self._survey(draft.inventory)
-        self._admit()
+        self._admit(draft)
         self._solve(draft.now_s)
         self._began_s = draft.now_s
         self._seat(draft, self._draw())
         self._start_bare(draft)
-        idle = self._stale and bool(self._jobs) and not self._turns
-        self.wakeup_s = self._solved_s + self._habits.solve_gap_s if idle else math.inf
+        self.wakeup_s = math.inf
+        if not self._turns and self._jobs:
+            again_s = self._solved_s + self._habits.solve_gap_s if self._stale else math.inf
+            self.wakeup_s = min(again_s, self._seating.relaxes_s)
 
     def _settle(self) -> None:
         """Who ran in the last round has had so much more; who is gone leaves the books."""
         if self._turns:
             from_s = self._habits.served_from_s(self._began_s, self._round_end_s)
             for turn in sorted(self._turns, key=lambda turn: -turn.until_s):
-                self._ledger.served(turn.party, turn.at, max(turn.until_s - from_s, 0.0))
+                over_s = max((self._over.get(seq, turn.until_s) for seq in turn.party), default=turn.until_s)
+                until_s = self._habits.served_until_s(turn.until_s, over_s)
+                self._ledger.served(turn.party, turn.at, max(until_s - from_s, 0.0))
             self._round_end_s = max(turn.until_s for turn in self._turns)
             if self._speed.is_estimate:
                 self._learn()
-            self._turns = []
+            self._turns, self._over = [], {}
         if self._habits.failed:
             self._habits.failed = False
             self._stale = True
@@ -231,7 +238,7 @@ class RoundScheduler:
             self._ledger.leave(self._gone)
             for seq in self._gone:
                 del self._jobs[seq]
-            self._probes = {key: probe for key, probe in self._probes.items() if key[0] in self._jobs}
+            self._seating.forget(self._gone)
             self._gone = set()
             self._stale = True
 
@@ -249,28 +256,32 @@ class RoundScheduler:
         if self._speed.refit() or changed:
             self._beside = PairSpeeds(self._speed, self._types)
             for seq, known in self._jobs.items():
-                self._jobs[seq] = contender(known.live, self._speed, self._types, self._devices)
+                self._jobs[seq] = self._contender(known.live, known.able)
             self._stale = True
 
     def _survey(self, inventory: Inventory) -> None:
         """Look at what there is; if that has changed, everybody's speeds are looked up anew."""
-        pools = inventory.pools
-        devices = tuple(pool.usable for pool in pools)
+        count = [0] * len(inventory.pools)
+        for books in inventory.nodes:
+            if books.up and not books.drained:
+                count[books.pool] += books.node.devices
+        devices = tuple(count)
         if devices == self._devices:
             return
-        self._types, self._devices = tuple(pool.device_type for pool in pools), devices
+        self._types, self._devices = tuple(pool.device_type for pool in inventory.pools), devices
         everyone = [job.live for job in self._jobs.values()]
-        self._jobs, self._probes = {}, {}
+        self._jobs = {}
         self._beside = PairSpeeds(self._speed, self._types)
-        self._ledger = Ledger(len(pools), self._round_s / 2)
+        self._seating = Seating(self._types, self._jobs)
+        self._ledger = Ledger(len(devices), self._round_s / 2)
         self._comers = dict.fromkeys([*everyone, *self._comers])
 
-    def _admit(self) -> None:
+    def _admit(self, draft: Draft) -> None:
         for live in self._comers:
             if not live.job.gpu_milli:
                 self._bare[live] = None
                 continue
-            job = contender(live, self._speed, self._types, self._devices)
+            job = self._contender(live, self._seating.able(draft, live))
             parties: list[Party] = [(job.seq,)]
             runs = [np.array(job.speeds) > 0]
             if self._rule.packs and self._habits.lists_all_pairs:
@@ -281,6 +292,10 @@ class RoundScheduler:
             self._jobs[job.seq] = job
             self._stale = True
         self._comers = {}
+
+    def _contender(self, live: LiveJob, able: Sequence[bool]) -> Contender:
+        """A job with its speeds, on types where it could be placed at all."""
+        return contender(live, self._speed, self._types, able)
 
     def _solve(self, now_s: float) -> None:
         """Ask for shares when somebody came or went, but not more often than is the habit."""
@@ -311,7 +326,7 @@ class RoundScheduler:
 
     # -- drawing and seating ---------------------------------------------------------------------
 
-    def _draw(self) -> list[tuple[Party, int]]:
+    def _draw(self) -> list[Drawn]:
         """Type by type, the parties that run next, as many as there are devices for."""
         ledger = self._ledger
         order = list(range(len(self._types)))
@@ -319,7 +334,7 @@ class RoundScheduler:
             self._rng.shuffle(order)
         priority = ledger.priorities()
         taken: set[int] = set()
-        drawn: list[tuple[Party, int]] = []
+        drawn: list[Drawn] = []
         for at in order:
             fits: NDArray[np.bool_] = ledger.runs[:, at] & (ledger.scale <= self._devices[at])
             if not self._rule.backfills:
@@ -328,7 +343,7 @@ class RoundScheduler:
             self._draw_type(rows[fits[rows]], at, taken, drawn)
         return drawn
 
-    def _draw_type(self, rows: NDArray[np.int64], at: int, taken: set[int], drawn: list[tuple[Party, int]]) -> None:
+    def _draw_type(self, rows: NDArray[np.int64], at: int, taken: set[int], drawn: list[Drawn]) -> None:
         ledger, left = self._ledger, self._devices[at]
         scale, considered = ledger.scale[rows].tolist(), ledger.considered[rows].tolist()
         for (one, other), size, known in zip(ledger.members[rows].tolist(), scale, considered, strict=True):
@@ -345,73 +360,24 @@ class RoundScheduler:
             if not left:
                 return
 
-    def _seat(self, draft: Draft, drawn: list[tuple[Party, int]]) -> None:
-        """Everyone gets up; who stays on a type sits down where it was, then the others find a place."""
-        before: dict[int, Placement] = {}
-        for seq, job in self._jobs.items():
-            if job.live.placement is not None and job.live.stopping is None:
-                before[seq] = job.live.placement
-                draft.release(job.live)
-        movers: list[tuple[Party, int]] = []
-        for party, at in drawn:
-            if not self._sit_down(draft, party, at, before):
-                movers.append((party, at))
-        for party, at in movers:
-            self._find_place(draft, party, at)
+    def _seat(self, draft: Draft, drawn: list[Drawn]) -> None:
+        """Who was drawn gets devices and a lease, as far as there is a place."""
+        for party, at in self._seating.seat(draft, drawn):
+            members = [self._jobs[seq] for seq in party]
+            speeds = [members[0].speeds[at]]
+            if len(members) > 1:
+                speeds = self._beside(members[0], members[1])[:, at].tolist()
+            stays = [_stays(job.live, draft.touched.get(job.live)) for job in members]
+            seats = [Seat(*each) for each in zip(members, speeds, stays, strict=True)]
+            how = timed_leases if self._speed.is_estimate else self._habits.leases
+            leases = how(seats, draft.now_s, self._round_s)
+            for job, lease in zip(members, leases, strict=True):
+                draft.lease(job.live, lease)
+                self._out[job.live] = None
+            self._turns.append(_Turn(party, at, max(lease.until_s for lease in leases)))
         for job in self._jobs.values():
             if job.live.placement is None and job.live.wait_code is None:
                 draft.because(job.live, self.explain(job.live, draft))
-
-    def _sit_down(self, draft: Draft, party: Party, at: int, before: dict[int, Placement]) -> bool:
-        """Back to the devices that one of the party had, if they are of the type and nobody took them."""
-        kind = self._types[at]
-        for seq in party:
-            held = before.get(seq)
-            if held is None or draft.inventory.nodes[held[0].node].node.device_type != kind:
-                continue
-            job = self._jobs[seq].live.job
-            if job.roles[0].device_milli >= WHOLE:
-                held = packed(held, WHOLE)
-            if draft.inventory.is_free(held, job.roles, job.exclusive, back=True):
-                return self._lease(draft, party, at, held)
-        return False
-
-    def _find_place(self, draft: Draft, party: Party, at: int) -> None:
-        live = self._jobs[party[0]].live
-        offered = draft.offer(self._probe(live, at))
-        if isinstance(offered, Reason):
-            draft.because(live, offered)
-        else:
-            self._lease(draft, party, at, offered)
-
-    def _lease(self, draft: Draft, party: Party, at: int, place: Placement) -> bool:
-        members = [self._jobs[seq] for seq in party]
-        if any(job.live.stopping is not None for job in members):
-            return False
-        if len(members) > 1:
-            place = packed(place, HALF)
-            speeds = self._beside(members[0], members[1])[:, at].tolist()
-        else:
-            speeds = [members[0].speeds[at]]
-        seats = [Seat(job, speed) for job, speed in zip(members, speeds, strict=True)]
-        how = timed_leases if self._speed.is_estimate else self._habits.leases
-        leases = how(seats, draft.now_s, self._round_s)
-        for job, lease in zip(members, leases, strict=True):
-            draft.assign_offered(job.live, place)
-            draft.lease(job.live, lease)
-            self._out[job.live] = None
-        self._turns.append(_Turn(party, at, max(lease.until_s for lease in leases)))
-        return True
-
-    def _probe(self, live: LiveJob, at: int) -> LiveJob:
-        """The same job, had it asked for just this type."""
-        key = (live.seq, at)
-        probe = self._probes.get(key)
-        if probe is None:
-            probe = narrowed(live, self._types[at])
-            self._probes[key] = probe
-        probe.since_s = live.since_s
-        return probe
 
     def _start_bare(self, draft: Draft) -> None:
         """Jobs without devices need no turn: they start as soon as there is room for them."""
@@ -422,3 +388,9 @@ class RoundScheduler:
             else:
                 draft.assign_offered(live, offered)
                 del self._bare[live]
+
+
+def _stays(live: LiveJob, before: Placement | None) -> bool:
+    """Whether a job runs already where it is to run."""
+    after = live.placement
+    return live.run_since_s is not None and before is not None and after is not None and same_devices(before, after)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType
+from rota.core.model import WHOLE, DeviceType, Job
 from rota.perf.speed import SpeedModel
 
 Floats = NDArray[np.float64]
@@ -36,6 +36,10 @@ class Contender:
     slo: float | None
     entity: str
     speeds: tuple[float, ...]
+    able: tuple[bool, ...]
+    """On which types it could be placed."""
+    shape: tuple[int, int] | None
+    """Tasks and devices of a task, for jobs that may share their devices with one of the same shape."""
     kind: tuple[Any, ...]
     """Equal for jobs that are alike in model and size."""
 
@@ -95,12 +99,13 @@ class PairSpeeds:
         self._found: dict[tuple[Any, Any], Floats] = {}
 
     def __call__(self, one: Contender, other: Contender) -> Floats:
-        """A row each, a column per type; 0 where one of them can't run."""
+        """A row each, a column per type; 0 where one of them can't run, or where they are not of one shape."""
         key = (one.kind, other.kind)
         found = self._found.get(key)
         if found is None:
             a, b = one.live.job, other.live.job
-            may = [x > 0 and y > 0 for x, y in zip(one.speeds, other.speeds, strict=True)]
+            alike = one.shape is not None and one.shape == other.shape
+            may = [alike and x > 0 and y > 0 for x, y in zip(one.speeds, other.speeds, strict=True)]
             rows = [
                 (self._speed.beside(a, b, kind), self._speed.beside(b, a, kind)) if fits else (0.0, 0.0)
                 for kind, fits in zip(self._types, may, strict=True)
@@ -151,14 +156,21 @@ def set_chance(rng: random.Random, memory: Any) -> None:
     rng.setstate((version, tuple(numbers), gauss))
 
 
-def contender(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], devices: Sequence[int]) -> Contender:
-    """A job with its speeds; a type that has fewer devices than the job needs will not do."""
+def shape_of(job: Job) -> tuple[int, int] | None:
+    """Tasks and devices of a task; None if the job can't share: it has fractions of devices, roles, or a node alone."""
+    role = job.roles[0]
+    if len(job.roles) > 1 or job.exclusive or not role.device_milli or role.device_milli % WHOLE:
+        return None
+    return role.count, role.device_milli // WHOLE
+
+
+def contender(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], able: Sequence[bool]) -> Contender:
+    """A job with its speeds, 0 on types on which it could not be placed."""
     job = live.job
     scale = -(-job.gpu_milli // WHOLE)
     labels = dict(job.labels)
-    speeds = tuple(
-        speed.on_type(job, kind) if scale <= count else 0.0 for kind, count in zip(types, devices, strict=True)
-    )
+    shape = shape_of(job)
+    speeds = tuple(speed.on_type(job, kind) if fits else 0.0 for kind, fits in zip(types, able, strict=True))
     return Contender(
         live=live,
         seq=live.seq,
@@ -167,7 +179,9 @@ def contender(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], dev
         slo=_number(labels.get("slo"), None),
         entity=labels.get("entity", str(job.tenant)),
         speeds=speeds,
-        kind=(job.model, scale, speeds),
+        able=tuple(able),
+        shape=shape,
+        kind=(job.model, scale, speeds, shape),
     )
 
 

@@ -45,7 +45,17 @@ def question(
         live = LiveJob(job(f"j{seq}", gpus=scale, work=rng.uniform(100.0, 9000.0), model=f"m{model}"), seq, 0.0, 1.0)
         speeds = tuple(s if scale <= n else 0.0 for s, n in zip(table[model], devices, strict=True))
         made.append(
-            Contender(live, seq, scale, rng.choice((1.0, 2.0)), None, "ab"[seq % 2], speeds, (model, scale, speeds))
+            Contender(
+                live,
+                seq,
+                scale,
+                rng.choice((1.0, 2.0)),
+                None,
+                "ab"[seq % 2],
+                speeds,
+                (scale, 1),
+                (model, scale, speeds),
+            )
         )
 
     def beside(one: Contender, other: Contender) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from rota.core.errors import RotaError
 from rota.mechanisms.matching import earliest
 from rota.mechanisms.shares import Question, Shares
-from rota.policies.gavel.declare import shares
+from rota.policies.gavel.declare import Compat, shares
 from rota.policies.gavel.fifo import whole
 
 _NEVER = 1e10
@@ -18,13 +18,14 @@ _NO_TYPE = -1
 
 
 class Allox:
-    """A job that was once given a device type keeps it until it ends."""
+    """A job that was once given a device type keeps it until it ends. One of several devices gets what is left over."""
 
     sees_types = True
     packs = False
     backfills = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, refuses_large: bool) -> None:
+        self._refuses_large = refuses_large
         self._type_of: dict[int, int] = {}
 
     @property
@@ -38,14 +39,14 @@ class Allox:
 
     def shares(self, question: Question) -> Shares:
         """The first job in each free device's queue becomes fixed to that device's type."""
-        active = {job.seq for job in question.jobs}
-        self._type_of = {seq: at for seq, at in self._type_of.items() if seq in active}
+        active = {job.seq: job for job in question.jobs}
+        self._type_of = {seq: at for seq, at in self._type_of.items() if seq in active and active[seq].speeds[at] > 0}
         big = next((job for job in question.jobs if job.scale > 1), None)
-        if big is not None:
+        if big is not None and self._refuses_large:
             raise RotaError(
                 f"policy 'gavel/allox': job {big.live.job.id} needs {big.scale} devices; AlloX only knows jobs of one"
             )
-        rows = [row for row, job in enumerate(question.jobs) if job.seq not in self._type_of]
+        rows = [row for row, job in enumerate(question.jobs) if job.seq not in self._type_of and job.scale == 1]
         free = list(question.devices)
         for at in self._type_of.values():
             free[at] -= 1
@@ -69,7 +70,7 @@ class Allox:
 
 allox = shares(
     "allox",
-    lambda params, knowledge: Allox(),
+    lambda params, knowledge: Allox(refuses_large=params.compat is Compat.GAVEL),
     summary="The matching of jobs to device queues with the least sum of completion times.",
     cites="Le et al., EuroSys 2020; as in Narayanan et al., OSDI 2020",
     knows="speed by type, length",

@@ -22,6 +22,7 @@ class GavelHabits(Habits):
     solve_gap_s = 1920.0
 
     def __init__(self) -> None:
+        super().__init__()
         self._failures: dict[int, int] = {}
 
     @property
@@ -38,24 +39,28 @@ class GavelHabits(Habits):
         """Gavel counts from the end of the last round, even if the cluster lay idle since then."""
         return last_round_end_s
 
+    def served_until_s(self, lease_s: float, over_s: float) -> float:
+        """Gavel knows beforehand when a lease will be over."""
+        return lease_s
+
     def leases(self, seats: Sequence[Seat], now_s: float, round_s: float) -> list[Lease]:
         """Both members of a pair hand back together, at the later time, even if one is through before.
 
         A lease of fewer steps than devices fails, for both members: the time is spent and nothing is done. A job
         of which that happened too often is dropped; here it ends then, which is when Gavel stops its clock.
         """
-        steps = [min(math.floor(speed * round_s), job.remaining(now_s)) for job, speed in seats]
-        until_s = now_s + max(count / speed for count, (_, speed) in zip(steps, seats, strict=True))
-        failed = any(count < job.scale for count, (job, _) in zip(steps, seats, strict=True))
+        steps = [min(math.floor(speed * round_s), job.remaining(now_s)) for job, speed, _ in seats]
+        until_s = now_s + max(count / speed for count, (_, speed, _) in zip(steps, seats, strict=True))
+        failed = any(count < job.scale for count, (job, _, _) in zip(steps, seats, strict=True))
         if failed:
             self.failed = True
             steps = [self._last_chance(seats[0].job, now_s) if len(seats) == 1 else 0.0] * len(seats)
         else:
-            for job, _ in seats:
+            for job, _, _ in seats:
                 self._failures.pop(job.seq, None)
         return [
             Lease(job.live.work_done(now_s) + count, until_s, together=True)
-            for count, (job, _) in zip(steps, seats, strict=True)
+            for count, (job, _, _) in zip(steps, seats, strict=True)
         ]
 
     def _last_chance(self, job: Contender, now_s: float) -> float:

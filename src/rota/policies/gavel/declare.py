@@ -60,7 +60,7 @@ def shares(
     """Declare a policy from a rule made of its parameters and of what may be known."""
 
     def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
-        habits = GavelHabits() if values.compat is Compat.GAVEL else Habits()
+        habits = GavelHabits() if values.compat is Compat.GAVEL else Habits(knowledge.restart_s)
         return RoundScheduler(
             rule(values, knowledge),
             knowledge.speed,

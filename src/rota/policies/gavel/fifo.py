@@ -45,6 +45,9 @@ class FixedFifo:
         """Heads of the queue take over the types of those who ended, then what else is free."""
         active = {job.seq: job for job in question.jobs}
         free = list(question.devices)
+        self._type_of = {
+            seq: at for seq, at in self._type_of.items() if seq not in active or active[seq].speeds[at] > 0
+        }
         queue = [job for job in question.jobs if job.seq not in self._type_of]
         for seq, at in sorted(self._type_of.items()):
             if seq in active:

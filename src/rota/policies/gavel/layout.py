@@ -165,8 +165,12 @@ def lay_out(
 
 
 def _pair_columns(question: Question, members: Sequence[list[int]], heads: Sequence[int]) -> tuple[Any, ...]:
-    """Columns for every two classes of equal size that can run together, and for classes of two or more."""
+    """Columns for every two classes of equal size that can run together, and for classes of two or more.
+
+    On a type with a device for everybody there is nothing to gain from sharing, unless two are faster together.
+    """
     jobs = question.jobs
+    roomy = question.capacity >= question.scale.sum()
     one, other, kind, one_speed, other_speed = [], [], [], [], []
     for a, row in enumerate(heads):
         for b in range(a, len(heads)):
@@ -174,7 +178,8 @@ def _pair_columns(question: Question, members: Sequence[list[int]], heads: Seque
             if jobs[row].scale != mate.scale or (a == b and len(members[a]) < 2):
                 continue
             both = question.beside(jobs[row], mate)
-            for at in np.nonzero(both.min(axis=0) > 0)[0].tolist():
+            helps = ~roomy | (both > np.array([jobs[row].speeds, mate.speeds])).any(axis=0)
+            for at in np.nonzero((both.min(axis=0) > 0) & helps)[0].tolist():
                 one.append(a)
                 other.append(b)
                 kind.append(at)
