@@ -50,7 +50,7 @@ def profiles() -> Profiles:
 
 
 def question(speed: SpeedModel, jobs: int, *, distinct: bool) -> Question:
-    assert speed.profiles is not None
+    assert isinstance(speed.profiles, Profiles)
     rng = random.Random(1)
     models = sorted({model for _, model, devices in speed.profiles.steps_per_s if devices == 1})
     devices = (jobs // 4, jobs // 4, jobs // 4)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from rota.core.check import check
 from rota.core.cluster import Cluster, Node
 from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
@@ -55,7 +57,14 @@ def at_once(*, tenancy: bool = False) -> list[str]:
 def in_rounds() -> list[str]:
     """The policies that plan in rounds, as a cluster runs them: rounds of ten seconds, with the options of live use."""
     found = {name: find_policy(name)[0] for name in names()}
-    return [f"{name}:{one.live_options(f'round_s={ROUND_S:g}')}" for name, one in found.items() if one.plans_in_rounds]
+    leased = {name: one for name, one in found.items() if hasattr(one.params, "round_s")}
+    return [f"{name}:{one.live_options(f'round_s={ROUND_S:g}')}" for name, one in leased.items()]
+
+
+def in_rounds_mostly_slow() -> list[Any]:
+    """As `in_rounds`, as parameters of a test: all but a few, which stand for the others, are slow ones."""
+    few = ("gavel/fifo:", "gavel/gandiva:", "gavel/max_min_fairness_packed:")
+    return [each if each.startswith(few) else pytest.param(each, marks=pytest.mark.slow) for each in in_rounds()]
 
 
 def job(name: str = "j", /, *, gpus: float = 1, workers: int = 1, **fields: Any) -> Job:

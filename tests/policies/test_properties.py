@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import ROUND_S, at_once, cluster, in_rounds, job, node
+from builders import ROUND_S, at_once, cluster, in_rounds, in_rounds_mostly_slow, job, node
 from rota.core.check import check
 from rota.core.decisions import Decision
 from rota.core.engine import Engine
@@ -29,7 +29,7 @@ from strategies import Story, fits_one_type, stories
 
 POLICIES = [
     *at_once(),
-    *in_rounds(),
+    *in_rounds_mostly_slow(),
     "fifo:backfill=true",
     "tiresias:order=gittins,thresholds=20/60",
     "priority:aging=360",

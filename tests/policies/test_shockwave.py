@@ -30,7 +30,7 @@ def question(*works: float, devices: int = 1, now_s: float = 0.0, gpus: tuple[in
         LiveJob(job(f"j{seq}", gpus=size, work=work), seq, 0.0, 1.0)
         for seq, (work, size) in enumerate(zip(works, sizes, strict=True))
     ]
-    made = [contender(live, SpeedModel(), (GPU,), (True,)) for live in lives]
+    made = [contender(live, SpeedModel(), (GPU,), (live.job.gpus <= devices,)) for live in lives]
     return Question(now_s, made, (GPU,), (devices,), beside)
 
 

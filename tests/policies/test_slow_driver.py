@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import World, at_once, in_rounds
+from builders import World, at_once, in_rounds, in_rounds_mostly_slow
 from rota.core.decisions import Decision, Renew, Resize, Start, Stop
 from rota.core.events import (
     End,
@@ -34,7 +34,7 @@ from rota.core.placement import Placement
 from rota.core.reasons import ReasonCode
 from strategies import PLACEMENTS, clusters, fits, fits_one_type, jobs
 
-POLICIES = [*at_once(), *in_rounds(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60"]
+POLICIES = [*at_once(), *in_rounds_mostly_slow(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60"]
 ON_DEVICES = (JobState.STARTING, JobState.RUNNING)
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from builders import job
+from builders import in_rounds, job
 from rota.core.live import LiveJob
 from rota.core.model import DeviceType
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.programs import NoSolution, Program, Solution, Solver
 from rota.mechanisms.shares import Contender, Floats, Question
-from rota.policies import find_policy, names
+from rota.policies import find_policy
 from rota.policies.gavel.declare import LpParams
 from rota.policies.gavel.finish_time import least_rho
 from rota.policies.gavel.isolated import isolated_shares
@@ -53,6 +53,7 @@ def question(
                 None,
                 "ab"[seq % 2],
                 speeds,
+                (True,) * 3,
                 (scale, 1),
                 (model, scale, speeds),
             )
@@ -167,7 +168,7 @@ def test_water_filling_lifts_everyone_at_least_to_the_max_min(seed: int) -> None
     assert level.sum() >= (layout.done(best.x) / fair_need(layout)).sum() * (1 - 1e-3) or level.min() > best.t
 
 
-IN_ROUNDS = [name for name in names() if find_policy(name)[0].plans_in_rounds and name != "gavel/allox"]
+IN_ROUNDS = [policy.partition(":")[0] for policy in in_rounds() if "allox" not in policy]
 
 
 def rule(name: str) -> object:

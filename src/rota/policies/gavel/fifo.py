@@ -27,8 +27,10 @@ class FixedFifo:
     packs = False
     backfills = False
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, blindly: bool) -> None:
         self._rng = rng
+        self._blindly = blindly
+        """Gavel draws among all types with room, and passes a job over that then can't run there."""
         self._type_of: dict[int, int] = {}
 
     @property
@@ -62,7 +64,7 @@ class FixedFifo:
     def _fill(self, question: Question, queue: list[Contender], free: list[int]) -> None:
         kinds = [at for at in question.by_name() if free[at] > 0]
         for job in queue:
-            roomy = [at for at in kinds if free[at] >= job.scale]
+            roomy = [at for at in kinds if free[at] >= job.scale and (self._blindly or job.speeds[at] > 0)]
             if not roomy:
                 return
             at = roomy[self._rng.randrange(len(roomy))]
@@ -135,7 +137,7 @@ def packing_gain(question: Question, one: Contender, other: Contender, at: int) 
 
 
 def _fixed(params: Any, knowledge: Knowledge) -> FixedFifo:
-    return FixedFifo(random.Random(knowledge.seed))
+    return FixedFifo(random.Random(knowledge.seed), blindly=params.compat is Compat.GAVEL)
 
 
 fifo = shares(
