@@ -38,7 +38,7 @@ def journal(manager: Manager) -> tuple[Path, list[dict[str, Any]]]:
 
 
 def test_two_jobs_have_one_device_in_turns(one_device: Manager) -> None:
-    jobs = [count(one_device, 15), count(one_device, 15)]
+    jobs = [count(one_device, 35), count(one_device, 35)]
 
     ended = [one_device.wait(job_id) for job_id in jobs]
 
@@ -60,7 +60,7 @@ def test_job_alone_keeps_its_device_from_round_to_round(one_device: Manager) -> 
 
 
 def test_turns_go_on_after_the_server_was_killed(one_device: Manager) -> None:
-    jobs = [count(one_device, 15), count(one_device, 15)]
+    jobs = [count(one_device, 35), count(one_device, 35)]
     eventually(lambda: any(one_device.state(job_id) == "running" for job_id in jobs))
     one_device.kill()
     one_device.start()
