@@ -148,14 +148,22 @@ class Manager:
                     found.append(int(name))
         return found
 
+    def calm_down(self) -> None:
+        """Let no job be left."""
+        self._cancel_all()
+        eventually(lambda: not list(self.client.jobs()) and not self.task_processes())
+
+    def _cancel_all(self) -> None:
+        for job in list(self.client.jobs()):
+            try:
+                self.client.act(job["id"], "cancel")
+            except (RotaError, Unavailable):
+                continue
+
     def clean_up(self) -> None:
         """End what still runs."""
         if self.process is not None and self.process.poll() is None:
-            for job in list(self.client.jobs()):
-                try:
-                    self.client.act(job["id"], "cancel")
-                except (RotaError, Unavailable):
-                    continue
+            self._cancel_all()
             self.kill()
         self._close()
         for pid in self.task_processes():

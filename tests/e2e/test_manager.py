@@ -33,87 +33,87 @@ def test_command_becomes_a_job_and_says_what_it_says(manager: Manager) -> None:
     ("run", "status", "said"),
     [("echo ok", 0, ""), ("exit 7", 100, "exit code 7"), ("kill -TERM $$", 100, "ended by SIGTERM")],
 )
-def test_following_ends_as_the_job_does(manager: Manager, run: str, status: int, said: str) -> None:
-    told = manager.rota("submit", "--wait", "--", "sh", "-c", run)
+def test_following_ends_as_the_job_does(shared: Manager, run: str, status: int, said: str) -> None:
+    told = shared.rota("submit", "--wait", "--", "sh", "-c", run)
 
     assert told.returncode == status
     assert said in told.stderr
 
 
-def test_gang_gets_ranks_devices_and_a_meeting_point(manager: Manager) -> None:
+def test_gang_gets_ranks_devices_and_a_meeting_point(shared: Manager) -> None:
     show = "echo $RANK/$WORLD_SIZE $CUDA_VISIBLE_DEVICES $ROTA_ROLE $MASTER_ADDR:${MASTER_PORT:+port}"
-    job_id = manager.submit(show, workers=2, resources={"gpus": 2})
-    manager.wait(job_id)
+    job_id = shared.submit(show, workers=2, resources={"gpus": 2})
+    shared.wait(job_id)
 
-    assert manager.said(job_id, 0) == "0/2 0,1 worker 127.0.0.1:port\n"
-    assert manager.said(job_id, 1) == "1/2 2,3 worker 127.0.0.1:port\n"
+    assert shared.said(job_id, 0) == "0/2 0,1 worker 127.0.0.1:port\n"
+    assert shared.said(job_id, 1) == "1/2 2,3 worker 127.0.0.1:port\n"
 
 
-def test_waiting_job_says_why_and_starts_when_its_turn_comes(manager: Manager) -> None:
-    first = manager.submit("sleep 60", workers=2, resources={"gpus": 4})
-    manager.wait(first, "running")
-    second = manager.submit("true", resources={"gpus": 4})
+def test_waiting_job_says_why_and_starts_when_its_turn_comes(shared: Manager) -> None:
+    first = shared.submit("sleep 60", workers=2, resources={"gpus": 4})
+    shared.wait(first, "running")
+    second = shared.submit("true", resources={"gpus": 4})
 
-    told = manager.rota("why", second)
+    told = shared.rota("why", second)
 
     assert told.stdout.startswith(
         f"job {second} is waiting: needs 4 devices, 0 devices could be had now\nexpected start: "
     )
-    manager.client.act(first, "cancel")
-    assert manager.wait(first)["state"] == "cancelled"
-    assert manager.wait(second)["state"] == "succeeded"
+    shared.client.act(first, "cancel")
+    assert shared.wait(first)["state"] == "cancelled"
+    assert shared.wait(second)["state"] == "succeeded"
 
 
-def test_expected_start_follows_from_what_is_known(manager: Manager) -> None:
-    first = manager.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
-    manager.wait(first, "running")
-    second = manager.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
-    third = manager.submit("true", resources={"gpus": 1}, estimate="1s")
+def test_expected_start_follows_from_what_is_known(shared: Manager) -> None:
+    first = shared.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
+    shared.wait(first, "running")
+    second = shared.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
+    third = shared.submit("true", resources={"gpus": 1}, estimate="1s")
 
-    told = manager.client.why(third)["expected"]
-    tried = manager.rota("submit", "--dry-run", "--gpus", "8", "--", "true")
+    told = shared.client.why(third)["expected"]
+    tried = shared.rota("submit", "--dry-run", "--gpus", "8", "--", "true")
 
     seconds = (datetime.fromisoformat(told["usual"]) - datetime.now(UTC)).total_seconds()
     assert 150 < seconds < 201
     assert (told["position"], told["known"]) == (2, True)
-    assert manager.client.why(second)["expected"]["position"] == 1
+    assert shared.client.why(second)["expected"]["position"] == 1
     assert told["earliest"] < told["usual"] < told["latest"]
     assert (tried.returncode, tried.stdout) == (0, "expected start: not within a month, as things are\n")
-    assert len(list(manager.client.jobs())) == 3
+    assert len(list(shared.client.jobs())) == 3
 
 
-def test_cancelled_task_takes_its_children_with_it(manager: Manager) -> None:
-    job_id = manager.submit(
+def test_cancelled_task_takes_its_children_with_it(shared: Manager) -> None:
+    job_id = shared.submit(
         "sleep 300 & (setsid sleep 300 &) ; trap '' TERM; echo up; sleep 300", checkpoint={"grace": 0.2}
     )
-    eventually(lambda: manager.said(job_id) == "up\n")
+    eventually(lambda: shared.said(job_id) == "up\n")
 
-    manager.client.act(job_id, "cancel")
+    shared.client.act(job_id, "cancel")
 
-    assert manager.wait(job_id)["state"] == "cancelled"
-    eventually(lambda: manager.task_processes() == [])
+    assert shared.wait(job_id)["state"] == "cancelled"
+    eventually(lambda: shared.task_processes() == [])
 
 
-def test_time_limit_ends_a_job(manager: Manager) -> None:
-    job = manager.wait(manager.submit("sleep 60", time_limit="300ms"))
+def test_time_limit_ends_a_job(shared: Manager) -> None:
+    job = shared.wait(shared.submit("sleep 60", time_limit="300ms"))
 
     assert (job["state"], job["message"]) == ("failed", "it ran into its time limit")
 
 
-def test_urgent_job_preempts_and_the_other_resumes_from_its_checkpoint(manager: Manager) -> None:
+def test_urgent_job_preempts_and_the_other_resumes_from_its_checkpoint(shared: Manager) -> None:
     script = (
         "n=$(cat ckpt 2>/dev/null || echo 0); echo from $n; trap 'echo 7 > ckpt; exit 0' TERM; "
         "[ $n = 7 ] || sleep 60 & wait"
     )
-    job_id = manager.submit(script, priority=-1, workers=1, resources={"gpus": 4}, checkpoint={"path": "ckpt"})
-    eventually(lambda: manager.said(job_id) == "from 0\n")
-    both = manager.submit("sleep 0.5", priority=5, workers=2, resources={"gpus": 4})
+    job_id = shared.submit(script, priority=-1, workers=1, resources={"gpus": 4}, checkpoint={"path": "ckpt"})
+    eventually(lambda: shared.said(job_id) == "from 0\n")
+    both = shared.submit("sleep 0.5", priority=5, workers=2, resources={"gpus": 4})
 
-    manager.wait(job_id, "suspended")
-    manager.wait(both)
+    shared.wait(job_id, "suspended")
+    shared.wait(both)
 
-    assert manager.wait(job_id)["state"] == "succeeded"
-    assert manager.said(job_id) == "from 7\n"
+    assert shared.wait(job_id)["state"] == "succeeded"
+    assert shared.said(job_id) == "from 7\n"
 
 
 def test_what_a_shell_runs_has_the_grace_too(manager: Manager) -> None:
@@ -138,16 +138,16 @@ def test_what_a_shell_runs_has_the_grace_too(manager: Manager) -> None:
     assert (manager.folder / "saved").read_text() == "yes"
 
 
-def test_failure_of_one_task_ends_its_gang(manager: Manager) -> None:
-    job_id = manager.submit('[ "$RANK" = 1 ] && exit 4; sleep 60', workers=3, resources={"gpus": 1})
+def test_failure_of_one_task_ends_its_gang(shared: Manager) -> None:
+    job_id = shared.submit('[ "$RANK" = 1 ] && exit 4; sleep 60', workers=3, resources={"gpus": 1})
 
-    job = manager.wait(job_id)
+    job = shared.wait(job_id)
 
     assert (job["state"], job["exit_code"], job["message"]) == ("failed", 4, "task 1: exit code 4")
-    eventually(lambda: manager.task_processes() == [])
+    eventually(lambda: shared.task_processes() == [])
 
 
-def test_roles_complete_as_they_say(manager: Manager) -> None:
+def test_roles_complete_as_they_say(shared: Manager) -> None:
     job = {
         "roles": {
             "worker": {"count": 2, "gpus": 1, "run": "true", "completion": {"min_succeeded": 2}},
@@ -155,49 +155,49 @@ def test_roles_complete_as_they_say(manager: Manager) -> None:
         }
     }
 
-    assert manager.wait(manager.client.submit(job)[0])["state"] == "succeeded"
+    assert shared.wait(shared.client.submit(job)[0])["state"] == "succeeded"
 
 
-def test_job_is_tried_again_as_often_as_it_says(manager: Manager) -> None:
-    job_id = manager.submit("echo try $ROTA_ATTEMPT; [ $ROTA_ATTEMPT = 2 ]", max_restarts=1)
+def test_job_is_tried_again_as_often_as_it_says(shared: Manager) -> None:
+    job_id = shared.submit("echo try $ROTA_ATTEMPT; [ $ROTA_ATTEMPT = 2 ]", max_restarts=1)
 
-    job = manager.wait(job_id)
+    job = shared.wait(job_id)
 
     assert (job["state"], job["attempt"]) == ("succeeded", 2)
 
 
-def test_permanent_failure_is_not_tried_again(manager: Manager) -> None:
-    job = manager.wait(manager.submit("echo 'ModuleNotFoundError: no torch'; exit 1", max_restarts=5))
+def test_permanent_failure_is_not_tried_again(shared: Manager) -> None:
+    job = shared.wait(shared.submit("echo 'ModuleNotFoundError: no torch'; exit 1", max_restarts=5))
 
     assert (job["state"], job["attempt"], job["message"]) == ("failed", 1, "import error (permanent)")
 
 
-def test_missing_command_is_told_in_the_log(manager: Manager) -> None:
-    job_id = manager.client.submit({"run": ["no-such-program"]})[0]
+def test_missing_command_is_told_in_the_log(shared: Manager) -> None:
+    job_id = shared.client.submit({"run": ["no-such-program"]})[0]
 
-    assert manager.wait(job_id)["message"] == "the command was not found (permanent)"
-    assert "can't run 'no-such-program'" in manager.said(job_id)
-
-
-def test_dependent_job_waits_and_follows_its_cause(manager: Manager) -> None:
-    first = manager.submit("sleep 0.5", name="prepare")
-    second = manager.submit("true", depends_on=["prepare"])
-    third = manager.submit("exit 1", depends_on=[first])
-    fourth = manager.submit("true", depends_on=[third])
-
-    assert manager.client.why(second)["reason"]["code"] == "waits-for-dependency"
-    assert [manager.wait(each)["state"] for each in (second, third, fourth)] == ["succeeded", "failed", "cancelled"]
+    assert shared.wait(job_id)["message"] == "the command was not found (permanent)"
+    assert "can't run 'no-such-program'" in shared.said(job_id)
 
 
-def test_held_job_waits_for_its_release(manager: Manager) -> None:
-    job_id = manager.client.submit({"run": "true"}, held=True)[0]
-    assert manager.state(job_id) == "held"
+def test_dependent_job_waits_and_follows_its_cause(shared: Manager) -> None:
+    first = shared.submit("sleep 0.5", name="prepare")
+    second = shared.submit("true", depends_on=["prepare"])
+    third = shared.submit("exit 1", depends_on=[first])
+    fourth = shared.submit("true", depends_on=[third])
 
-    manager.client.act(job_id, "release")
+    assert shared.client.why(second)["reason"]["code"] == "waits-for-dependency"
+    assert [shared.wait(each)["state"] for each in (second, third, fourth)] == ["succeeded", "failed", "cancelled"]
 
-    assert manager.wait(job_id)["state"] == "succeeded"
+
+def test_held_job_waits_for_its_release(shared: Manager) -> None:
+    job_id = shared.client.submit({"run": "true"}, held=True)[0]
+    assert shared.state(job_id) == "held"
+
+    shared.client.act(job_id, "release")
+
+    assert shared.wait(job_id)["state"] == "succeeded"
     with pytest.raises(Refused, match="has ended already"):
-        manager.client.act(job_id, "hold")
+        shared.client.act(job_id, "hold")
 
 
 def test_drained_node_takes_nothing_new_even_after_a_restart(manager: Manager) -> None:
@@ -214,20 +214,20 @@ def test_drained_node_takes_nothing_new_even_after_a_restart(manager: Manager) -
 
 
 @pytest.mark.parametrize("field", ["image", "volumes"])
-def test_what_cannot_be_honoured_is_refused_by_name(manager: Manager, field: str) -> None:
+def test_what_cannot_be_honoured_is_refused_by_name(shared: Manager, field: str) -> None:
     values = {"image": "x", "volumes": ["/a:/b"]}
 
     with pytest.raises(Refused, match=f"{field} can't be honoured here"):
-        manager.client.submit({"run": "true", field: values[field]})
+        shared.client.submit({"run": "true", field: values[field]})
 
 
-def test_secret_reaches_the_task_and_nobody_else(manager: Manager) -> None:
-    job_id = manager.submit("test ${#KEY} = 7", env={"KEY": {"secret": "hunter2"}})
+def test_secret_reaches_the_task_and_nobody_else(shared: Manager) -> None:
+    job_id = shared.submit("test ${#KEY} = 7", env={"KEY": {"secret": "hunter2"}})
 
-    assert manager.wait(job_id)["state"] == "succeeded"
-    assert "hunter2" not in json.dumps(manager.client.job(job_id))
-    assert b"hunter2" not in b"".join(manager.client.journal())
-    assert manager.client.job(job_id)["spec"]["env"] == {"KEY": {"secret": "***"}}
+    assert shared.wait(job_id)["state"] == "succeeded"
+    assert "hunter2" not in json.dumps(shared.client.job(job_id))
+    assert b"hunter2" not in b"".join(shared.client.journal())
+    assert shared.client.job(job_id)["spec"]["env"] == {"KEY": {"secret": "***"}}
 
 
 def test_second_manager_of_a_folder_is_refused(manager: Manager) -> None:
@@ -283,8 +283,8 @@ def test_repeated_submission_with_a_key_is_one_job(manager: Manager) -> None:
         manager.client.submit({"run": "false"}, key="k1")
 
 
-def test_openpai_job_file_runs_as_it_is(manager: Manager) -> None:
-    (manager.folder / "pai.yaml").write_text(
+def test_openpai_job_file_runs_as_it_is(shared: Manager) -> None:
+    (shared.folder / "pai.yaml").write_text(
         """
 protocolVersion: 2
 name: pai
@@ -299,12 +299,12 @@ taskRoles:
     commands: ['echo $PAI_TASK_INDEX', 'K="<% $secrets.key %>"; test ${#K} = 7']
 """
     )
-    refused = manager.rota("submit", "pai.yaml")
-    tried = manager.rota("submit", "pai.yaml", "--no-image", "--dry-run")
-    job_id = manager.rota("submit", "pai.yaml", "--no-image").stdout.strip()
+    refused = shared.rota("submit", "pai.yaml")
+    tried = shared.rota("submit", "pai.yaml", "--no-image", "--dry-run")
+    job_id = shared.rota("submit", "pai.yaml", "--no-image").stdout.strip()
 
     assert (refused.returncode, "image can't be honoured here" in refused.stderr) == (2, True)
     assert tried.stdout.startswith("expected start: ")
-    assert manager.wait(job_id)["state"] == "succeeded"
-    assert [manager.said(job_id, task) for task in (0, 1)] == ["0\n", "1\n"]
-    assert "hunter2" not in str(manager.client.job(job_id))
+    assert shared.wait(job_id)["state"] == "succeeded"
+    assert [shared.said(job_id, task) for task in (0, 1)] == ["0\n", "1\n"]
+    assert "hunter2" not in str(shared.client.job(job_id))

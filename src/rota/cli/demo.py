@@ -29,7 +29,7 @@ EVERY_S = 0.25
 TRAINING = """
 import time
 import rota.sdk
-run = rota.sdk.steps(range(120))
+run = rota.sdk.steps(range(90))
 print("starts at step", run.step, flush=True)
 for batch in run:
     time.sleep(0.03)
@@ -72,7 +72,7 @@ def demo(
 
 def _submit(client: Client) -> str:
     """The demo's jobs; the id of the one that will have to yield."""
-    say = "echo rank $RANK of $WORLD_SIZE on $ROTA_NODE, GPUs $CUDA_VISIBLE_DEVICES; sleep 2"
+    say = "echo rank $RANK of $WORLD_SIZE on $ROTA_NODE, GPUs $CUDA_VISIBLE_DEVICES; sleep 1"
     script = [sys.executable, "-c", TRAINING]
     needs = {"gpus": 4}
     checkpoint = {"path": "saved.json", "grace": "10s"}
@@ -80,9 +80,9 @@ def _submit(client: Client) -> str:
     trained = client.submit(training)[0]
     client.submit({"name": "gang", "run": say, "workers": 2, "resources": {"gpus": 2}})
     _until(lambda: (client.job(trained)["progress"] or {}).get("step", 0) > 20)
-    sweep = {"name": "sweep", "run": "echo member $ROTA_ARRAY_INDEX; sleep 1", "resources": {"gpus": 1}}
+    sweep = {"name": "sweep", "run": "echo member $ROTA_ARRAY_INDEX; sleep 0.5", "resources": {"gpus": 1}}
     client.submit([{**sweep, "priority": -1, "array": number} for number in range(6)])
-    client.submit({"name": "urgent", "run": "sleep 2", "priority": 10, "workers": 2, "resources": needs})
+    client.submit({"name": "urgent", "run": "sleep 1", "priority": 10, "workers": 2, "resources": needs})
     return trained
 
 
