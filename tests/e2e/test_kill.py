@@ -204,7 +204,7 @@ def chaos(tmp_path: Path) -> Iterator[Manager]:
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_every_accepted_job_ends_right_and_once(chaos: Manager, plan: Plan) -> None:
     course = Course(plan=plan)
-    submitter = threading.Thread(target=submit_all, args=(chaos, course))
+    submitter = threading.Thread(target=submit_all, args=(chaos, course), daemon=True)
     submitter.start()
 
     done = kill_around(chaos, plan)
