@@ -205,7 +205,7 @@ def nodes_out(inventory: Inventory, limits: str) -> list[Json]:
             "free_gpus": books.free,
             "cpus": None if books.node.cpu_milli is None else books.node.cpu_milli / 1000,
             "memory_bytes": books.node.memory_bytes,
-            "state": _state_of(books),
+            "state": state_of(books),
             "limits": limits,
         }
         for books in inventory.nodes
@@ -213,7 +213,8 @@ def nodes_out(inventory: Inventory, limits: str) -> list[Json]:
     ]
 
 
-def _state_of(books: NodeFree) -> str:
+def state_of(books: NodeFree) -> str:
+    """How a node stands: up, down, drained, or leaving with what still runs there."""
     if books.removed:
         return "leaving"
     return "down" if not books.up else "drained" if books.drained else "up"

@@ -11,6 +11,7 @@ import json
 import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -114,7 +115,8 @@ class Recent:
         self._held: dict[TenantId, _Spans] = {}
         self._waited = _Spans()
         self._starts: list[tuple[float, float]] = []
-        self._nodes: dict[str, int] = {}
+        self._nodes: defaultdict[str, int] = defaultdict(int)
+        """Which node is meant does not matter here; those of old steps may be gone."""
         self._last: tuple[float, Day] | None = None
 
     async def day(self) -> Day:
@@ -140,7 +142,6 @@ class Recent:
     def _begin(self, at_s: float) -> None:
         """What stood when the day began."""
         self._begun_s = at_s
-        self._nodes = {str(books.node.id): index for index, books in enumerate(self._control.state.inventory.nodes)}
         for row in self._records.alive_at(at_s):
             job = decode_job(json.loads(row.job))
             was_started = row.started_s is not None and row.started_s <= at_s
@@ -166,8 +167,6 @@ class Recent:
                 known = _Known(job.tenant, job.gpu_milli, now_s, seen=True)
                 known.waits_since_s = None if held else now_s
                 self._jobs[job.id] = known
-            case ev.NodeAdded(node):
-                self._nodes[str(node.id)] = len(self._nodes)
             case ev.JobEnded(job_id) | ev.JobCancelled(job_id):
                 self._end(job_id, now_s, left=isinstance(event, ev.JobEnded))
             case ev.Stopped(job_id) | ev.Interrupted(job_id) | ev.StartFailed(job_id):

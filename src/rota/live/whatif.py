@@ -77,10 +77,10 @@ class WhatIf:
         self._scheduling = scheduling
         self._busy = asyncio.Lock()
 
-    async def ask(self, change: Change, days: float) -> Answer:
-        """Run the jobs of the last days both ways."""
-        sides = [self._side(self._scheduling.cluster, self._scheduling.policy, change.restart_s)]
-        sides.append(self._side(changed(self._scheduling.cluster, change), _named(change.policy), change.restart_s))
+    async def ask(self, cluster: Cluster, change: Change, days: float) -> Answer:
+        """Run the jobs of the last days both ways: on the cluster as it is, and as it would be."""
+        sides = [self._side(cluster, self._scheduling.policy, change.restart_s)]
+        sides.append(self._side(changed(cluster, change), _named(change.policy), change.restart_s))
         if self._busy.locked():
             raise RotaError("another what-if is being worked out; try again when it is done")
         async with self._busy:

@@ -11,12 +11,13 @@ from nicegui import context, ui
 
 from rota.api.access import Principal, Role, Unknown
 from rota.api.service import Service
+from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.live.control import News
 from rota.live.recent import Recent
 from rota.live.requests import Asker
 from rota.live.whatif import WhatIf
-from rota.web.promises import Promise
+from rota.web.promises import Promise, Promises
 from rota.web.sessions import Visitor
 
 LOOK_S = 1.0
@@ -28,7 +29,7 @@ class Desk:
 
     service: Service
     recent: Recent
-    promises: Mapping[str, Promise]
+    promised: Promises
     what_if: WhatIf
     request: Request
 
@@ -42,6 +43,16 @@ class Desk:
     def who(self) -> Principal:
         """Whose rights count, as of now."""
         return self.visitor.principal()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as it is now."""
+        return self.promised.cluster
+
+    @property
+    def promises(self) -> Mapping[str, Promise]:
+        """What tenants are promised now."""
+        return self.promised.now()
 
     @property
     def is_admin(self) -> bool:
@@ -84,8 +95,8 @@ class Desk:
         about: Callable[[News], bool] = lambda _: True,
         every_s: float = 15.0,
     ) -> None:
-        """Update the page soon after there is news, and now and then without any, as long as it is looked at."""
-        changed = [False]
+        """Update the page once it is open, soon after there is news, and now and then, as long as it is looked at."""
+        changed = [True]
         last_s = [time.monotonic()]
 
         def heard(news: Sequence[News]) -> None:
@@ -101,4 +112,4 @@ class Desk:
                 last_s[0] = time.monotonic()
 
         context.client.on_delete(self.service.control.listen(heard))
-        ui.timer(LOOK_S, look, immediate=False)
+        ui.timer(LOOK_S, look)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rota.api.service import Service
 from rota.core.cluster import Cluster
 from rota.core.model import OPPORTUNISTIC, WHOLE
 from rota.core.state import State
@@ -33,6 +34,27 @@ class Use:
     """Promised, not used, and in somebody else's hands."""
     waiting: int
     running: int
+
+
+class Promises:
+    """The promises as they are now: worked out again when the cluster has become another."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._known: tuple[Cluster, dict[str, Promise]] | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as it is now."""
+        present = self._service.control.present
+        return self._service.scheduling.cluster if present is None else present.cluster
+
+    def now(self) -> dict[str, Promise]:
+        """What each tenant is promised."""
+        cluster = self.cluster
+        if self._known is None or self._known[0] is not cluster:
+            self._known = (cluster, promises_of(cluster, self._service.scheduling.tenancy))
+        return self._known[1]
 
 
 def promises_of(cluster: Cluster, tenancy: str) -> dict[str, Promise]:

@@ -22,8 +22,10 @@ from rota.live.whatif import WhatIf
 from rota.web.desk import Desk
 from rota.web.frame import frame
 from rota.web.pages import cluster, job, jobs, overview, submit, tenants, whatif
-from rota.web.promises import promises_of
+from rota.web.promises import Promises
 
+LONGEST_S = 20.0
+"""How long a page may take to be built on a machine that is busy."""
 STATIC = Path(__file__).with_name("static")
 Build = Callable[[Desk], Awaitable[None]]
 PAGES: tuple[tuple[str, str, Build], ...] = (
@@ -40,11 +42,11 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
 async def open_site(service: Service) -> Asgi:
     """The pages of a manager, ready to answer."""
     recent = Recent(service.records, service.control)
+    promised = Promises(service)
     what_if = WhatIf(service.records, service.scheduling)
-    promises = promises_of(service.scheduling.cluster, service.scheduling.tenancy)
 
     def desk(request: Request) -> Desk:
-        return Desk(service=service, recent=recent, promises=promises, what_if=what_if, request=request)
+        return Desk(service=service, recent=recent, promised=promised, what_if=what_if, request=request)
 
     for path, title, build in PAGES:
         _add(path, title, build, desk)
@@ -68,7 +70,7 @@ async def open_site(service: Service) -> Asgi:
 
 
 def _add(path: str, title: str, build: Build, desk_for: Callable[[Request], Desk]) -> None:
-    @ui.page(path, title=f"{title} · Rota")
+    @ui.page(path, title=f"{title} · Rota", response_timeout=LONGEST_S)
     async def page(request: Request) -> None:
         desk = desk_for(request)
         with frame(desk, path):

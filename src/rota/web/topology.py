@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rota.api.wire import state_of
 from rota.core.inventory import NodeFree
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE
@@ -63,7 +64,7 @@ def tree(state: State, indexes: Sequence[int], holders: Holders, paint: Paint) -
 
 def _node(books: NodeFree, holders: Mapping[int, list[Hold]], paint: Paint) -> Json:
     node = books.node
-    state = "down" if not books.up else "drained" if books.drained else "up"
+    state = state_of(books)
     busy = sum(1 for device in range(node.devices) if device in holders)
     free = node.devices - busy
     scattered = bool(busy and free and state == "up")

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from nicegui import html, ui
 from nicegui.events import ValueChangeEventArguments
 
+from rota.api.wire import state_of
 from rota.core.live import LiveJob
 from rota.core.model import NodeId
 from rota.core.state import State
@@ -75,7 +76,7 @@ class ClusterPage:
         indexes = [
             index
             for index, books in enumerate(state.inventory.nodes)
-            if not books.removed and (not self._rack or books.node.rack == self._rack)
+            if (books.users or not books.removed) and (not self._rack or books.node.rack == self._rack)
         ]
         if len(indexes) > MOST_NODES:
             self._show_racks(state, indexes)
@@ -154,7 +155,7 @@ class ClusterPage:
         if index is None:
             return
         books = state.inventory.nodes[index]
-        standing = "down" if not books.up else "drained" if books.drained else "up"
+        standing = state_of(books)
         jobs = {hold.live.job.id: hold.live for holds in holders_of(state).get(index, {}).values() for hold in holds}
         allowed = self._desk.tenants()
         seen = [live for live in jobs.values() if allowed is None or live.job.tenant in allowed]
@@ -174,7 +175,7 @@ class ClusterPage:
                     html.p("No job runs there.").classes("muted")
             with html.div().classes("dialog-actions"):
                 ui.button("Close", color=None, on_click=dialog.close).props("flat no-caps")
-                if self._desk.is_admin:
+                if self._desk.is_admin and not books.removed:
                     text, icon = ("Undrain", "play_arrow") if books.drained else ("Drain", "block")
                     act = button(text, icon, grave=not books.drained)
                     act.on_click(lambda: dialog.submit("drain"))

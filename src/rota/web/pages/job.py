@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from nicegui import html, ui
+from nicegui import background_tasks, html, ui
 
 from rota.api.access import Principal
 from rota.api.jobs import visible
@@ -31,6 +31,8 @@ from rota.web.parts.meters import Meters
 from rota.web.topology import OTHER, holders_of, tree
 
 FORECAST_EVERY_S = 10.0
+FORECAST_SHARE = 20.0
+"""After a forecast nothing is asked for so many times as long as it took."""
 MOST_NODES = 64
 
 
@@ -56,8 +58,9 @@ class JobPage:
         self._row = row
         self._id = JobId(row.id)
         self._version = -1
-        self._foreseen_s = 0.0
         self._expected: Forecast | None = None
+        self._asked: asyncio.Task[None] | None = None
+        self._ask_again_s = 0.0
         self._head(row)
         with html.div().classes("grid"):
             with card("Now"):
@@ -115,7 +118,7 @@ class JobPage:
         home = self._desk.service.home
         use = await asyncio.to_thread(use_now, home, self._id, row.attempt) if row.state not in FINAL else None
         used = await asyncio.to_thread(usage, home, self._id, row.attempt)
-        await self._foresee()
+        self._foresee()
         self._show_state()
         self._meters.show(use, used)
         self._show_place()
@@ -126,13 +129,18 @@ class JobPage:
             self._show_life(life)
             self._offer_logs()
 
-    async def _foresee(self) -> None:
-        """When it is expected to start; asked for now and then only, for it costs a simulation."""
+    def _foresee(self) -> None:
+        """Find out when it is expected to start, beside everything else: it costs a simulation."""
         if self._row.state not in ("waiting", "suspended"):
             self._expected = None
-        elif time.monotonic() - self._foreseen_s > FORECAST_EVERY_S:
-            self._expected = await self._desk.service.requests.foresee(self._id)
-            self._foreseen_s = time.monotonic()
+        elif (self._asked is None or self._asked.done()) and time.monotonic() > self._ask_again_s:
+            self._asked = background_tasks.create(self._ask())
+
+    async def _ask(self) -> None:
+        begun_s = time.monotonic()
+        self._expected = await self._desk.service.requests.foresee(self._id)
+        now_s = time.monotonic()
+        self._ask_again_s = now_s + max(FORECAST_EVERY_S, FORECAST_SHARE * (now_s - begun_s))
 
     def _show_state(self) -> None:
         row = self._row

@@ -25,7 +25,7 @@ MOST_TENANTS = 12
 async def build(desk: Desk) -> None:
     """The whole page."""
     page = Overview(desk)
-    await page.update()
+    await page.show_present()
     desk.follow(page.update)
 
 
@@ -54,11 +54,16 @@ class Overview:
             with card("Newest failures", wide=True):
                 self._failures = html.div().classes("stack")
         self._seen: dict[str, object] = {}
+        self._total = 0
 
     async def update(self) -> None:
+        """Show how things are now, and how the day went."""
+        await self.show_present()
+        self._show_day(await self._desk.recent.day())
+
+    async def show_present(self) -> None:
         """Show how things are now."""
         state = self._desk.service.control.state
-        day = await self._desk.recent.day()
         tenants = self._desk.tenants()
         failed, _ = await asyncio.to_thread(
             self._desk.service.records.find,
@@ -68,14 +73,13 @@ class Overview:
         uses = {
             name: use for name, use in uses_of(state, self._desk.promises).items() if tenants is None or name in tenants
         }
-        self._show_tiles(counts, uses, day)
+        self._show_tiles(counts, uses)
         if self._is_new("types", [str(count) for count in counts]):
             self._show_types(counts)
         if self._is_new("tenants", uses):
             self._show_tenants(uses)
         if self._is_new("failures", [row.id for row in failed]):
             self._show_failures(failed)
-        self._show_day(day, sum(count.total for count in counts))
 
     def _is_new(self, what: str, value: object) -> bool:
         """Whether something is not as it was drawn last."""
@@ -84,20 +88,16 @@ class Overview:
         self._seen[what] = value
         return True
 
-    def _show_tiles(self, counts: Sequence[Count], uses: dict[str, Use], day: Day) -> None:
-        total = sum(count.total for count in counts)
+    def _show_tiles(self, counts: Sequence[Count], uses: dict[str, Use]) -> None:
+        self._total = total = sum(count.total for count in counts)
         busy = sum(count.busy for count in counts)
         bad = sum(count.bad for count in counts)
         note = f"{words.amount(busy)} of {words.amount(total)}" + (f", {bad} bad" if bad else "")
         self._devices.show(words.percent(busy, total), note if total else "this machine has no devices")
         waiting = sum(use.waiting for use in uses.values())
         running = sum(use.running for use in uses.values())
-        mean = sum(day.in_use) / len(day.in_use)
         self._queue.show(words.amount(waiting), "held ones included" if waiting else "nobody waits")
-        self._running.show(words.amount(running), f"{words.percent(mean, total)} of devices over the last day")
-        waits = [wait_s for wait_s in day.wait_s if wait_s is not None]
-        average = sum(waits) / len(waits) if waits else None
-        self._wait.show(words.duration(average), "on average, last day" if waits else "nothing started in the last day")
+        self._running.show(words.amount(running), f"of {words.plural(len(uses), 'tenant')}")
 
     def _show_types(self, counts: Sequence[Count]) -> None:
         self._types.clear()
@@ -153,7 +153,11 @@ class Overview:
                     html.span(row.message or f"exit code {row.exit_code}").classes("muted ellipsis grow")
                     html.span(words.ago(row.ended_s)).classes("muted nowrap")
 
-    def _show_day(self, day: Day, total: int) -> None:
+    def _show_day(self, day: Day) -> None:
+        total = self._total
+        waits = [wait_s for wait_s in day.wait_s if wait_s is not None]
+        average = sum(waits) / len(waits) if waits else None
+        self._wait.show(words.duration(average), "on average, last day" if waits else "nothing started in the last day")
         share = [100 * value / total if total else 0.0 for value in day.in_use]
         used = {"name": "devices in use, %", "points": points(day.edges_s, share), "filled": True}
         axis = {"min": 0, "max": 100, "axisLabel": {"formatter": "{value} %", "color": "var(--muted)", "fontSize": 11}}

@@ -23,7 +23,7 @@ TENANCY = {
 async def build(desk: Desk) -> None:
     """The whole page."""
     page = TenantsPage(desk)
-    await page.update()
+    page.show_present()
     desk.follow(page.update)
 
 
@@ -54,12 +54,15 @@ class TenantsPage:
         self._drawn: object = None
 
     async def update(self) -> None:
+        """Show how things are now, and how the day went."""
+        self.show_present()
+        self._show_day(await self._desk.recent.day(), self._desk.tenants())
+
+    def show_present(self) -> None:
         """Show how things are now."""
         allowed = self._desk.tenants()
         uses = uses_of(self._desk.service.control.state, self._desk.promises)
         uses = {name: use for name, use in uses.items() if allowed is None or name in allowed}
-        day = await self._desk.recent.day()
-        self._show_day(day, allowed)
         if uses == self._drawn:
             return
         self._drawn = uses

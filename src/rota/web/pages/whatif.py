@@ -45,19 +45,17 @@ class WhatIfPage:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        scheduling = desk.service.scheduling
+        scheduling, cluster = desk.service.scheduling, desk.cluster
         with heading("What if", "The jobs that ended lately, simulated as things are and as they would be."):
             self._ask = button("Compare", "play_arrow", primary=True)
             self._ask.on_click(self._compare)
         with card("What would be otherwise"), html.div().classes("form form-four"):
             self._policy = ui.input("Policy", value=scheduling.policy, autocomplete=names())
             self._policy.props("outlined dense stack-label")
-            self._added = {
-                kind: self._number(f"More nodes of {kind}", 0) for kind in scheduling.cluster.devices_by_type
-            }
+            self._added = {kind: self._number(f"More nodes of {kind}", 0) for kind in cluster.devices_by_type}
             self._quotas: dict[tuple[TenantId, DeviceType], Any] = {}
-            if scheduling.tenancy == "quota" and scheduling.cluster.tenants is not None:
-                for tenant, share in scheduling.cluster.tenants.shares.items():
+            if scheduling.tenancy == "quota" and cluster.tenants is not None:
+                for tenant, share in cluster.tenants.shares.items():
                     for kind, count in share.guaranteed.items():
                         label = f"Guaranteed to {tenant}" + ("" if kind == "*" else f" of {kind}")
                         self._quotas[(tenant, kind)] = self._number(label, count)
@@ -86,7 +84,7 @@ class WhatIfPage:
         self._say("Simulating both cases …", "")
         self._ask.disable()
         try:
-            answer = await self._desk.what_if.ask(self._change(), float(self._days.value or 1))
+            answer = await self._desk.what_if.ask(self._desk.cluster, self._change(), float(self._days.value or 1))
         except RotaError as error:
             self._say(str(error), "refused")
             return
