@@ -140,4 +140,12 @@ def test_check_counts_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert status(["check", str(path), "-o", "json"]) == 1
     told = capsys.readouterr().out
     assert "tenants.b.gpus.v100: the cluster has no 'v100'; it has gpu" in told
-    assert "tenants: shares add up to 10 devices; the cluster has 8" in told
+    assert "tenants: the shares of a, b, d add up to 15 devices; the cluster has 8" in told
+
+
+def test_check_counts_shares_inside_a_tenant_by_all_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text("nodes: [{gpus: 16}]\ntenants: {lab: {gpus: 8}, nlp: {gpus: {gpu: 12}, parent: lab}}\n")
+
+    assert status(["check", str(path), "-o", "json"]) == 1
+    assert "tenants.lab: the shares of nlp add up to 12 devices; it has 8" in capsys.readouterr().out

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from builders import World, at_once
+from builders import World, at_once, job
 from rota.core.events import Interrupted, NodeBack, NodeDrained, NodeLost
-from rota.core.model import DeviceType, JobId, NodeId
+from rota.core.model import DeviceType, JobId, NodeId, Role, TenantId
 from rota.core.reasons import Reason, ReasonCode
 from rota.files import read_cluster
 from rota.tenancy.cells.allocator import CellAllocator
@@ -213,3 +213,52 @@ def test_without_a_guarantee_every_end_counts() -> None:
 
     assert w.states()["head"] == "waiting"
     assert w.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"), until_s=30.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"tenant": "green", "gpus": 0.5}, "gpus is 0.5; tenancy 'cells' gives whole devices, ask for one"),
+        ({"tenant": "green", "exclusive": True}, "exclusive is true; tenancy 'cells' can't keep others off a node"),
+        (
+            {
+                "tenant": "green",
+                "roles": (
+                    Role(name="a", device_types=(DeviceType("T4"),)),
+                    Role(name="b", device_types=(DeviceType("V100"),)),
+                ),
+            },
+            "gpu is T4 for one role and V100 for another",
+        ),
+        ({"tenant": "gren"}, "tenant is 'gren', which owns no cells; did you mean 'green'?"),
+        (
+            {"tenant": "green", "gpus": 8},
+            "a task needs 8 devices, the cells of tenant 'green' have at most 4 on one node",
+        ),
+        ({"tenant": "green", "gpus": 4, "workers": 3}, "the job needs 12 devices, tenant 'green' owns 8 of one type"),
+        ({"tenant": "blue", "gpus": 4, "workers": 2}, "or for a pinned cell with labels.pinned_cell (attic)"),
+        ({"tenant": "green", "labels": (("pinned_cell", "attic"),)}, "labels.pinned_cell is 'attic', which tenant"),
+        ({"tenant": "green", "device_types": (DeviceType("V100"),)}, "gpu is V100; tenant 'green' owns T4"),
+    ],
+)
+def test_what_cells_can_never_give_is_refused_by_field(fields: dict[str, Any], message: str) -> None:
+    refused = world().engine.refuse(job("j", **fields))
+
+    assert refused is not None
+    assert message in refused
+
+
+def test_without_a_guarantee_no_share_is_needed() -> None:
+    assert world().engine.refuse(job("j", tenant=TenantId("nobody"), gpus=4, workers=3, priority=-1)) is None
+
+
+def test_several_types_that_will_do_for_all_roles_are_accepted() -> None:
+    either = (DeviceType("V100"), DeviceType("T4"))
+    w = world()
+    asked = job(
+        "j", tenant=TenantId("green"), roles=(Role(name="a", device_types=either), Role(name="b", device_types=either))
+    )
+
+    assert w.engine.refuse(asked) is None
+    w.settle(w.submit(job=asked))
+    assert w.states() == {"j": "running"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from builders import World
+from builders import World, job
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.model import JobId, TenantId
@@ -188,3 +188,27 @@ def test_a_reservation_beyond_the_share_waits_for_anyone() -> None:
     w.settle(w.submit("long", gpus=2, tenant="a", work=50.0))
 
     assert w.why("long") == Reason(code=ReasonCode.WOULD_DELAY, job=JobId("head"), until_s=10.0)
+
+
+def test_a_job_larger_than_a_limit_is_refused() -> None:
+    w = world({"lab": own(4, limit={ANY_TYPE: 6}), "a": own(2, parent=TenantId("lab"), per_user=3)})
+
+    assert w.engine.refuse(job("j", gpus=4, tenant=TenantId("a"), user="ann")) == (
+        "tenants.a.per_user is 3; a job of 4 devices can never start there"
+    )
+    assert w.engine.refuse(job("j", gpus=4, workers=2, tenant=TenantId("a"))) == (
+        "tenants.lab.limit is 6; a job of 8 devices can never start there"
+    )
+    assert w.engine.refuse(job("j", gpus=4, tenant=TenantId("a"))) is None
+
+
+def test_a_user_limit_counts_in_all_tenants_below() -> None:
+    w = world({"lab": own(8, per_user=4), "a": own(4, parent=TenantId("lab")), "b": own(4, parent=TenantId("lab"))})
+    w.settle(w.submit("a1", gpus=3, tenant="a", user="ann"))
+    w.settle(w.submit("b1", gpus=2, tenant="b", user="ann"))
+
+    assert w.why("b1") == Reason(
+        code=ReasonCode.USER_LIMIT, need_milli=2000, free_milli=1000, owned_milli=4000, tenant=TenantId("lab")
+    )
+    w.settle(w.submit("b2", gpus=2, tenant="b", user="bob"))
+    assert w.states()["b2"] == "running"

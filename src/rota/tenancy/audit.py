@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from rota.core.cluster import Cluster
 from rota.core.model import DeviceType
@@ -30,13 +30,26 @@ def _overcommitment(cluster: Cluster, plan: TenantPlan) -> Iterator[str]:
     there: dict[DeviceType, int] = {**cluster.devices_by_type, ANY_TYPE: cluster.devices}
     for parent in (None, *plan.shares):
         has = there if parent is None else plan.shares[parent].guaranteed
-        promised: dict[DeviceType, int] = {}
-        for share in plan.shares.values():
-            if share.parent == parent:
-                for kind, amount in share.guaranteed.items():
-                    promised[kind] = promised.get(kind, 0) + amount
+        parts = {name: share.guaranteed for name, share in plan.shares.items() if share.parent == parent}
+        if not has:
+            continue
+        promised = _sums(parts.values())
         for kind, amount in promised.items():
             if kind in has and amount > has[kind]:
-                above = "the cluster has" if parent is None else f"tenants.{parent} has"
+                where = "tenants" if parent is None else f"tenants.{parent}"
                 what = "devices" if kind == ANY_TYPE else f"of {kind!r}"
-                yield f"tenants: shares add up to {amount} {what}; {above} {has[kind]}"
+                above = "the cluster has" if parent is None else "it has"
+                whose = ", ".join(name for name, share in parts.items() if kind == ANY_TYPE or kind in share)
+                yield f"{where}: the shares of {whose} add up to {amount} {what}; {above} {has[kind]}"
+
+
+def _sums(shares: Iterable[Mapping[DeviceType, int]]) -> dict[DeviceType, int]:
+    """Devices promised by type, and of all types together."""
+    sums: dict[DeviceType, int] = {}
+    for share in shares:
+        typed = sum(amount for kind, amount in share.items() if kind != ANY_TYPE)
+        for kind, amount in share.items():
+            if kind != ANY_TYPE:
+                sums[kind] = sums.get(kind, 0) + amount
+        sums[ANY_TYPE] = sums.get(ANY_TYPE, 0) + max(typed, share.get(ANY_TYPE, 0))
+    return sums

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rota.core.cells import PinnedId
 from rota.core.errors import did_you_mean
 from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job
-from rota.tenancy.cells.build import Forest
+from rota.tenancy.cells.build import Estate, Forest
 from rota.tenancy.cells.tree import Virtual
 
 PINNED_LABEL = "pinned_cell"
@@ -64,16 +64,23 @@ def not_owned(job: Job, forest: Forest) -> str | None:
     if job.gpu_milli > most * WHOLE:
         return (
             f"gpus: the job needs {job.gpus:g} devices, tenant {job.tenant!r} owns {most} of one type; "
-            "ask for less, or for priority -1"
+            f"ask for less, or for priority -1{_or_pinned(pinned, estate)}"
         )
     largest = max(_within_node(root, forest) for roots in fit for root in roots)
     task = max(role.device_milli for role in job.roles)
     if task > largest * WHOLE:
         return (
             f"gpus: a task needs {task // WHOLE} devices, the cells of tenant {job.tenant!r} have at most {largest} on "
-            "one node; ask for less per task, or for priority -1"
+            f"one node; ask for less per task, or for priority -1{_or_pinned(pinned, estate)}"
         )
     return None
+
+
+def _or_pinned(pinned: PinnedId | None, estate: Estate) -> str:
+    """What else a tenant has, which a job gets only if it asks for it."""
+    if pinned is not None or not estate.pinned:
+        return ""
+    return f", or for a pinned cell with labels.{PINNED_LABEL} ({', '.join(estate.pinned)})"
 
 
 def _within_node(root: Virtual, forest: Forest) -> int:
