@@ -28,6 +28,7 @@ from rota.live import control as control_module
 from rota.live import requests as requests_module
 from rota.live.boot import Scheduling, boot
 from rota.live.control import Control
+from rota.live.foresight import Foresight
 from rota.live.requests import Asker, Requests
 from rota.store.database import open_database
 from rota.store.records import Records
@@ -161,7 +162,7 @@ async def _live(records: Records, scheduling: Scheduling, jobs: int, seed: int) 
         control = boot(records, scheduling)
         past.append(Past(control, begin_s, rng))
         control._driver = past[0]
-        requests = Requests(control, records, lambda _: None)
+        requests = Requests(control, records, lambda _: None, Foresight(scheduling, records.url))
         tasks: list[asyncio.Task[object]] = []
         for number in range(jobs):
             file, who = _job(rng, number)

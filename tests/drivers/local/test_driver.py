@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from rota.core.decisions import Cause
 from rota.core.events import End, Event, JobEnded, Started, StartFailed
 from rota.core.placement import Placement
 from rota.drivers.local.driver import LocalDriver, Settings
+from rota.drivers.local.keeper.processes import start_time
 from rota.drivers.local.order import Order, Word
 from rota.drivers.local.task import Task
 from rota.files.job import job_file, launch_of
@@ -194,6 +196,18 @@ def test_supervisor_that_died_on_a_full_disk_is_given_up_when_there_is_room(
         await until(lambda: bench.answers)
         assert [type(event) for event, _ in bench.answers] == [StartFailed]
         assert len(tries) == 3
+
+    with_driver(tmp_path, course)
+
+
+def test_keeper_whose_folder_was_removed_ends_with_its_task(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        bench.driver.start(bench.order(f"while [ ! -e {tmp_path}/end ]; do sleep 0.01; done"))
+        await until(lambda: bench.events(Started))
+        state = bench.state()
+        shutil.rmtree(bench.home / "runs")
+        (tmp_path / "end").touch()
+        await until(lambda: not start_time(state["supervisor"]) and not start_time(state["recorder"]))
 
     with_driver(tmp_path, course)
 

@@ -60,12 +60,16 @@ def read(name: str) -> Json:
 
 
 def write_when_possible(name: str, value: Json) -> None:
-    """Write what must not get lost: while the disk is full, wait for room."""
+    """Write what must not get lost: while the disk is full, wait for room. If the folder is gone, nobody reads it."""
     while True:
         try:
-            return write(name, value)
+            write(name, value)
+        except FileNotFoundError:
+            return
         except OSError:
             time.sleep(0.2)
+        else:
+            return
 
 
 def write(name: str, value: Json) -> None:
