@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from builders import job
 from rota.perf.convergence import EPOCHS, LossCurve, fit, report
+from rota.perf.goodput_fit import Seen, fit_steps, goodputs
 from rota.perf.speed_fit import SpeedCurve, fit_speed
 from rota.perf.training import CATALOGUE, Batches, StepTime, best_batch, best_of, steps_tried
 
@@ -83,3 +84,33 @@ def test_models_gain_from_a_second_device_but_not_twice_and_suffer_from_the_netw
     assert one.goodput < two.goodput < 2.05 * one.goodput
     assert far.goodput < two.goodput
     assert len(steps_tried(model, 2, False)) >= 2
+
+
+@pytest.mark.parametrize("model", CATALOGUE)
+def test_goodput_at_sizes_not_seen_follows_from_those_that_were(model: str) -> None:
+    """One, two and four devices on a node, and two nodes once."""
+    places = [(1, False), (2, False), (4, False), (16, True), (24, True)]
+    seen = [Seen(devices, far, steps_tried(model, devices, far)) for devices, far in places]
+
+    found = goodputs(fit_steps(seen), CATALOGUE[model].batches, [6, 20], 8)
+
+    assert found.tolist() == pytest.approx(
+        [best_of(model, 6, False).goodput, best_of(model, 20, True).goodput], rel=0.1
+    )
+
+
+def test_what_was_not_seen_is_taken_as_free() -> None:
+    """From steps on one device, eight are eight times as good as long as the batch may grow."""
+    alone = [Seen(1, False, steps_tried("resnet50", 1, False))]
+
+    one, two = goodputs(fit_steps(alone), Batches(own=128, most=10**6, most_per_device=128, noise=1e9), [1, 2], 8)
+
+    assert two == pytest.approx(2 * one, rel=0.01)
+
+
+def test_steps_on_several_devices_alone_still_give_a_fit() -> None:
+    seen = [Seen(devices, False, steps_tried("bert", devices, False)) for devices in (2, 4, 8)]
+
+    found = goodputs(fit_steps(seen), CATALOGUE["bert"].batches, [6], 8)
+
+    assert found[0] == pytest.approx(best_of("bert", 6, False).goodput, rel=0.2)

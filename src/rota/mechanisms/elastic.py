@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, JobState
 from rota.core.placement import Placement
@@ -87,14 +86,15 @@ class ElasticScheduler:
         if self._unfinished and not any(map(_is_on_its_way, self._jobs)):
             self._stale = True
         if self._stale:
-            self.wakeup_s = max(now_s, self._next_s)
+            self.wakeup_s = self._next_s(now_s)
 
-    @property
-    def _next_s(self) -> float:
-        """Before when no plan is made: a rule that plans at intervals is not asked in between, but to finish."""
-        if self._rule.interval_s is None or self._unfinished:
-            return -math.inf
-        return self._planned_s + self._rule.interval_s
+    def _next_s(self, now_s: float) -> float:
+        """When to plan: at once, or at the end of an interval, except to finish what could not be done then."""
+        interval_s = self._rule.interval_s
+        if interval_s is None or self._unfinished or self._planned_s == -math.inf:
+            return now_s
+        passed = math.ceil((now_s - self._planned_s) / interval_s - 1e-9)
+        return max(self._planned_s + max(passed, 1) * interval_s, now_s)
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
         """What keeps even the smallest size from starting; else the next plan decides."""
@@ -121,7 +121,9 @@ class ElasticScheduler:
         self._say_why(draft)
         self.wakeup_s = min(plan.until_s, self._next_relax_s(draft.now_s))
         if self._rule.interval_s is not None:
-            self.wakeup_s = self._planned_s + self._rule.interval_s if self._jobs else math.inf
+            is_settled = not draft.touched and not self._unfinished and self.wakeup_s == math.inf
+            sleeps = not self._jobs or (is_settled and not self._rule.drifts)
+            self.wakeup_s = math.inf if sleeps else self._planned_s + self._rule.interval_s
 
     def _question(self, candidates: list[Candidate], draft: Draft) -> SizeQuestion:
         pools = draft.inventory.pools
@@ -167,7 +169,7 @@ class ElasticScheduler:
         """Let a holder go or shrink; whether devices will be vacated by that."""
         live = found.live
         assert live.placement is not None
-        if target is None or (target.device_type not in (None, _type_of(live.placement, draft.inventory))):
+        if target is None or target.device_type not in (None, found.device_type):
             before[live] = live.placement
             draft.release(live)
             return True
@@ -276,7 +278,3 @@ def _free_milli(draft: Draft, found: Candidate) -> int:
     if any(role.is_fraction for role in found.live.job.roles):
         return draft.inventory.devices * WHOLE
     return draft.inventory.free * WHOLE
-
-
-def _type_of(placement: Placement, inventory: Inventory) -> Any:
-    return inventory.nodes[placement[0].node].node.device_type

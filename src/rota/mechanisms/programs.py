@@ -47,6 +47,8 @@ class Program:
     columns: Sequence[Hashable] = ()
     """Keys of the columns; none where the next program has nothing to do with this one."""
     whole: NDArray[np.bool_] | None = None
+    gap: float = 0.0
+    """How far from the optimum a program of whole numbers may stop, as a part of it."""
     row_lower: list[float] = field(default_factory=list)
     row_upper: list[float] = field(default_factory=list)
     row_keys: list[Hashable] = field(default_factory=list)
@@ -131,6 +133,8 @@ class Solver:
         highs.setOptionValue("threads", 1)
         if len(program.gain) > _LARGE:
             highs.setOptionValue("simplex_strategy", _PRIMAL)
+        if program.gap:
+            highs.setOptionValue("mip_rel_gap", program.gap)
         highs.passModel(_model(program))
         if program.columns:
             self._recall(highs, program)

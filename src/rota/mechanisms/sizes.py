@@ -42,6 +42,8 @@ class Candidate:
     """Thousandths of devices that a task holds; a job of several roles counts as one task."""
     tasks: int = 0
     """What it has now."""
+    device_type: DeviceType | None = None
+    """Of which type it has them."""
 
     @property
     def seq(self) -> int:
@@ -90,6 +92,8 @@ class SizeRule(Protocol):
 
     interval_s: float | None
     """How often it plans; None if whenever somebody comes or goes."""
+    drifts: bool
+    """Whether its plan at an interval's end may be another though nothing has happened."""
 
     def plan(self, question: SizeQuestion) -> Plan:
         """Everybody's size from now on."""
@@ -112,6 +116,7 @@ class Unlearned:
     """A rule that needs no observations and remembers nothing."""
 
     interval_s: float | None = None
+    drifts = False
     memory: Any = None
 
     def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
@@ -129,13 +134,17 @@ def candidate(live: LiveJob, inventory: Inventory) -> Candidate:
     job = live.job
     most_milli = _most_milli(job, inventory)
     if job.elastic is None:
-        return Candidate(
-            live, (1,) if job.gpu_milli <= most_milli else (), job.gpu_milli, int(live.placement is not None)
-        )
+        whole: tuple[int, ...] = (1,) if job.gpu_milli <= most_milli else ()
+        return Candidate(live, whole, job.gpu_milli, int(live.placement is not None), _type_of(live, inventory))
     per_task = job.roles[0].device_milli
     most = min(job.elastic.max_tasks, most_milli // per_task) if per_task else job.elastic.max_tasks
     sizes = tuple(range(job.elastic.min_tasks, most + 1))
-    return Candidate(live, sizes, per_task, 0 if live.placement is None else tasks_of(live.placement))
+    tasks = 0 if live.placement is None else tasks_of(live.placement)
+    return Candidate(live, sizes, per_task, tasks, _type_of(live, inventory))
+
+
+def _type_of(live: LiveJob, inventory: Inventory) -> DeviceType | None:
+    return None if live.placement is None else inventory.nodes[live.placement[0].node].node.device_type
 
 
 def _most_milli(job: Job, inventory: Inventory) -> int:

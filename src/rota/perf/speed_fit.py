@@ -26,13 +26,16 @@ class SpeedCurve(NamedTuple):
 
 
 def fit_speed(measured: Mapping[int, float]) -> SpeedCurve:
-    """The curve nearest to measured speeds by number of workers, in relative terms."""
+    """The curve nearest to measured speeds by number of workers, in relative terms.
+
+    From one measurement it is linear, and only from three on may anything grow with the number of workers.
+    """
     from scipy.optimize import nnls
 
     workers = np.array([count for count, speed in measured.items() if speed > 0], dtype=np.float64)
     speeds = np.array([speed for speed in measured.values() if speed > 0])
     if not len(workers):
         return SpeedCurve(1.0, 0.0, 0.0)
-    parts = np.stack([1.0 / workers, np.ones_like(workers), workers], axis=1) * speeds[:, None]
+    parts = np.stack([1.0 / workers, np.ones_like(workers), workers], axis=1)[:, : len(workers)] * speeds[:, None]
     found, _ = nnls(parts, np.ones_like(speeds))
-    return SpeedCurve(*(float(part) for part in found))
+    return SpeedCurve(*(float(part) for part in (*found, 0.0, 0.0)[:3]))

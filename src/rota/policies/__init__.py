@@ -78,6 +78,8 @@ BUILT_IN |= {
     "afs-p": "rota.policies.afs:afs_p",
     "elasticflow": "rota.policies.elasticflow:elasticflow",
     "optimus": "rota.policies.optimus:optimus",
+    "pollux": "rota.policies.pollux:pollux",
+    "sia": "rota.policies.sia:sia",
 }
 
 _ENTRY_POINTS = "rota.policies"

@@ -42,6 +42,7 @@ class Optimus:
 
     def __init__(self, params: OptimusParams, knowledge: Knowledge) -> None:
         self.interval_s: float | None = params.interval_s
+        self.drifts = True
         self._speed = knowledge.speed
         self._measured: dict[int, dict[int, float]] = {}
         self._curves: dict[int, SpeedCurve] = {}

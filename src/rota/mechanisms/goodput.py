@@ -1,0 +1,111 @@
+"""What is learned of each job's goodput while it runs, for rules that choose sizes by it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE
+from rota.core.placement import tasks_of
+from rota.mechanisms.sizes import Candidate
+from rota.perf.goodput_fit import Seen, fit_steps, goodputs
+from rota.perf.speed_fit import fit_speed
+from rota.perf.training import CATALOGUE, steps_tried
+
+Floats = NDArray[np.float64]
+
+
+class _Learned:
+    """One job: where it has run and how that went, and the largest size that it has had."""
+
+    __slots__ = ("curve", "most", "places", "rates")
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[int, bool], None] = {}
+        self.rates: dict[int, float] = {}
+        self.most = 0
+        self.curve: tuple[tuple[int, ...], int, Floats] | None = None
+
+
+class GoodputBook:
+    """Observations by job, and the goodput by size that follows from them.
+
+    A job of a model whose training is known reports steps and the noise of its gradient, others only their speed.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, _Learned] = {}
+
+    @property
+    def memory(self) -> Any:
+        """What was observed, job by job."""
+        return [
+            [seq, [list(place) for place in one.places], [list(pair) for pair in one.rates.items()], one.most]
+            for seq, one in self._jobs.items()
+        ]
+
+    def recall(self, memory: Any) -> None:
+        """Take up what was observed; fits are made anew."""
+        self._jobs = {}
+        for seq, places, rates, most in memory:
+            one = self._jobs[seq] = _Learned()
+            one.places = {(devices, bool(several)): None for devices, several in places}
+            one.rates = dict(rates)
+            one.most = most
+
+    def saw(self, live: LiveJob, nodes: int) -> None:
+        """A job runs at a known speed."""
+        if live.job.elastic is None or live.placement is None:
+            return
+        one = self._jobs.setdefault(live.seq, _Learned())
+        tasks = tasks_of(live.placement)
+        one.most = max(one.most, tasks)
+        place = (_devices(live, tasks), nodes > 1)
+        if place not in one.places or one.rates.get(tasks) != live.rate:
+            one.places[place] = None
+            one.rates[tasks] = live.rate
+            one.curve = None
+
+    def forget(self, live: LiveJob) -> None:
+        """A job has ended."""
+        self._jobs.pop(live.seq, None)
+
+    def seen(self, found: Candidate) -> tuple[int, float]:
+        """A value that is another after every observation of a job."""
+        one = self._jobs.get(found.seq)
+        return (0, 0.0) if one is None else (len(one.places), math.fsum(one.rates.values()))
+
+    def allowed(self, found: Candidate) -> tuple[int, ...]:
+        """Sizes that may be tried: at most twice the largest that it has had, and the smallest at first."""
+        if not found.is_elastic or not found.sizes:
+            return found.sizes
+        one = self._jobs.get(found.seq)
+        most = max(2 * one.most if one is not None else 0, found.sizes[0])
+        return tuple(tasks for tasks in found.sizes if tasks <= most)
+
+    def goodput(self, found: Candidate, sizes: tuple[int, ...], node_devices: int) -> Floats:
+        """The goodput at these sizes in a measure of the job's own; linear where nothing is known."""
+        one = self._jobs.get(found.seq)
+        if one is None or not found.is_elastic:
+            return np.array(sizes, dtype=np.float64)
+        if one.curve is None or one.curve[:2] != (sizes, node_devices):
+            one.curve = (sizes, node_devices, self._fitted(found, one, sizes, node_devices))
+        return one.curve[2]
+
+    def _fitted(self, found: Candidate, one: _Learned, sizes: tuple[int, ...], node_devices: int) -> Floats:
+        live = found.live
+        model = live.job.model
+        if model is None or model not in CATALOGUE:
+            curve = fit_speed(one.rates)
+            return np.array([curve.speed(tasks) for tasks in sizes])
+        seen = [Seen(devices, far, steps_tried(model, devices, far)) for devices, far in one.places]
+        devices = [_devices(live, tasks) for tasks in sizes]
+        return goodputs(fit_steps(seen), CATALOGUE[model].batches, devices, node_devices)
+
+
+def _devices(live: LiveJob, tasks: int) -> int:
+    return tasks * max(live.job.roles[0].device_milli // WHOLE, 1)
