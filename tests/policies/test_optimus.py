@@ -32,16 +32,19 @@ def test_losses_tell_how_far_a_job_is_whatever_its_user_says() -> None:
 
 
 def test_a_job_that_comes_between_two_plans_waits_for_the_next() -> None:
+    """At 600, though a device was free all the time; but `last` finds nobody running and starts at once."""
     found = ends(
-        "optimus", elastic("a", 1000.0, most=2), elastic("late", 10.0, at_s=100.0, most=1), gpus=4, speed=LINEAR
+        "optimus",
+        elastic("a", 1400.0, most=2),
+        elastic("late", 10.0, at_s=100.0, most=1),
+        elastic("last", 10.0, at_s=1000.0, most=1),
+        speed=LINEAR,
     )
 
-    assert found == {"a": 500.0, "late": 610.0}
+    assert found == {"a": 700.0, "late": 610.0, "last": 1010.0}
 
 
 def test_with_too_few_devices_the_first_come_are_served() -> None:
-    rows = history(
-        "optimus:interval_s=50", *(elastic(name, 100.0, most=2) for name in "abc"), gpus=2, speed=LINEAR
-    ).jobs
+    rows = history("optimus:round_s=50", *(elastic(name, 100.0, most=2) for name in "abc"), gpus=2, speed=LINEAR).jobs
 
     assert [row.end_s for row in rows] == pytest.approx([100.0, 100.0, 150.0])

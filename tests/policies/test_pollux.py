@@ -37,14 +37,14 @@ def test_a_restart_must_be_worth_its_penalty() -> None:
 
 
 def test_nobody_is_left_out_for_the_good_of_another() -> None:
-    """Three jobs on two devices: two run; the third starts at the first plan after they have ended, at 120, and has
-    both devices from 180 on."""
+    """Three jobs on two devices: two run; the third starts when they have ended, at 90, and has both
+    devices from 150 on."""
     found = ends("pollux", *(elastic(name, 90.0, most=2) for name in "abc"), gpus=2)
 
-    assert sorted(found.values()) == [90.0, 90.0, round(180 + 30 / ROOT2, 2)]
+    assert sorted(found.values()) == [90.0, 90.0, round(150 + 30 / ROOT2, 2)]
 
 
-@pytest.mark.parametrize("options", ["power=0", "power=2", "interval_s=0", "population=2"])
+@pytest.mark.parametrize("options", ["power=0", "power=2", "round_s=0", "population=2"])
 def test_parameters_that_make_no_sense_are_refused(options: str) -> None:
     with pytest.raises(RotaError, match=options.partition("=")[0]):
         find_policy("pollux")[0].read(options)

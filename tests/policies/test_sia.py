@@ -68,7 +68,7 @@ def test_with_too_few_devices_as_many_jobs_run_as_can() -> None:
     assert found["wide"] > 60.0
 
 
-@pytest.mark.parametrize("options", ["power=0", "power=-9", "interval_s=0", "idle=1"])
+@pytest.mark.parametrize("options", ["power=0", "power=-9", "round_s=0", "idle=1"])
 def test_parameters_that_make_no_sense_are_refused(options: str) -> None:
     with pytest.raises(RotaError, match=options.partition("=")[0]):
         find_policy("sia")[0].read(options)

@@ -25,7 +25,8 @@ class InvariantBroken(Exception):
 def did_you_mean(value: str, known: Iterable[str]) -> str:
     """The end of an error message: the nearest known word, or the list of them."""
     words = sorted(known)
-    near = difflib.get_close_matches(value, words, n=1)
+    near = difflib.get_close_matches(value, words)
     if near:
-        return f"did you mean {near[0]!r}?"
+        swapped = [word for word in near if sorted(word) == sorted(value)]
+        return f"did you mean {(swapped or near)[0]!r}?"
     return f"known: {', '.join(words)}" if words else "there are none"

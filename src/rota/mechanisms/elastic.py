@@ -89,9 +89,11 @@ class ElasticScheduler:
             self.wakeup_s = self._next_s(now_s)
 
     def _next_s(self, now_s: float) -> float:
-        """When to plan: at once, or at the end of an interval, except to finish what could not be done then."""
+        """When to plan: at once, or at the end of an interval while anybody runs, except to finish what was planned."""
         interval_s = self._rule.interval_s
         if interval_s is None or self._unfinished or self._planned_s == -math.inf:
+            return now_s
+        if not any(map(_holds_devices, self._jobs)):
             return now_s
         passed = math.ceil((now_s - self._planned_s) / interval_s - 1e-9)
         return max(self._planned_s + max(passed, 1) * interval_s, now_s)
@@ -260,6 +262,10 @@ def _is_on_its_way(live: LiveJob) -> bool:
         or live.state is JobState.STARTING
         or (live.state is JobState.RUNNING and live.run_milli != live.gpu_milli)
     )
+
+
+def _holds_devices(live: LiveJob) -> bool:
+    return live.placement is not None and live.job.gpu_milli > 0
 
 
 def _is_free(live: LiveJob) -> bool:

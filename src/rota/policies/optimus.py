@@ -30,18 +30,18 @@ _LONGEST_EPOCHS = 1000.0
 class OptimusParams:
     """Seconds between two plans."""
 
-    interval_s: float = 600.0
+    round_s: float = 600.0
 
     def __post_init__(self) -> None:
-        if not self.interval_s > 0:
-            raise RotaError(f"interval_s is {self.interval_s:g}; it must be above 0")
+        if not self.round_s > 0:
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
 
 
 class Optimus:
     """Keeps, for each job, the speeds that were measured by size."""
 
     def __init__(self, params: OptimusParams, knowledge: Knowledge) -> None:
-        self.interval_s: float | None = params.interval_s
+        self.interval_s: float | None = params.round_s
         self.drifts = True
         self._speed = knowledge.speed
         self._measured: dict[int, dict[int, float]] = {}

@@ -34,7 +34,7 @@ class PolluxParams:
     """Seconds between plans, the power of the mean, what a restart costs in speedup; the search's size, and after how
     many generations without gain it ends."""
 
-    interval_s: float = 60.0
+    round_s: float = 60.0
     power: float = -1.0
     restart_penalty: float = 0.1
     population: int = 32
@@ -42,8 +42,8 @@ class PolluxParams:
     patience: int = 6
 
     def __post_init__(self) -> None:
-        if not self.interval_s > 0:
-            raise RotaError(f"interval_s is {self.interval_s:g}; it must be above 0")
+        if not self.round_s > 0:
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
         if not self.power or self.power > 1:
             raise RotaError(f"power is {self.power:g}; it must be at most 1, and not 0")
         if self.population < 4 or self.generations < 0:
@@ -152,7 +152,7 @@ class Pollux:
     """Keeps what was observed, and the last plan while nothing has changed."""
 
     def __init__(self, params: PolluxParams, knowledge: Knowledge) -> None:
-        self.interval_s: float | None = params.interval_s
+        self.interval_s: float | None = params.round_s
         self.drifts = False
         self._params = params
         self._seed = knowledge.seed

@@ -33,13 +33,13 @@ _LEAST_FACTOR = 0.05
 class SiaParams:
     """Seconds between plans, the power of goodput, and what a job that gets nothing costs."""
 
-    interval_s: float = 60.0
+    round_s: float = 60.0
     power: float = -0.5
     idle: float = 1.1
 
     def __post_init__(self) -> None:
-        if not self.interval_s > 0:
-            raise RotaError(f"interval_s is {self.interval_s:g}; it must be above 0")
+        if not self.round_s > 0:
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
         if not -5 <= self.power < 0:
             raise RotaError(f"power is {self.power:g}; it must be below 0 and at least -5")
         if not self.idle > 1:
@@ -60,7 +60,7 @@ class Sia:
     """Keeps what was observed, and the last plan while nothing has changed."""
 
     def __init__(self, params: SiaParams, knowledge: Knowledge) -> None:
-        self.interval_s: float | None = params.interval_s
+        self.interval_s: float | None = params.round_s
         self.drifts = False
         self._params = params
         self._speed = knowledge.speed
