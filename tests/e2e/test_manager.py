@@ -308,3 +308,21 @@ taskRoles:
     assert shared.wait(job_id)["state"] == "succeeded"
     assert [shared.said(job_id, task) for task in (0, 1)] == ["0\n", "1\n"]
     assert "hunter2" not in str(shared.client.job(job_id))
+
+
+def test_commands_reach_several_jobs_and_the_end_of_a_log(manager: Manager) -> None:
+    ids = manager.rota("submit", "--held", "--array", "0-2", "--name", "sweep", "--", "seq", "5").stdout.split()
+    told = manager.rota("release", ids[0], "99", ids[1])
+    for each in ids[:2]:
+        manager.wait(each)
+
+    assert (told.returncode, told.stderr) == (2, "error: there is no job '99'\n")
+    assert manager.rota("logs", ids[0], "--tail", "2").stdout == "4\n5\n"
+    assert manager.rota("logs", "-f", ids[0], "--tail", "1").stdout == "5\n"
+    assert manager.rota("cancel", "--name", "sweep").returncode == 0
+    assert manager.state(ids[2]) == "cancelled"
+    wide = manager.rota("ps", "--all", "-o", "wide").stdout.splitlines()
+    assert " ".join(wide[0].split()) == (
+        "id name tenant state gpus tasks priority owner attempt submitted started ended exit failure reason"
+    )
+    assert manager.rota("cancel", "--name", "sweep").stderr == "error: --name: there is no unfinished job 'sweep'\n"

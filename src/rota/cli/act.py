@@ -7,43 +7,60 @@ from typing import Annotated
 import typer
 
 from rota.cli.manager import ServerOption
+from rota.core.errors import RotaError
 
-Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="The jobs' ids.")]
+Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="The jobs' ids.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="All unfinished jobs of this name, such as an array.")]
 
 
-def cancel(jobs: Jobs, server: ServerOption = None) -> None:
+def cancel(jobs: Jobs = None, name: NameOption = None, server: ServerOption = None) -> None:
     """End jobs, whatever they are doing.
 
     Examples:
 
       rota cancel 17 18
+
+      rota cancel --name sweep
     """
-    _act(jobs, "cancel", server)
+    _act(jobs, name, "cancel", server)
 
 
-def hold(jobs: Jobs, server: ServerOption = None) -> None:
+def hold(jobs: Jobs = None, name: NameOption = None, server: ServerOption = None) -> None:
     """Keep waiting jobs from starting.
 
     Examples:
 
       rota hold 17
     """
-    _act(jobs, "hold", server)
+    _act(jobs, name, "hold", server)
 
 
-def release(jobs: Jobs, server: ServerOption = None) -> None:
+def release(jobs: Jobs = None, name: NameOption = None, server: ServerOption = None) -> None:
     """Let held jobs run.
 
     Examples:
 
       rota release 17
     """
-    _act(jobs, "release", server)
+    _act(jobs, name, "release", server)
 
 
-def _act(jobs: list[str], action: str, server: str | None) -> None:
-    from rota.sdk.client import Client
+def _act(jobs: list[str] | None, name: str | None, action: str, server: str | None) -> None:
+    """Do it to each, whatever becomes of the others; then complain of the first that refused."""
+    from rota.sdk.client import Client, Refused
 
     client = Client(server)
-    for job in jobs:
-        client.act(job, action)
+    found = [] if name is None else [str(job["id"]) for job in client.jobs(name=name)]
+    if name is not None and not found:
+        raise RotaError(f"--name: there is no unfinished job {name!r}")
+    if not jobs and not found:
+        raise RotaError("say which jobs: their ids, or --name NAME")
+    refused: list[Refused] = []
+    for job in dict.fromkeys([*(jobs or []), *reversed(found)]):
+        try:
+            client.act(job, action)
+        except Refused as error:
+            refused.append(error)
+    if refused:
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        raise RotaError(f"{refused[0]}{more}")

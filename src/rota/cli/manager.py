@@ -19,10 +19,10 @@ ServerOption = Annotated[
 ]
 
 
-def follow(client: Client, job_id: str, *, task: int | None = None, show: bool = True) -> int:
+def follow(client: Client, job_id: str, *, show: bool = True, **which: int | None) -> int:
     """Print what a job says until it ends; its outcome as a status. Ctrl-C only stops the printing."""
     try:
-        for said in client.logs(job_id, follow=True, task=task):
+        for said in client.logs(job_id, follow=True, **which):
             if show:
                 sys.stdout.buffer.write(said)
                 sys.stdout.buffer.flush()

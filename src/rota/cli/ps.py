@@ -25,7 +25,15 @@ COLUMNS = (
     Column(key="tenant"),
     Column(key="state"),
     Column(key="gpus", right=True, show=lambda gpus: f"{gpus:g}"),
+    Column(key="tasks", right=True, wide=True),
+    Column(key="priority", right=True, wide=True),
+    Column(key="owner", wide=True),
+    Column(key="attempt", right=True, wide=True),
     Column(key="submitted", show=_ago),
+    Column(key="started", show=_ago, wide=True),
+    Column(key="ended", show=_ago, wide=True),
+    Column(key="exit_code", title="exit", right=True, wide=True),
+    Column(key="failure", wide=True),
     Column(key="reason"),
 )
 
@@ -46,6 +54,8 @@ def ps(
       rota ps
 
       rota ps --all --tenant nlp -o json
+
+      rota ps --all -o wide
     """
     from rota.sdk.client import Client
 

@@ -37,6 +37,7 @@ class OutputFormat(Enum):
     """The forms in which a command can print its rows."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
     CSV = "csv"
 
@@ -68,6 +69,8 @@ class Column:
     title: str = ""
     show: Callable[[Any], str] = str
     right: bool = False
+    wide: bool = False
+    """Whether only a wide table has it."""
 
     def cell(self, row: Mapping[str, object]) -> str:
         """The row's value as a person reads it, without characters that could steer the terminal."""
@@ -80,6 +83,8 @@ def emit(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], output
     """Print rows on stdout: the columns as a table, or every field of the rows as JSON or CSV."""
     match output:
         case OutputFormat.TABLE:
+            _write_table(rows, [column for column in columns if not column.wide], sys.stdout)
+        case OutputFormat.WIDE:
             _write_table(rows, columns, sys.stdout)
         case OutputFormat.JSON:
             json.dump([plain(row) for row in rows], sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +40,7 @@ def top(
         return
     from rich.live import Live
 
-    with Live(_view(client, limit), screen=True, auto_refresh=False) as live:
+    with contextlib.suppress(KeyboardInterrupt), Live(_view(client, limit), screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(every)
             live.update(_view(client, limit), refresh=True)
@@ -49,4 +50,5 @@ def _view(client: Client, limit: int) -> Group:
     from rich.console import Group
 
     jobs = [row(job) for job in client.jobs(limit=limit)]
-    return Group(table(client.nodes(), NODE_COLUMNS, lines=True), table(jobs, COLUMNS, lines=True))
+    shown = [column for column in COLUMNS if not column.wide]
+    return Group(table(client.nodes(), NODE_COLUMNS, lines=True), table(jobs, shown, lines=True))

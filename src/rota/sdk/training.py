@@ -22,7 +22,9 @@ from rota.sdk.curve import Curve
 T = TypeVar("T")
 REPORT_EVERY_S = 1.0
 STEPS_TO_STOP = 2
-"""How far ahead the first task names the last step: tasks that meet in every step are at most one apart."""
+"""How far ahead the first task names the last step at least: tasks that meet in every step are at most one apart."""
+LOOK_EVERY_S = 0.02
+"""How often the others look for its word; it leaves them five times as long."""
 WORD_S = 5.0
 """How long a task that was told to stop waits for the first one to name the step."""
 
@@ -48,7 +50,7 @@ class Steps(Generic[T]):
         """How many tasks the job had when it last saved: after a resize, what learning rates or shards depend on."""
         self.stop_asked = False
         """Whether the job was told to stop; `should_save` says at which step it is time."""
-        self._heard_at = 0.0
+        self._heard_at = self._looked_at = 0.0
         self._stop_at: int | None = None
         attempt = os.environ.get("ROTA_ATTEMPT", "0")
         self._word = None if self._folder is None or self.tasks == 1 else self._folder / f"stop-{attempt}.json"
@@ -90,7 +92,9 @@ class Steps(Generic[T]):
             return self.stop_asked
         if self._stop_at is None:
             if self.rank == 0 and self.stop_asked:
-                self._stop_at = self.step + STEPS_TO_STOP
+                passed_s = max(time.monotonic() - self._begun, LOOK_EVERY_S)
+                speed = (self.step - self._first) / passed_s
+                self._stop_at = self.step + STEPS_TO_STOP + int(speed * 5 * LOOK_EVERY_S)
                 _write(self._word, json.dumps({"step": self._stop_at}))
             elif self.rank != 0:
                 self._stop_at = self._named_step()
@@ -99,11 +103,15 @@ class Steps(Generic[T]):
     def _named_step(self) -> int | None:
         """The step that the first task named; this one if there is no word from it for too long."""
         assert self._word is not None
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_EVERY_S:
+            return None
+        self._looked_at = now
         if os.path.exists(self._word):
             self.stop_asked = True
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 return int(json.loads(self._word.read_text(encoding="utf-8"))["step"])
-        if self.stop_asked and time.monotonic() - self._heard_at > WORD_S:
+        if self.stop_asked and now - self._heard_at > WORD_S:
             return self.step
         return None
 
