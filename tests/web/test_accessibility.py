@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from managers import Manager, eventually
 from web.browsers import window
@@ -45,6 +45,17 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
     made.clean_up()
 
 
+def faults(page: Page) -> list[Any]:
+    """What axe calls serious or worse on a page."""
+    page.evaluate(axe())
+    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        (each["id"], [node["html"][:160] for node in each["nodes"]][:4])
+        for each in result["violations"]
+        if each["impact"] in SERIOUS
+    ]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_serious_keeps_people_out(
     chromium: Browser, manager: Manager, scheme: Literal["light", "dark"]
@@ -54,12 +65,13 @@ def test_nothing_serious_keeps_people_out(
     for path in PAGES:
         page = desk.go(path)
         page.wait_for_timeout(700)
-        page.evaluate(axe())
-        result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        found[path] = [
-            (each["id"], [node["html"][:160] for node in each["nodes"]][:4])
-            for each in result["violations"]
-            if each["impact"] in SERIOUS
-        ]
+        found[path] = faults(page)
 
-    assert {path: faults for path, faults in found.items() if faults} == {}
+    assert {path: serious for path, serious in found.items() if serious} == {}
+
+
+def test_a_button_without_a_name_would_be_found(chromium: Browser, manager: Manager) -> None:
+    page = window(chromium, manager).go("/tenants")
+    page.evaluate("document.querySelector('main').append(document.createElement('button'))")
+
+    assert [name for name, _ in faults(page)] == ["button-name"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,14 @@ from managers import Manager, eventually
 from web.browsers import Window, window
 
 pytestmark = pytest.mark.slow
+TRAINING = """
+import time
+import rota.sdk
+run = rota.sdk.steps(range(150))
+for batch in run:
+    time.sleep(0.02)
+    run.report(loss=1 / (2 + run.step))
+"""
 HOSTILE = "<img src=x onerror=window.hacked=1> <script>window.hacked=1</script>"
 
 
@@ -54,6 +63,7 @@ def test_a_job_is_submitted_by_form_watched_and_read(desk: Window, manager: Mana
     expect(page.get_by_role("log")).not_to_contain_text("first line")
     expect(page.get_by_text("It has run for")).to_contain_text("on n1")
     expect(page.locator(".map-device.mine")).to_have_count(2)
+    expect(page.get_by_text("MiB, no limit asked for")).to_be_visible()
 
 
 def test_the_form_follows_the_job_file(desk: Window) -> None:
@@ -71,6 +81,15 @@ def test_the_form_follows_the_job_file(desk: Window) -> None:
     page.get_by_label("Job file").fill("name: written\nworkers: 0\nrun: 'true'\n")
     page.get_by_role("button", name="Dry run").click()
     expect(page.get_by_role("status")).to_contain_text("workers")
+
+
+def test_a_training_loop_s_progress_is_drawn(desk: Window, manager: Manager) -> None:
+    job_id = manager.client.submit({"name": "training", "run": [sys.executable, "-c", TRAINING]})[0]
+
+    page = desk.go(f"/jobs/{job_id}")
+
+    expect(page.get_by_text(re.compile(r"step \d+, .* steps/s, loss 0\.\d+"))).to_be_visible()
+    expect(page.get_by_role("img", name="The numbers that the job reports, by step").locator("svg")).to_be_visible()
 
 
 def test_a_waiting_job_says_why_and_until_when(desk: Window, manager: Manager) -> None:
