@@ -45,6 +45,7 @@ BUILT_IN = {
     "capacity": "rota.policies.capacity:capacity_queues",
     "themis": "rota.policies.themis:themis",
     "allox": "rota.policies.allox:allox",
+    "gandiva-fair": "rota.policies.gandiva_fair:gandiva_fair",
     "shockwave": "rota.policies.shockwave:shockwave",
 }
 _GAVEL = {

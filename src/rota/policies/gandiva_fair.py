@@ -1,0 +1,237 @@
+"""Gandiva_fair (Chaudhary et al., EuroSys 2020): tickets for users, stride on every server, and trade in generations.
+
+Every user has the same part of each type of device, by tickets, and its jobs take turns on it in quanta. Users whose
+jobs gain little from the newer types trade them to users whose jobs gain more. Servers are kept at equal load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from rota.core.errors import RotaError
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, DeviceType
+from rota.core.policy import Allocator, Policy
+from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.fairness import Owner
+from rota.mechanisms.picks import Picks, PickScheduler, Scene, Want
+from rota.mechanisms.stride import Entry, Passes, balanced, next_quantum
+from rota.mechanisms.trading import trade
+from rota.perf.speed import SpeedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GandivaFairParams:
+    """Jobs take turns every `quantum_s`. `entities` have the `tickets` named, all others 1; `trade` lets them trade."""
+
+    quantum_s: float = 60.0
+    by: Owner = Owner.USER
+    entities: tuple[str, ...] = ()
+    tickets: tuple[float, ...] = ()
+    trade: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quantum_s < math.inf:
+            raise RotaError(f"quantum_s is {self.quantum_s:g}; it must be above 0")
+        if len(self.entities) != len(self.tickets):
+            raise RotaError(f"entities are {len(self.entities)} and tickets {len(self.tickets)}; give each its tickets")
+        if any(not tickets > 0 for tickets in self.tickets):
+            raise RotaError("tickets must be above 0")
+
+
+Shares = dict[DeviceType, dict[str, float]]
+"""Devices of each type that each user is entitled to."""
+
+
+class GandivaFair:
+    """Passes, homes and types of all jobs; entitlements are worked out anew at every pick."""
+
+    def __init__(self, params: GandivaFairParams, speed: SpeedModel) -> None:
+        self._params = params
+        self._speed = speed
+        self._weights = dict(zip(params.entities, params.tickets, strict=True))
+        self._passes = Passes()
+        self._homes: dict[int, int] = {}
+        self._tickets: dict[int, float] = {}
+        self._charged_s = 0.0
+        self._next_s = 0.0
+
+    @property
+    def memory(self) -> Any:
+        """Passes, homes and tickets, up to when passes are charged, and when the next quantum begins."""
+        return {
+            "passes": self._passes.memory,
+            "homes": list(self._homes.items()),
+            "tickets": list(self._tickets.items()),
+            "times_s": [self._charged_s, self._next_s],
+        }
+
+    def recall(self, memory: Any) -> None:
+        """Go on where the quantum stood."""
+        self._passes = Passes(dict(memory["passes"]))
+        self._homes, self._tickets = dict(memory["homes"]), dict(memory["tickets"])
+        self._charged_s, self._next_s = memory["times_s"]
+
+    def up(self, scene: Scene) -> list[LiveJob]:
+        """At the end of a quantum in which somebody waited, all devices are given out anew."""
+        for live in scene.holding:
+            size = live.gpus * (scene.now_s - self._charged_s)
+            self._passes.charge(live.seq, size, self._tickets.get(live.seq, 1.0))
+        self._charged_s = scene.now_s
+        return list(scene.holding) if scene.waiting and scene.now_s >= self._next_s else []
+
+    def wakeup_s(self, scene: Scene) -> float:
+        """The end of the quantum, if anybody waits."""
+        return self._next_s if scene.waiting else math.inf
+
+    def settle(self, scene: Scene) -> None:
+        """Quanta begin at whole multiples of their length."""
+        quantum_s = self._params.quantum_s
+        self._next_s = (math.floor(scene.now_s / quantum_s) + 1) * quantum_s
+        if self._next_s <= scene.now_s:
+            self._next_s = math.nextafter(scene.now_s, math.inf)
+
+    def pick(self, scene: Scene) -> Picks:
+        """Pool by pool, who has the smallest pass; then whoever still fits."""
+        jobs = scene.in_order()
+        self._passes.welcome([live.seq for live in jobs])
+        kinds = self._kinds(scene, jobs, self.shares(scene, jobs))
+        wants: list[Want] = []
+        for pool in scene.inventory.pools:
+            mine = [live for live in jobs if kinds.get(live.seq) == pool.device_type]
+            wants += self._quantum(scene, mine, pool.device_type)
+        passes = self._passes.by_job
+        rest = sorted(jobs, key=lambda live: (passes[live.seq], live.seq))
+        return Picks(wants=wants, fill=[Want(live) for live in rest])
+
+    def _quantum(self, scene: Scene, jobs: Sequence[LiveJob], kind: DeviceType) -> list[Want]:
+        """Who runs next on a type, and on which server."""
+        books = scene.inventory.nodes
+        devices = {
+            at: each.node.devices
+            for at, each in enumerate(books)
+            if each.usable and each.node.device_type == kind and each.node.devices
+        }
+        widest = max(devices.values(), default=0)
+        sizes = {live.seq: -(-live.job.gpu_milli // WHOLE) for live in jobs}
+        small = {live.seq: self._tickets[live.seq] for live in jobs if sizes[live.seq] <= widest}
+        homes = {live.seq: self._home(live) for live in jobs if live.seq in small}
+        idle = [live.seq for live in jobs if live.seq in small and not live.holds]
+        placed = balanced(small, sizes, {seq: at for seq, at in homes.items() if at is not None}, devices, idle)
+        self._homes = {seq: at for seq, at in self._homes.items() if seq not in sizes} | placed
+        entries = [
+            Entry(
+                live.seq,
+                sizes[live.seq],
+                placed.get(live.seq),
+                self._passes.by_job[live.seq],
+                self._tickets[live.seq],
+            )
+            for live in jobs
+        ]
+        by_seq = {live.seq: live for live in jobs}
+        return [Want(by_seq[entry.seq], kind, entry.server) for entry in next_quantum(entries, devices)]
+
+    def _home(self, live: LiveJob) -> int | None:
+        """Where a job is at home: where it runs, if that is one server, or where it was put."""
+        nodes = {slot.node for slot in live.placement or ()}
+        return nodes.pop() if len(nodes) == 1 else self._homes.get(live.seq)
+
+    def owner(self, live: LiveJob) -> str:
+        """Whose tickets a job uses."""
+        return str(live.job.tenant) if self._params.by is Owner.TENANT or not live.job.user else live.job.user
+
+    def shares(self, scene: Scene, jobs: Sequence[LiveJob]) -> Shares:
+        """What each user is entitled to of every type: by tickets, and then by trade."""
+        owners = sorted({self.owner(live) for live in jobs})
+        total = sum(self._weights.get(owner, 1.0) for owner in owners)
+        pools = [pool for pool in scene.inventory.pools if pool.usable]
+        shares: Shares = {
+            pool.device_type: {
+                owner: pool.usable * self._weights.get(owner, 1.0) / max(total, 1e-9) for owner in owners
+            }
+            for pool in pools
+        }
+        if self._params.trade:
+            kinds = sorted(shares, key=lambda kind: (-self._mean_speed(jobs, kind), kind))
+            for fast, slow in pairwise(kinds):
+                trade(shares[fast], shares[slow], self._speedups(jobs, fast, slow))
+        return shares
+
+    def _speedups(self, jobs: Sequence[LiveJob], fast: DeviceType, slow: DeviceType) -> dict[str, float]:
+        """By how much the jobs of each user run faster on a type than on another, on average."""
+        ratios: dict[str, list[float]] = {}
+        for live in jobs:
+            one, other = self._speed.on_type(live.job, fast), self._speed.on_type(live.job, slow)
+            if one > 0 and other > 0:
+                ratios.setdefault(self.owner(live), []).append(one / other)
+        return {owner: sum(values) / len(values) for owner, values in sorted(ratios.items())}
+
+    def _mean_speed(self, jobs: Sequence[LiveJob], kind: DeviceType) -> float:
+        """How fast a type is for the jobs at hand, compared with the best for each."""
+        speeds = [self._speed.on_type(live.job, kind) / (live.nominal_rate or 1.0) for live in jobs]
+        return round(sum(speeds) / max(len(speeds), 1), 9)
+
+    def _kinds(self, scene: Scene, jobs: Sequence[LiveJob], shares: Shares) -> dict[int, DeviceType]:
+        """A type for every job: who runs stays; others go where their user has most left of its share.
+
+        A user's share of a type is divided over its jobs there: those are the jobs' tickets.
+        """
+        used: dict[tuple[str, DeviceType], float] = {}
+        found: dict[int, DeviceType] = {}
+        for live in sorted(jobs, key=lambda live: (not live.holds, live.seq)):
+            owner = self.owner(live)
+            able = [kind for kind in shares if self._speed.on_type(live.job, kind) > 0 and scene.can_run(live, kind)]
+            if live.placement:
+                here = scene.inventory.nodes[live.placement[0].node].node.device_type
+                able = [here] if here in able else able
+            if not able:
+                self._tickets[live.seq] = 1.0
+                continue
+            fullest = {
+                kind: (used.get((owner, kind), 0.0) + live.gpus) / max(shares[kind][owner], 1e-9) for kind in able
+            }
+            kind = min(able, key=lambda kind: (max(fullest[kind], 1.0), -self._speed.on_type(live.job, kind), kind))
+            used[owner, kind] = used.get((owner, kind), 0.0) + live.gpus
+            found[live.seq] = kind
+        many: dict[tuple[str, DeviceType], int] = {}
+        for live in jobs:
+            if live.seq in found:
+                key = (self.owner(live), found[live.seq])
+                many[key] = many.get(key, 0) + 1
+        for live in jobs:
+            if live.seq in found:
+                kind = found[live.seq]
+                key = (self.owner(live), kind)
+                self._tickets[live.seq] = max(shares[kind][key[0]], 1e-6) / many[key]
+        self._tickets = {live.seq: self._tickets[live.seq] for live in jobs}
+        return found
+
+
+def _make(values: GandivaFairParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
+    return PickScheduler(GandivaFair(values, knowledge.speed), name="gandiva-fair")
+
+
+gandiva_fair = DeclaredPolicy(
+    name="gandiva-fair",
+    cites="Chaudhary et al., EuroSys 2020",
+    summary="Users have equal parts of every type of device by tickets, and trade them where both gain.",
+    traits=Traits(
+        prior_knowledge="speed by type",
+        scheduling_input="tickets, device time had",
+        dimensions="time and space",
+        priority="least pass on each server",
+        preemption="at the end of quanta",
+        starvation="no",
+        placement="consolidated; servers at equal load",
+        intrusiveness="checkpoint",
+    ),
+    params=GandivaFairParams,
+    placement="consolidate",
+    make=_make,
+    whole_cluster=True,
+)
