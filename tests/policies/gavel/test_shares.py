@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,11 +11,10 @@ import pytest
 from scipy.optimize import linprog
 
 from builders import in_rounds, job
-from rota.core.live import LiveJob
-from rota.core.model import DeviceType
+from questions import question
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.programs import NoSolution, Program, Solution, Solver
-from rota.mechanisms.shares import Contender, Floats, Question
+from rota.mechanisms.shares import Question
 from rota.policies import find_policy
 from rota.policies.gavel.declare import LpParams
 from rota.policies.gavel.finish_time import least_rho
@@ -26,44 +24,6 @@ from rota.policies.gavel.least import least_program, serve_the_least
 from rota.policies.gavel.max_min import fair_need
 from rota.policies.gavel.throughput import MaxSumThroughput
 from rota.policies.gavel.water_filling import WaterFilling
-
-TYPES = (DeviceType("v100"), DeviceType("p100"), DeviceType("k80"))
-
-
-def question(
-    *, seed: int = 0, jobs: int = 12, devices: tuple[int, ...] = (3, 4, 6), models: int = 4, zeros: bool = False
-) -> Question:
-    """Jobs of a few models and sizes with random speeds."""
-    rng = random.Random(seed)
-    table = [tuple(rng.uniform(0.5, 9.0) for _ in TYPES) for _ in range(models)]
-    if zeros:
-        table[0] = (table[0][0], 0.0, 0.0)
-        table[1] = (0.0, 0.0, 0.0)
-    made = []
-    for seq in range(jobs):
-        model, scale = rng.randrange(models), rng.choice((1, 1, 1, 2))
-        live = LiveJob(job(f"j{seq}", gpus=scale, work=rng.uniform(100.0, 9000.0), model=f"m{model}"), seq, 0.0, 1.0)
-        speeds = tuple(s if scale <= n else 0.0 for s, n in zip(table[model], devices, strict=True))
-        made.append(
-            Contender(
-                live,
-                seq,
-                scale,
-                rng.choice((1.0, 2.0)),
-                None,
-                "ab"[seq % 2],
-                speeds,
-                (True,) * 3,
-                (scale, 1),
-                (model, scale, speeds),
-            )
-        )
-
-    def beside(one: Contender, other: Contender) -> Floats:
-        slow = 0.4 + 0.5 * ((hash((one.kind[0], other.kind[0])) + hash((other.kind[0], one.kind[0]))) % 10) / 10
-        return np.array([one.speeds, other.speeds]) * slow * (np.array(one.speeds) > 0) * (np.array(other.speeds) > 0)
-
-    return Question(600.0, made, TYPES, devices, beside)
 
 
 def second_opinion(program: Program) -> float:

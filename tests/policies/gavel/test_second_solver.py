@@ -1,0 +1,189 @@
+"""Each program's optimum against that of another solver: cvxpy's own model of it, solved by Clarabel.
+
+What is compared is what the shares that a rule gives are worth, not what its solver says of itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from questions import question
+from rota.mechanisms.declare import Knowledge
+from rota.mechanisms.shares import Floats, Party, Question, Shares
+from rota.policies import find_policy
+from rota.policies.gavel.isolated import isolated_shares
+from rota.policies.gavel.layout import lay_out
+from rota.policies.gavel.strategy_proof import discounts, proportional, without_one
+from rota.policies.gavel.throughput import PRICES
+
+cp: Any = pytest.importorskip("cvxpy")
+SEEDS = range(3)
+
+
+@dataclass
+class Model:
+    """Time of parties on types, and what each job gets done by it; `seen` are the speeds that the rule counts with."""
+
+    asked: Question
+    seen: Floats
+    packs: bool = False
+
+    def __post_init__(self) -> None:
+        jobs = self.asked.jobs
+        self.parties: list[Party] = [(row,) for row in range(len(jobs))]
+        if self.packs:
+            pairs = itertools.combinations(range(len(jobs)), 2)
+            self.parties += [pair for pair in pairs if jobs[pair[0]].scale == jobs[pair[1]].scale]
+        self.x = cp.Variable((len(self.parties), len(self.asked.types)), nonneg=True)
+        self.speed_of = [np.zeros((len(self.parties), len(self.asked.types))) for _ in jobs]
+        for number, party in enumerate(self.parties):
+            speeds = self.seen[list(party)]
+            if len(party) > 1:
+                speeds = self.asked.beside(jobs[party[0]], jobs[party[1]])
+            for row, speed in zip(party, speeds, strict=True):
+                self.speed_of[row][number] = speed
+
+    @property
+    def limits(self) -> list[Any]:
+        """Devices by type and the time of every job."""
+        scale = np.array([self.asked.jobs[party[0]].scale for party in self.parties])
+        member = np.array(
+            [[row in party for party in self.parties] for row in range(len(self.asked.jobs))], dtype=float
+        )
+        return [scale @ self.x <= self.asked.capacity, cp.sum(member @ self.x, axis=1) <= 1]
+
+    def done(self) -> list[Any]:
+        """Work a second of every job."""
+        return [cp.sum(cp.multiply(speed, self.x)) for speed in self.speed_of]
+
+    def worth(self, shares: Shares) -> Floats:
+        """Work a second of every job under shares that a rule gave."""
+        seqs = [job.seq for job in self.asked.jobs]
+        value = np.zeros((len(self.parties), len(self.asked.types)))
+        rows = {tuple(seqs[row] for row in party): number for number, party in enumerate(self.parties)}
+        for party, part in shares.items():
+            value[rows[party]] = part
+        return np.array([(speed * value).sum() for speed in self.speed_of])
+
+
+def best(goal: Any, limits: list[Any], tolerance: float = 1e-10) -> float:
+    problem = cp.Problem(cp.Maximize(goal), limits)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=tolerance, tol_gap_rel=tolerance, tol_feas=tolerance)
+    assert problem.status == "optimal"
+    return float(problem.value)
+
+
+def shares_of(policy: str, asked: Question) -> Shares:
+    built: Any = find_policy(policy)[0].build("", None, Knowledge())  # type: ignore[arg-type] # no rule places
+    answer: Shares = built._rule.shares(asked)
+    return answer
+
+
+def seen_by(policy: str, asked: Question) -> Floats:
+    if policy == "gavel/max_min_fairness":
+        return np.where(asked.speeds > 0, 1.0, 0.0)
+    if policy in ("gavel/min_total_duration", "gavel/finish_time_fairness"):
+        return np.where(asked.speeds > 0, asked.speeds.max(axis=1, keepdims=True), 0.0)
+    return asked.speeds
+
+
+def fair_part(asked: Question, seen: Floats) -> Floats:
+    """w p / s: what a job's throughput is measured in."""
+    mean = seen @ asked.capacity / asked.capacity.sum()
+    part: Floats = asked.weight * mean / asked.scale
+    return part
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("policy", ["max_min_fairness", "max_min_fairness_perf", "max_min_fairness_packed"])
+def test_the_least_served(policy: str, seed: int) -> None:
+    asked = question(seed=seed, jobs=8)
+    seen = seen_by(f"gavel/{policy}", asked)
+    model = Model(asked, seen, policy.endswith("packed"))
+    need = fair_part(asked, seen)
+
+    optimum = best(
+        cp.min(cp.hstack([done / part for done, part in zip(model.done(), need, strict=True)])), model.limits
+    )
+
+    assert (model.worth(shares_of(f"gavel/{policy}", asked)) / need).min() == pytest.approx(optimum, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("policy", ["min_total_duration", "min_total_duration_perf", "min_total_duration_packed"])
+def test_total_duration(policy: str, seed: int) -> None:
+    asked = question(seed=seed, jobs=8)
+    model = Model(asked, seen_by(f"gavel/{policy}", asked), policy.endswith("packed"))
+    parts = [done / left for done, left in zip(model.done(), asked.remaining, strict=True)]
+
+    optimum = best(cp.min(cp.hstack(parts)), model.limits)
+
+    found = model.worth(shares_of(f"gavel/{policy}", asked)) / asked.remaining
+    assert found.min() == pytest.approx(optimum, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("policy", ["finish_time_fairness", "finish_time_fairness_perf", "finish_time_fairness_packed"])
+def test_finish_time_ratio(policy: str, seed: int) -> None:
+    asked = question(seed=seed, jobs=8)
+    model = Model(asked, seen_by(f"gavel/{policy}", asked), policy.endswith("packed"))
+    alone_s = asked.remaining / (isolated_shares(asked, asked.scale) * asked.speeds).sum(axis=1)
+    rho = cp.Variable()
+    ends = [
+        done * (alone / left) >= cp.inv_pos(rho - age / alone)
+        for done, left, alone, age in zip(model.done(), asked.remaining, alone_s, asked.age_s, strict=True)
+    ]
+
+    optimum = -best(-rho, [*model.limits, *ends], tolerance=1e-8)
+
+    done = model.worth(shares_of(f"gavel/{policy}", asked))
+    assert ((asked.age_s + asked.remaining / done) / alone_s).max() == pytest.approx(optimum, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "max_sum_throughput_perf",
+        "max_sum_throughput_normalized_by_cost_perf",
+        "max_sum_throughput_normalized_by_cost_perf_SLOs",
+        "max_sum_throughput_normalized_by_cost_packed_SLOs",
+    ],
+)
+def test_sum_of_throughputs(policy: str, seed: int) -> None:
+    asked = question(seed=seed, jobs=8)
+    price = np.array([PRICES[str(kind)] if "cost" in policy else 1.0 for kind in asked.types])
+    model = Model(asked, asked.speeds, "packed" in policy)
+    total = sum(speed for speed in model.speed_of) / price
+
+    optimum = best(cp.sum(cp.multiply(total, model.x)), model.limits)
+
+    given = shares_of(f"gavel/{policy}", asked)
+    rows = {tuple(asked.jobs[row].seq for row in party): n for n, party in enumerate(model.parties)}
+    found = sum(float(total[rows[party]] @ np.array(part)) for party, part in given.items())
+    assert found == pytest.approx(optimum, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_product_of_throughputs_and_its_discounts(seed: int) -> None:
+    asked = question(seed=seed, jobs=8)
+    layout = lay_out(asked, collapse=False)
+    counts = without_one(layout.count)
+    answers = proportional(layout, counts)
+
+    def optimum(rows: list[int]) -> float:
+        model = Model(asked, asked.speeds)
+        done = model.done()
+        return best(cp.sum(cp.hstack([cp.log(done[row]) for row in rows])), model.limits)
+
+    everyone = list(range(8))
+    done = (asked.speeds * answers[0]).sum(axis=1)
+    assert np.log(done).sum() == pytest.approx(optimum(everyone), rel=1e-6)
+    for one, discount in enumerate(discounts(layout, counts, answers)):
+        others = [row for row in everyone if row != one]
+        assert discount == pytest.approx(np.exp(np.log(done[others]).sum() - optimum(others)), rel=1e-5)
