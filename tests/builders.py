@@ -36,6 +36,7 @@ from rota.core.placement import Placement, Slot
 from rota.core.policy import Allocator, Changes, Draft, Policy
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
+from rota.mechanisms.declare import Knowledge
 from rota.placement import style
 from rota.policies import find_policy, names
 from rota.tenancy import allocator
@@ -143,6 +144,7 @@ class World:
         tenancy: str = "none",
         journal: Journal | None = None,
         nominal_rate: float = 1.0,
+        restart_s: float = 0.0,
     ) -> None:
         self.cluster = of or Cluster.uniform(("gpu", gpus * nodes, gpus))
         self.state = State(self.cluster)
@@ -150,6 +152,7 @@ class World:
         self._allocator: Allocator = allocator(tenancy, style(placement), self.cluster)
         self._journal = journal
         self._nominal_rate = nominal_rate
+        self._knowledge = Knowledge(restart_s=restart_s)
         self._policy = policy
         self._engine: Engine | None = None
         made.append(self)
@@ -167,7 +170,7 @@ class World:
             built = policy
         else:
             declared, options = find_policy(policy)
-            built = declared.build(options, self._allocator)
+            built = declared.build(options, self._allocator, self._knowledge)
         return Engine(self.state, built, self._allocator, journal=self._journal)
 
     # -- building --------------------------------------------------------------------------------

@@ -62,6 +62,15 @@ def test_who_has_had_least_of_its_share_goes_first() -> None:
     assert ledger.order(ledger.priorities(), 0).tolist() == [1, 0]
 
 
+def test_nobody_has_a_share_of_a_type_that_is_too_small_for_it() -> None:
+    ledger = Ledger(2, 50.0)
+    ledger.join([(0,)], 4, np.array([[True, False]]))
+
+    ledger.set_shares({(0,): [0.5, 0.5]})
+
+    assert ledger.share.tolist() == [[0.5, 0.0]]
+
+
 def test_deficit_breaks_ties_and_who_left_is_forgotten() -> None:
     ledger = Ledger(1, 50.0)
     for seq in range(3):
@@ -73,3 +82,17 @@ def test_deficit_breaks_ties_and_who_left_is_forgotten() -> None:
 
     assert ledger.parties == [(0,), (2,)]
     assert ledger.order(ledger.priorities(), 0).tolist() == [1, 0]
+
+
+def test_adaptive_round_follows_restart_cost_and_length() -> None:
+    # Jobs of 1000, 2000 and 8000 s at speed 1, restarts of 40 s: sqrt(2 * 2000 * 40) = 400 s.
+    world = World(gpus=3, policy="gavel/isolated:compat=none,round_s=adaptive", restart_s=40.0)
+    world.submit("a", gpus=3, work=9000.0)
+    world.started("a")
+    for name, work in (("b", 1000.0), ("c", 2000.0), ("d", 8000.0)):
+        world.submit(name, work=work)
+
+    decisions = world.settle(world.ended("a"))
+
+    leases = {each.job_id: each.lease for each in decisions if isinstance(each, Start)}
+    assert leases == {name: Lease(400.0, 400.0) for name in "bcd"}

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from rota.core.decisions import Lease
 from rota.mechanisms.shares import Contender
 
+SHORTEST_ROUND_S, LONGEST_ROUND_S = 60.0, 3600.0
+"""Limits of an adaptive round: shorter ones only make work, longer ones make newcomers wait."""
+
 
 class Seat(NamedTuple):
     """A job that was drawn for a round, with its speed there."""
@@ -57,15 +60,29 @@ class Habits:
     def leases(self, seats: Sequence[Seat], now_s: float, round_s: float) -> list[Lease]:
         """Whole steps, at most a round of them but at least one, for each member of a party.
 
-        Who has to be started first may go on for longer: or those with little left to do would never get it done.
+        Who has to be started first has until the end of the round, however little it has left to do, and never less
+        than the start takes: or it might be stopped again and again before it has done anything.
         """
         leases = []
         for job, speed, stays in seats:
             left = math.inf if job.live.job.work is None else job.remaining(now_s)
             steps = min(max(math.floor(speed * round_s), 1), left)
-            until_s = now_s + (steps / speed if stays else max(round_s, 1 / speed) + self.restart_s)
+            until_s = now_s + (
+                steps / speed if stays else max(round_s, self.restart_s + max(self.restart_s, 1 / speed))
+            )
             leases.append(Lease(job.live.work_done(now_s) + steps, until_s))
         return leases
+
+
+def adaptive_round_s(jobs: Sequence[Contender], now_s: float, restart_s: float) -> float:
+    """A round's length from what a restart costs and how long jobs still run.
+
+    Over a job's remaining L seconds, rounds of R cost at most L / R restarts, and R / 2 of waiting for the round in
+    which it begins; the sum is least at R = sqrt(2 L restart), as for the interval between checkpoints (Young, 1974).
+    """
+    left_s = sorted(job.remaining(now_s) / max(job.speeds) for job in jobs if max(job.speeds, default=0.0) > 0)
+    typical_s = left_s[len(left_s) // 2] if left_s else 0.0
+    return min(max(math.sqrt(2 * typical_s * restart_s), 4 * restart_s, SHORTEST_ROUND_S), LONGEST_ROUND_S)
 
 
 def timed_leases(seats: Sequence[Seat], now_s: float, round_s: float) -> list[Lease]:

@@ -110,13 +110,16 @@ class Ledger:
         self.type_time_s[:] = self._quantum_s * len(self._rows)
 
     def set_shares(self, shares: Shares) -> None:
-        """The shares from now on; parties that are not named have none, but they were considered."""
+        """The shares from now on; parties that are not named have none, but they were considered.
+
+        Nobody has a share of a type on which it can't run, whatever the rule says.
+        """
         self.share[:] = 0.0
         self.considered[:] = True
         if not shares:
             return
         rows = np.fromiter((self._rows[party] for party in shares), dtype=np.int64, count=len(shares))
-        self.share[rows] = np.array(list(shares.values()), dtype=np.float64)
+        self.share[rows] = np.where(self.runs[rows], np.array(list(shares.values()), dtype=np.float64), 0.0)
 
     def priorities(self) -> Floats:
         """Share over the part of the type's time that was had; 0 for parties without a share or that can't run."""

@@ -59,6 +59,8 @@ def read_value(kind: Any, text: str) -> Any:
     if _is_optional(kind):
         inner = next(arg for arg in typing.get_args(kind) if arg is not type(None))
         return None if text in ("none", "") else read_value(inner, text)
+    if _is_union(kind):
+        return _read_one_of(typing.get_args(kind), text)
     raise TypeError(f"a parameter can't be of type {kind}")
 
 
@@ -71,6 +73,8 @@ def describe_type(kind: Any) -> str:
     if _is_optional(kind):
         inner = next(arg for arg in typing.get_args(kind) if arg is not type(None))
         return f"{describe_type(inner)}, or none"
+    if _is_union(kind):
+        return ", or ".join(describe_type(arg) for arg in typing.get_args(kind)).replace("one of ", "")
     return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
 
 
@@ -95,5 +99,18 @@ def _read_bool(text: str) -> bool:
     raise ValueError(text)
 
 
-def _is_optional(kind: Any) -> bool:
+def _read_one_of(kinds: tuple[Any, ...], text: str) -> Any:
+    for kind in kinds:
+        try:
+            return read_value(kind, text)
+        except ValueError:
+            continue
+    raise ValueError(text)
+
+
+def _is_union(kind: Any) -> bool:
     return typing.get_origin(kind) in (typing.Union, types.UnionType)
+
+
+def _is_optional(kind: Any) -> bool:
+    return _is_union(kind) and type(None) in typing.get_args(kind)

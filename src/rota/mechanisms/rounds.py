@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import DeviceType, JobState
-from rota.core.placement import Placement, same_devices
 from rota.core.policy import Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.mechanisms.habits import Habits, Seat, timed_leases
 from rota.mechanisms.ledger import Ledger
-from rota.mechanisms.seats import Drawn, Seating
+from rota.mechanisms.seats import Drawn, Seating, stays_put
 from rota.mechanisms.shares import (
     Contender,
     PairSpeeds,
@@ -47,6 +46,10 @@ class _Turn:
     until_s: float
 
 
+RoundLength = Callable[[Sequence[Contender], float], float]
+"""How long the next round takes, by who contends and what time it is."""
+
+
 class RoundScheduler:
     """The policy that a share rule makes."""
 
@@ -60,13 +63,16 @@ class RoundScheduler:
         habits: Habits,
         rng: random.Random,
         good_for_s: float = math.inf,
+        length: RoundLength | None = None,
     ) -> None:
-        """`good_for_s` is for how long shares hold even if nobody comes or goes."""
+        """`good_for_s`: how long shares hold though nobody comes or goes; `length` says anew how long each round is."""
         self._name = name
         self._good_for_s = good_for_s
         self._rule = rule
         self._speed = speed
         self._round_s = round_s
+        self._quantum_s = round_s / 2
+        self._length = length
         self._habits = habits
         self._rng = rng
         self._types: tuple[DeviceType, ...] = ()
@@ -75,7 +81,7 @@ class RoundScheduler:
 
     def _forget(self) -> None:
         self._jobs: dict[int, Contender] = {}
-        self._ledger = Ledger(len(self._types), self._round_s / 2)
+        self._ledger = Ledger(len(self._types), self._quantum_s)
         self._comers: dict[LiveJob, None] = {}
         self._gone: set[int] = set()
         self._bare: dict[LiveJob, None] = {}
@@ -132,7 +138,7 @@ class RoundScheduler:
         self._due, self._stale = memory["due"], memory["stale"]
         self._began_s, self._round_end_s, self._solved_s = memory["times_s"]
         self.wakeup_s = math.inf if memory["wakeup_s"] is None else memory["wakeup_s"]
-        self._ledger = Ledger(len(self._types), self._round_s / 2)
+        self._ledger = Ledger(len(self._types), self._quantum_s)
         self._ledger.recall(memory["ledger"])
         lost = {seq for seq, _ in memory["jobs"]} - set(self._jobs)
         if lost:
@@ -212,6 +218,8 @@ class RoundScheduler:
         self._admit(draft)
         self._solve(draft.now_s)
         self._began_s = draft.now_s
+        if self._length is not None:
+            self._round_s = self._length(list(self._jobs.values()), draft.now_s)
         self._seat(draft, self._draw())
         self._start_bare(draft)
         self.wakeup_s = math.inf
@@ -273,7 +281,7 @@ class RoundScheduler:
         self._jobs = {}
         self._beside = PairSpeeds(self._speed, self._types)
         self._seating = Seating(self._types, self._jobs)
-        self._ledger = Ledger(len(devices), self._round_s / 2)
+        self._ledger = Ledger(len(devices), self._quantum_s)
         self._comers = dict.fromkeys([*everyone, *self._comers])
 
     def _admit(self, draft: Draft) -> None:
@@ -367,7 +375,7 @@ class RoundScheduler:
             speeds = [members[0].speeds[at]]
             if len(members) > 1:
                 speeds = self._beside(members[0], members[1])[:, at].tolist()
-            stays = [_stays(job.live, draft.touched.get(job.live)) for job in members]
+            stays = [stays_put(job.live, draft.touched.get(job.live)) for job in members]
             seats = [Seat(*each) for each in zip(members, speeds, stays, strict=True)]
             how = timed_leases if self._speed.is_estimate else self._habits.leases
             leases = how(seats, draft.now_s, self._round_s)
@@ -388,9 +396,3 @@ class RoundScheduler:
             else:
                 draft.assign_offered(live, offered)
                 del self._bare[live]
-
-
-def _stays(live: LiveJob, before: Placement | None) -> bool:
-    """Whether a job runs already where it is to run."""
-    after = live.placement
-    return live.run_since_s is not None and before is not None and after is not None and same_devices(before, after)

@@ -10,7 +10,7 @@ from rota.core.cluster import Cluster
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
-from rota.core.placement import Placement, packed
+from rota.core.placement import Placement, packed, same_devices
 from rota.core.policy import Draft
 from rota.core.reasons import Reason
 from rota.mechanisms.probe import narrowed
@@ -153,3 +153,9 @@ def _vacated(inventory: Inventory) -> Inventory:
         empty.set_up(index, books.up)
         empty.set_drained(index, books.drained)
     return empty
+
+
+def stays_put(live: LiveJob, before: Placement | None) -> bool:
+    """Whether a job runs already where it is to run."""
+    after = live.placement
+    return live.run_since_s is not None and before is not None and after is not None and same_devices(before, after)

@@ -63,6 +63,7 @@ _GAVEL = {
     "makespan": ("min_total_duration", "min_total_duration_perf", "min_total_duration_packed"),
     "finish_time": ("finish_time_fairness", "finish_time_fairness_perf", "finish_time_fairness_packed"),
     "throughput": (
+        "shortest_job_first_perf",
         "max_sum_throughput_perf",
         "max_sum_throughput_normalized_by_cost_perf",
         "max_sum_throughput_normalized_by_cost_perf_SLOs",

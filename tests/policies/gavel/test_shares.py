@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from scipy.optimize import linprog
 
 from builders import in_rounds, job
-from questions import question
+from questions import feasible, odd_questions, question
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.programs import NoSolution, Program, Solution, Solver
 from rota.mechanisms.shares import Question
@@ -106,7 +106,7 @@ def test_finish_time_ratio_can_not_be_beaten(seed: int) -> None:
 def test_most_throughput_has_the_optimum_of_a_second_solver(seed: int) -> None:
     asked = question(seed=seed)
     layout = lay_out(asked, packs=True)
-    program = MaxSumThroughput(LpParams())._program(layout, np.zeros(len(layout.count)))
+    program = MaxSumThroughput(LpParams())._program(layout, np.zeros(len(layout.count)), np.ones(len(layout.count)))
 
     found = Solver().solve(program)
 
@@ -137,21 +137,6 @@ def rule(name: str) -> object:
     return scheduler._rule  # type: ignore[attr-defined] # shares are looked at without an engine
 
 
-def feasible(asked: Question, shares: dict[tuple[int, ...], Sequence[float]]) -> None:
-    by_seq = {each.seq: each for each in asked.jobs}
-    rows = np.array(list(shares.values()), dtype=np.float64).reshape(len(shares), len(asked.types))
-    assert np.isfinite(rows).all()
-    assert (rows >= 0).all()
-    assert (rows <= 1 + 1e-9).all()
-    scale = np.array([by_seq[party[0]].scale for party in shares])
-    assert (scale @ rows <= np.array(asked.devices) + 1e-6).all()
-    spent = dict.fromkeys(by_seq, 0.0)
-    for party, row in zip(shares, rows, strict=True):
-        for seq in party:
-            spent[seq] += float(row.sum())
-    assert max(spent.values(), default=0.0) <= 1 + 1e-6
-
-
 CASES = {
     "usual": {},
     "zero speeds": {"zeros": True},
@@ -167,6 +152,13 @@ CASES = {
 def test_shares_are_always_feasible_numbers(name: str, case: str) -> None:
     asked = question(**CASES[case])  # type: ignore[arg-type] # a table of any fields
 
+    feasible(asked, dict(rule(name).shares(asked)))  # type: ignore[attr-defined] # every rule has shares
+
+
+@pytest.mark.parametrize("name", IN_ROUNDS)
+@given(asked=odd_questions())
+@settings(max_examples=10)
+def test_odd_profiles_have_a_defined_outcome(name: str, asked: Question) -> None:
     feasible(asked, dict(rule(name).shares(asked)))  # type: ignore[attr-defined] # every rule has shares
 
 
@@ -204,3 +196,16 @@ def test_isolated_shares_do_not_depend_on_the_order_of_types() -> None:
     scale = np.array([1.0, 1.0, 2.0, 4.0, 1.0, 2.0, 1.0])
 
     assert (isolated_shares(asked, scale) == isolated_shares(turned, scale)[:, ::-1]).all()
+
+
+def test_shortest_job_first_serves_who_is_soonest_through() -> None:
+    # One device: done fractions a second are 1/100, 2/400 and 1/50; only the last is served.
+    asked = question(jobs=3, devices=(1, 0, 0), models=1)
+    for each, (work, speed) in zip(asked.jobs, ((100.0, 1.0), (400.0, 2.0), (50.0, 1.0)), strict=True):
+        each.live.job = job(f"j{each.seq}", work=work)
+        asked.jobs[each.seq] = replace(each, scale=1, speeds=(speed, 0.0, 0.0), kind=(each.seq,))
+    asked = Question(0.0, asked.jobs, asked.types, asked.devices, asked.beside)
+
+    given = rule("gavel/shortest_job_first_perf").shares(asked)  # type: ignore[attr-defined] # every rule has shares
+
+    assert [given[(seq,)][0] for seq in range(3)] == pytest.approx([0.0, 0.0, 1.0])

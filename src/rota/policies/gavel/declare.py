@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ from typing import Any
 from rota.core.errors import RotaError
 from rota.core.policy import Allocator, Policy
 from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
-from rota.mechanisms.habits import Habits
+from rota.mechanisms.habits import Habits, adaptive_round_s
 from rota.mechanisms.rounds import RoundScheduler
 from rota.mechanisms.shares import ShareRule
 from rota.policies.gavel.compat import GavelHabits
 
 CITES = "Narayanan et al., OSDI 2020"
+_USUAL_S = 360.0
 _TYPE_ORDER_SEED = 5
 """Gavel draws the order of types from a generator of its own, seeded so much above the run's."""
 
@@ -28,15 +30,24 @@ class Compat(Enum):
     NONE = "none"
 
 
+class Length(Enum):
+    """How long a round takes, if not so many seconds."""
+
+    ADAPTIVE = "adaptive"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundParams:
-    """The length of a round in seconds; whether the published simulator's quirks are reproduced."""
+    """The length of a round in seconds, or `adaptive`; whether the published simulator's quirks are reproduced.
 
-    round_s: float = 360.0
+    An adaptive round's length follows from the restart cost and from how long jobs still run.
+    """
+
+    round_s: float | Length = _USUAL_S
     compat: Compat = Compat.GAVEL
 
     def __post_init__(self) -> None:
-        if not self.round_s > 0:
+        if isinstance(self.round_s, float) and not 0 < self.round_s < math.inf:
             raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
 
 
@@ -60,12 +71,14 @@ def shares(
     """Declare a policy from a rule made of its parameters and of what may be known."""
 
     def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
+        adapts = values.round_s is Length.ADAPTIVE
         habits = GavelHabits() if values.compat is Compat.GAVEL else Habits(knowledge.restart_s)
         return RoundScheduler(
             rule(values, knowledge),
             knowledge.speed,
             name=name,
-            round_s=values.round_s,
+            round_s=_USUAL_S if adapts else values.round_s,
+            length=(lambda jobs, now_s: adaptive_round_s(jobs, now_s, knowledge.restart_s)) if adapts else None,
             habits=habits,
             rng=random.Random(knowledge.seed + _TYPE_ORDER_SEED),
         )

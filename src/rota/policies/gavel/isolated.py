@@ -16,7 +16,7 @@ def isolated_shares(question: Question, scale: Floats) -> Floats:
     Types are added up by name: who of two with the same claim goes first hangs on the last bit of these sums, so
     that it must not depend on the order in which a cluster's types are listed.
     """
-    rows: Floats = question.capacity[None, :] / len(scale) / scale[:, None]
+    rows: Floats = question.capacity[None, :] / max(len(scale), 1) / scale[:, None]
     total = np.zeros((len(scale), 1))
     for at in question.by_name():
         total[:, 0] += rows[:, at]

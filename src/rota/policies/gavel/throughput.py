@@ -51,29 +51,45 @@ def deadline_s(job: Contender) -> float:
 
 
 class MaxSumThroughput(Programmed):
-    """Steps a second of all jobs together, each step as good as any other; divided by prices if asked."""
+    """Steps a second of all jobs together, each step as good as any other; divided by prices if asked.
+
+    Divided by what each job has left to do, it is shortest job first: the fractions of jobs that are done a second.
+    """
 
     sees_types = True
     backfills = True
 
-    def __init__(self, params: LpParams, *, by_cost: bool = False, keeps_slos: bool = False, packs: bool = False):
+    def __init__(
+        self,
+        params: LpParams,
+        *,
+        by_cost: bool = False,
+        keeps_slos: bool = False,
+        packs: bool = False,
+        by_length: bool = False,
+    ):
         super().__init__()
         self.packs = packs
         self._params = params
         self._by_cost = by_cost
         self._keeps_slos = keeps_slos
+        self._by_length = by_length
 
     def shares(self, question: Question) -> Shares:
         """With deadlines if all can be kept, otherwise without."""
         needs = self._needs(question) if self._keeps_slos else np.zeros(len(question.jobs))
+        left = np.maximum(question.remaining, 1e-9) if self._by_length else np.ones(len(question.jobs))
         layout = lay_out(
-            question, packs=self.packs, alike=lambda row, job: float(needs[row]), collapse=self._params.collapse
+            question,
+            packs=self.packs,
+            alike=lambda row, job: (float(needs[row]), float(left[row])),
+            collapse=self._params.collapse,
         )
         if not layout.columns:
             return nothing(question)
-        found = self._solver.solve(self._program(layout, layout.first(needs)))
+        found = self._solver.solve(self._program(layout, layout.first(needs), layout.first(left)))
         if not isinstance(found, Solution) and needs.any():
-            found = self._solver.solve(self._program(layout, np.zeros(len(layout.count))))
+            found = self._solver.solve(self._program(layout, np.zeros(len(layout.count)), layout.first(left)))
         return layout.split(found.x) if isinstance(found, Solution) else nothing(question)
 
     def _needs(self, question: Question) -> Floats:
@@ -82,10 +98,10 @@ class MaxSumThroughput(Programmed):
         need = np.where(due_s > 0, question.remaining / np.where(due_s > 0, due_s, 1.0), 0.0)
         return np.where(need <= question.speeds.max(axis=1, initial=0.0), need, 0.0)
 
-    def _program(self, layout: Layout, needs: Floats) -> Program:
+    def _program(self, layout: Layout, needs: Floats, left: Floats) -> Program:
         program = layout.program()
         rows, columns, speeds = layout.progress()
-        np.add.at(program.gain, columns, speeds)
+        np.add.at(program.gain, columns, speeds / left[rows])
         if self._by_cost and isinstance(self._params, CostParams):
             price = np.array([self._params.price(kind) for kind in layout.question.types])
             program.gain /= price[layout.kind]
@@ -95,6 +111,13 @@ class MaxSumThroughput(Programmed):
         return program
 
 
+shortest_job_first_perf = shares(
+    "shortest_job_first_perf",
+    lambda params, knowledge: MaxSumThroughput(params, by_length=True),
+    summary="Whoever is soonest through goes first, on the type that suits it.",
+    params=LpParams,
+    knows="length, speed by type",
+)
 max_sum_throughput_perf = shares(
     "max_sum_throughput_perf",
     lambda params, knowledge: MaxSumThroughput(params),
