@@ -65,11 +65,10 @@ def test_nodes_held_exclusively_count_as_down() -> None:
     [
         {"workers": 5},
         {"workers": 3, "device_types": (DeviceType("a"),)},
-        {"workers": 1, "device_types": (DeviceType("none"),)},
         {"workers": 3},
         {"roles": (Role(count=2), Role(name="b", count=3))},
     ],
-    ids=["too many", "of its type", "no such type", "of any one type", "roles together"],
+    ids=["too many", "of its type", "of any one type", "roles together"],
 )
 def test_never_fits(fields: dict[str, Any]) -> None:
     two = cluster(node("n1", 2, device_type=DeviceType("a")), node("n2", 2, device_type=DeviceType("b")))
@@ -152,3 +151,12 @@ def test_each_code_has_its_sentence() -> None:
         "needs 1 device close together; 0.5 devices are free but too scattered; accepts any placement from 7 s"
     )
     assert "other" in Reason(code=ReasonCode.BEHIND, job=JobId("other")).sentence()
+
+
+def test_a_type_that_is_not_there_is_named() -> None:
+    world = World(gpus=4)
+    world.submit("a", gpus=2, device_types=(DeviceType("H100"), DeviceType("A100")))
+
+    reason = world.why("a")
+    assert reason == Reason(code=ReasonCode.NO_SUCH_TYPE, need_milli=2000, device_type=DeviceType("H100"))
+    assert reason.sentence() == "needs 2 devices of type H100, of which there is none; name another type"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rota.core.model import WHOLE, JobId, TenantId
+from rota.core.model import WHOLE, DeviceType, JobId, TenantId
 
 
 class ReasonCode(Enum):
@@ -16,6 +16,7 @@ class ReasonCode(Enum):
     HOST_BUSY = "host-resources-busy"
     NODES_DOWN = "nodes-down"
     NEVER_FITS = "never-fits"
+    NO_SUCH_TYPE = "no-such-type"
     BEHIND = "behind-another-job"
     WOULD_DELAY = "would-delay-reservation"
     VACATING = "devices-being-vacated"
@@ -45,6 +46,7 @@ class Reason:
     until_s: float | None = None
     owned_milli: int = 0
     tenant: TenantId | None = None
+    device_type: DeviceType | None = None
 
     def sentence(self) -> str:
         """The reason in words, numbers included."""
@@ -61,6 +63,8 @@ class Reason:
                 return f"needs {need}; enough exist only on nodes that are down, drained or held exclusively"
             case ReasonCode.NEVER_FITS:
                 return f"needs {need}; the cluster can never offer that"
+            case ReasonCode.NO_SUCH_TYPE:
+                return f"needs {need} of type {self.device_type}, of which there is none; name another type"
             case ReasonCode.BEHIND:
                 return f"waits its turn behind job {self.job}"
             case ReasonCode.WOULD_DELAY:

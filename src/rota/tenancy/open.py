@@ -102,6 +102,9 @@ class OpenAllocator:
         return self.yields_milli(live, holder, inventory)
 
     def _count_reason(self, job: Job, inventory: Inventory) -> Reason:
+        missing = _missing_type(job, inventory)
+        if missing is not None:
+            return Reason(code=ReasonCode.NO_SUCH_TYPE, need_milli=job.gpu_milli, device_type=missing)
         code = ReasonCode.DEVICES_BUSY
         if _lacks(job, inventory, lambda pool, part: pool.usable * WHOLE):
             code = ReasonCode.NODES_DOWN
@@ -147,6 +150,14 @@ def _types_wanted(job: Job) -> set[DeviceType] | None:
     if not all(role.device_types for role in roles):
         return None
     return {kind for role in roles for kind in role.device_types}
+
+
+def _missing_type(job: Job, inventory: Inventory) -> DeviceType | None:
+    """The type that a role asks for first, if no node has any type that it would accept."""
+    for role in job.roles:
+        if role.device_milli and role.device_types and not any(pool.devices for pool in inventory.eligible(role)):
+            return role.device_types[0]
+    return None
 
 
 def _free_milli(job: Job, inventory: Inventory) -> int:
