@@ -113,6 +113,15 @@ def test_manager_goes_on_with_the_jobs_of_an_older_one(tmp_path: Path) -> None:
         manager.clean_up()
 
 
+def test_commands_say_when_nothing_runs_and_when_a_job_never_can(manager: Manager) -> None:
+    never = manager.rota("submit", "--gpus", "9", "--", "true")
+    manager.stop()
+    gone = manager.rota("ps")
+
+    assert never.stderr.startswith(f"note: job {never.stdout.strip()} waits, and can't start here: needs 9 devices")
+    assert (gone.returncode, gone.stderr.split(";")[0]) == (1, "error: no manager runs on this machine")
+
+
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[tuple[Manager, str]]:
     """A manager that asks for tokens, and its first one."""

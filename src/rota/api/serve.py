@@ -30,7 +30,7 @@ from rota.live.boot import Scheduling, boot
 from rota.live.foresight import Foresight
 from rota.live.requests import Requests
 from rota.live.retention import keep_tidy
-from rota.sdk.place import Sign, write_sign
+from rota.sdk.place import Sign, remove_sign, write_sign
 from rota.store.database import open_database
 from rota.store.records import Records
 from rota.store.tokens import Tokens
@@ -136,6 +136,7 @@ async def _serve(
     loop.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await loop
+    remove_sign()
     log.info("stopped")
 
 

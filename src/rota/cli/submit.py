@@ -6,12 +6,15 @@ import os
 import re
 import uuid
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rota.cli.manager import ServerOption, follow
 from rota.core.errors import RotaError
+
+if TYPE_CHECKING:
+    from rota.sdk.client import Client
 
 Json = dict[str, Any]
 _FILE_ENDINGS = frozenset({".yaml", ".yml", ".json"})
@@ -89,10 +92,18 @@ def _send(job: Json, array: str | None, *, held: bool, wait: bool, server: str |
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
         typer.echo(job_id)
+    _warn(client, ids[0])
     if not wait:
         return 0
     outcomes = [follow(client, job_id, show=len(ids) == 1) for job_id in ids]
     return max(outcomes)
+
+
+def _warn(client: Client, job_id: str) -> None:
+    """Say at once if it will wait for ever."""
+    reason = client.job(job_id)["reason"]
+    if reason is not None and reason["code"] == "never-fits":
+        typer.echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
 
 
 def _try_out(job: Json, server: str | None) -> int:

@@ -42,6 +42,16 @@ def write_sign(sign: Sign, data: Path) -> Path:
     return path
 
 
+def remove_sign() -> None:
+    """This process manages no more; the sign of one that was started since stays."""
+    path = state_folder() / "manager.json"
+    try:
+        if json.loads(path.read_text(encoding="utf-8"))["pid"] == os.getpid():
+            path.unlink()
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+
+
 def find_manager() -> Sign | None:
     """The manager that was last started here; None if there never was one."""
     try:
