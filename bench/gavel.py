@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,17 @@ def solve(asked: Question, *, packs: bool, collapse: bool) -> float:
     return best.t
 
 
+def again(asked: Question, *, warm: bool) -> float:
+    """CPU seconds of a solve when one job in twenty has left and as many have come since the last one."""
+    churn = len(asked.jobs) // 20
+    solver = Solver()
+    earlier = lay_out(replace(asked, jobs=asked.jobs[churn:]), collapse=False)
+    serve_the_least(solver, earlier, fair_need(earlier), spare=False)
+    now = lay_out(replace(asked, jobs=asked.jobs[:-churn]), collapse=False)
+    chosen = solver if warm else Solver()
+    return cpu_s(lambda: serve_the_least(chosen, now, fair_need(now), spare=False), 1)
+
+
 def peer(asked: Question, *, packs: bool) -> float:
     cp: Any = importlib.import_module("cvxpy")
 
@@ -120,6 +132,8 @@ def main() -> None:
     rows: list[tuple[str, float]] = [
         ("max-min, 2,048 jobs, alike jobs as one", cpu_s(lambda: solve(alike, packs=False, collapse=True))),
         ("max-min, 2,048 jobs, distinct weights", cpu_s(lambda: solve(distinct, packs=False, collapse=False), 1)),
+        ("the same, a twentieth of the jobs new, cold", again(distinct, warm=False)),
+        ("the same, a twentieth of the jobs new, warm", again(distinct, warm=True)),
         ("max-min packed, 2,048 jobs, alike as one", cpu_s(lambda: solve(alike, packs=True, collapse=True))),
         ("max-min packed, 128 jobs, alike as one", cpu_s(lambda: solve(small, packs=True, collapse=True))),
     ]
