@@ -15,10 +15,10 @@ from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
 from rota.traces.generators import generate
 
-CUTS = (40, 90, 150)
+CUTS = (25, 50, 75)
 
 
-@pytest.mark.parametrize("policy", ["afs-l", "afs-p", "elasticflow", "optimus", "pollux", "sia"])
+@pytest.mark.parametrize("policy", ["afs-l", "afs-p", "elasticflow", "optimus", "pollux", "sia", "ursa", "perotin"])
 def test_a_fork_decides_as_the_run_would(policy: str) -> None:
     """At some steps the engine is forked with its memory as JSON has it; both then see the same events."""
     setting = Setting(cluster=Cluster.uniform(("gpu", 16, 4)))

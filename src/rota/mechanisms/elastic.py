@@ -55,6 +55,7 @@ class ElasticScheduler:
     def adopt(self, state: State) -> None:
         """Index a state anew; go on where this policy stood, if it was this one."""
         self._forget()
+        self._rule.meet(state.jobs)
         for live in state.jobs.values():
             if live.placement is not None or live.stopping is not None or _waits(live):
                 self._jobs[live] = None
@@ -111,7 +112,8 @@ class ElasticScheduler:
         if self.wakeup_s > draft.now_s:
             self._start_bare(draft)
             return
-        candidates = [candidate(live, draft.inventory) for live in self._jobs if live.job.gpu_milli and _is_free(live)]
+        contending = (live for live in self._jobs if _is_free(live) and (live.job.gpu_milli or self._rule.takes_all))
+        candidates = [candidate(live, draft.inventory) for live in contending]
         candidates.sort(key=lambda found: found.seq)
         plan = self._rule.plan(self._question(candidates, draft))
         if not self._unfinished:
@@ -137,6 +139,7 @@ class ElasticScheduler:
             free_milli=max(sum(pool.usable for pool in pools) * WHOLE - busy, 0),
             pools=pools,
             node_devices=max((books.node.devices for books in nodes), default=1) or 1,
+            inventory=draft.inventory,
         )
 
     def _follow(self, draft: Draft, candidates: list[Candidate], plan: Plan) -> None:
@@ -231,6 +234,8 @@ class ElasticScheduler:
 
     def _start_bare(self, draft: Draft) -> None:
         """Jobs without devices start as soon as there is room for them."""
+        if self._rule.takes_all:
+            return
         for live in self._jobs:
             if live.job.gpu_milli or live.placement is not None or live.stopping is not None:
                 continue

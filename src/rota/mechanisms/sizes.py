@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from rota.core.inventory import Inventory, Pool
 from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, Job
+from rota.core.model import WHOLE, DeviceType, Job, JobId
 from rota.core.placement import tasks_of
 
 UNKNOWN_WORK_S = 3600.0
@@ -85,6 +85,8 @@ class SizeQuestion:
     pools: Sequence[Pool]
     node_devices: int
     """Devices of the largest node."""
+    inventory: Inventory
+    """For reading: what is free of everything else."""
 
 
 class SizeRule(Protocol):
@@ -94,6 +96,8 @@ class SizeRule(Protocol):
     """How often it plans; None if whenever somebody comes or goes."""
     drifts: bool
     """Whether its plan at an interval's end may be another though nothing has happened."""
+    takes_all: bool
+    """Whether jobs without devices wait for its word, too, instead of starting as soon as there is room."""
 
     def plan(self, question: SizeQuestion) -> Plan:
         """Everybody's size from now on."""
@@ -102,7 +106,10 @@ class SizeRule(Protocol):
         """A job runs on so many nodes at a speed that is now known (`live.rate`)."""
 
     def left(self, live: LiveJob) -> None:
-        """A job does not contend any more."""
+        """A job has ended."""
+
+    def meet(self, jobs: dict[JobId, LiveJob]) -> None:
+        """All jobs that the engine knows, for reading, now and later: also those that wait for others."""
 
     @property
     def memory(self) -> Any:
@@ -112,18 +119,22 @@ class SizeRule(Protocol):
         """Take up what `memory` said."""
 
 
-class Unlearned:
-    """A rule that needs no observations and remembers nothing."""
+class Plain:
+    """What rules do unless they say otherwise: plan at every change, learn and remember nothing."""
 
     interval_s: float | None = None
     drifts = False
+    takes_all = False
     memory: Any = None
 
     def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
-        """It knows speeds beforehand."""
+        """It is not noted."""
 
     def left(self, live: LiveJob) -> None:
         """Nothing was learned of it."""
+
+    def meet(self, jobs: dict[JobId, LiveJob]) -> None:
+        """It looks at those only who contend."""
 
     def recall(self, memory: Any) -> None:
         """There is nothing to take up."""

@@ -82,6 +82,8 @@ BUILT_IN |= {
     "optimus": "rota.policies.optimus:optimus",
     "pollux": "rota.policies.pollux:pollux",
     "sia": "rota.policies.sia:sia",
+    "ursa": "rota.policies.ursa:ursa",
+    "perotin": "rota.policies.perotin:perotin",
 }
 
 _ENTRY_POINTS = "rota.policies"

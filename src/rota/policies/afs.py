@@ -18,7 +18,7 @@ from rota.core.errors import RotaError
 from rota.mechanisms.curves import Curve, Curves
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing
-from rota.mechanisms.sizes import Candidate, Plan, SizeQuestion, Target, Unlearned
+from rota.mechanisms.sizes import Candidate, Plain, Plan, SizeQuestion, Target
 
 Floats = NDArray[np.float64]
 
@@ -99,7 +99,7 @@ class Handout:
         }
 
 
-class AfsL(Unlearned):
+class AfsL(Plain):
     """Lengths are known."""
 
     def __init__(self, params: AfsParams, knowledge: Knowledge) -> None:
@@ -122,7 +122,7 @@ class AfsL(Unlearned):
         return wanting[np.lexsort((wanting, handout.length[wanting], ~handout.has[wanting]))]
 
 
-class AfsP(Unlearned):
+class AfsP(Plain):
     """Lengths are not known: of two jobs one wins only if it would whichever were the longer; else chance decides."""
 
     def __init__(self, params: AfsPParams, knowledge: Knowledge) -> None:

@@ -22,7 +22,7 @@ from rota.core.model import WHOLE
 from rota.mechanisms.curves import Curve, Curves
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing
-from rota.mechanisms.sizes import Candidate, Plan, SizeQuestion, Target, Unlearned
+from rota.mechanisms.sizes import Candidate, Plain, Plan, SizeQuestion, Target
 
 _SLACK = 1e-9
 """How far work that is planned may fall short by rounding, as a part of it."""
@@ -90,7 +90,7 @@ class _Promise:
     due_s: float
 
 
-class ElasticFlow(Unlearned):
+class ElasticFlow(Plain):
     """Remembers to whom a deadline was promised, and to whom not."""
 
     def __init__(self, params: ElasticFlowParams, knowledge: Knowledge) -> None:

@@ -17,7 +17,7 @@ from rota.core.live import LiveJob
 from rota.core.placement import tasks_of
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing
-from rota.mechanisms.sizes import UNKNOWN_WORK_S, Candidate, Plan, SizeQuestion, Target
+from rota.mechanisms.sizes import UNKNOWN_WORK_S, Candidate, Plain, Plan, SizeQuestion, Target
 from rota.perf.convergence import fit, report
 from rota.perf.speed_fit import SpeedCurve, fit_speed
 
@@ -37,7 +37,7 @@ class OptimusParams:
             raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
 
 
-class Optimus:
+class Optimus(Plain):
     """Keeps, for each job, the speeds that were measured by size."""
 
     def __init__(self, params: OptimusParams, knowledge: Knowledge) -> None:

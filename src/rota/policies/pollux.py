@@ -21,7 +21,7 @@ from rota.core.live import LiveJob
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing
 from rota.mechanisms.goodput import GoodputBook
-from rota.mechanisms.sizes import Candidate, Plan, SizeQuestion, Target
+from rota.mechanisms.sizes import Candidate, Plain, Plan, SizeQuestion, Target
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -148,12 +148,11 @@ class Search:
         return best
 
 
-class Pollux:
+class Pollux(Plain):
     """Keeps what was observed, and the last plan while nothing has changed."""
 
     def __init__(self, params: PolluxParams, knowledge: Knowledge) -> None:
         self.interval_s: float | None = params.round_s
-        self.drifts = False
         self._params = params
         self._seed = knowledge.seed
         self._book = GoodputBook()

@@ -21,7 +21,7 @@ from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing
 from rota.mechanisms.goodput import GoodputBook
 from rota.mechanisms.programs import NoSolution, Program, Solver
-from rota.mechanisms.sizes import Candidate, Plan, SizeQuestion, Target, whole_shapes
+from rota.mechanisms.sizes import Candidate, Plain, Plan, SizeQuestion, Target, whole_shapes
 
 _GAP = 1e-3
 """How far from the optimum the program may stop, as a part of it."""
@@ -56,12 +56,11 @@ class Choice(NamedTuple):
     goodput: float
 
 
-class Sia:
+class Sia(Plain):
     """Keeps what was observed, and the last plan while nothing has changed."""
 
     def __init__(self, params: SiaParams, knowledge: Knowledge) -> None:
         self.interval_s: float | None = params.round_s
-        self.drifts = False
         self._params = params
         self._speed = knowledge.speed
         self._restart_s = knowledge.restart_s

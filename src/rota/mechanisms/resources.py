@@ -1,0 +1,43 @@
+"""What stages need and what is free, of every kind of resource at once, as parts of all that there is."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.core.inventory import Inventory
+from rota.core.model import WHOLE
+from rota.mechanisms.sizes import Candidate
+
+Floats = NDArray[np.float64]
+KINDS = ("device", "cpu", "memory", "network")
+
+
+def totals(inventory: Inventory) -> Floats:
+    """All of each kind on nodes that are up; infinite where nodes do not count it."""
+    sums = np.zeros(len(KINDS))
+    for books in inventory.nodes:
+        if books.up and not books.drained:
+            node = books.node
+            for at, amount in enumerate((node.devices * WHOLE, node.cpu_milli, node.memory_bytes, node.network_bps)):
+                sums[at] += np.inf if amount is None else amount
+    return sums
+
+
+def free(inventory: Inventory) -> Floats:
+    """What of each kind is free on nodes that are usable."""
+    sums = np.zeros(len(KINDS))
+    for books in inventory.nodes:
+        if books.usable:
+            shared = sum(milli for milli, _ in books.shares.values())
+            sums += (books.free * WHOLE + shared, books.cpu_milli, books.memory_bytes, books.network_bps)
+    return sums
+
+
+def need(found: Candidate, tasks: int) -> Floats:
+    """What a job with so many tasks takes of each kind."""
+    sums = np.zeros(len(KINDS))
+    for role in found.live.job.roles:
+        count = tasks if found.is_elastic else role.count
+        sums += np.array([role.device_milli, role.cpu_milli, role.memory_bytes, role.network_bps], np.float64) * count
+    return sums
