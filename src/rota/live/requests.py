@@ -38,6 +38,8 @@ log = logging.getLogger("rota.live")
 Json = dict[str, Any]
 MOST_AT_ONCE = 10_000
 """Jobs that can be submitted together."""
+PAUSE_AFTER = 50
+"""After so many jobs of a long list others get a word in."""
 MOST_NEEDED = 1000
 """Jobs that one can depend on."""
 
@@ -104,7 +106,11 @@ class Requests:
     async def _accept(
         self, files: Sequence[Json], asker: Asker, held: bool, key: str | None, digest: str
     ) -> list[JobId]:
-        parts = [part for values in files for part in apart(values)]
+        parts: list[tuple[Json, JobFile]] = []
+        for number, values in enumerate(files, start=1):
+            parts.extend(apart(values))
+            if not number % PAUSE_AFTER:
+                await asyncio.sleep(0)
         if len(parts) > MOST_AT_ONCE:
             raise RotaError(f"these are {len(parts)} jobs; submit 1 to {MOST_AT_ONCE} at once")
         for _, file in parts:
