@@ -180,12 +180,13 @@ def test_missing_command_is_told_in_the_log(shared: Manager) -> None:
 
 
 def test_dependent_job_waits_and_follows_its_cause(shared: Manager) -> None:
-    first = shared.submit("sleep 0.5", name="prepare")
+    first = shared.submit("while [ ! -e prepared ]; do sleep 0.05; done", name="prepare")
     second = shared.submit("true", depends_on=["prepare"])
     third = shared.submit("exit 1", depends_on=[first])
     fourth = shared.submit("true", depends_on=[third])
 
     assert shared.client.why(second)["reason"]["code"] == "waits-for-dependency"
+    (shared.folder / "prepared").touch()
     assert [shared.wait(each)["state"] for each in (second, third, fourth)] == ["succeeded", "failed", "cancelled"]
 
 

@@ -80,8 +80,8 @@ async def why(request: Request, who: Who, job_id: JobPath) -> Response:
     """Why a job waits, how many start before it, and when it is expected to start."""
     parts = service(request)
     row = await visible(parts, who, job_id)
-    found = await parts.requests.foresee(JobId(job_id))
     reason = reason_out(parts.control.explain(JobId(job_id)))
+    found = await parts.requests.foresee(JobId(job_id))
     return JSONResponse({"state": row.state, "reason": reason, "expected": forecast_out(found)})
 
 
