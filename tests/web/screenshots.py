@@ -69,7 +69,8 @@ def main() -> None:
                 shoot(dark.go(f"/jobs/{training}"), "job-dark", settle_s=4)
                 phone = window(opened, manager, phone=True)
                 shoot(phone.go("/"), "overview-phone", settle_s=2)
-                shoot(phone.go(f"/jobs/{waiting}"), "job-phone", settle_s=2)
+                phone.go(f"/jobs/{waiting}").get_by_test_id("expected").wait_for()
+                shoot(phone.page, "job-phone", settle_s=1)
         finally:
             manager.clean_up()
 
@@ -111,7 +112,8 @@ def take(desk: Window, training: str, waiting: str) -> None:
     shoot(desk.go("/"), "overview", settle_s=2)
     shoot(desk.go("/jobs"), "jobs", settle_s=1)
     shoot(desk.go(f"/jobs/{training}"), "job", settle_s=4, full=True)
-    shoot(desk.go(f"/jobs/{waiting}"), "job-waiting", settle_s=1)
+    desk.go(f"/jobs/{waiting}").get_by_test_id("expected").wait_for()
+    shoot(desk.page, "job-waiting", settle_s=1)
     shoot(desk.go("/cluster"), "cluster", settle_s=1)
     shoot(desk.go("/tenants"), "tenants", settle_s=2)
     shoot(desk.go("/submit"), "submit", settle_s=1)

@@ -164,6 +164,8 @@ class JobPage:
                 html.p(said).classes("reason")
             if self._expected is not None:
                 html.p(_expectation(self._expected)).props('data-testid="expected"')
+            elif self._asked is not None and not self._asked.done():
+                html.p("Working out when it is expected to start …").classes("muted")
             with html.dl().classes("facts"):
                 for name, said in self._facts():
                     html.dt(name)
