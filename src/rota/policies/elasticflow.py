@@ -140,17 +140,20 @@ class ElasticFlow(Plain):
         """Promise a newcomer its deadline if all that were promised can still be kept."""
         kept = [one for one in due if self._promised.get(one.found.seq)]
         new = [one for one in due if one.found.seq not in self._promised]
-        if not new:
-            return
-        broken, _ = _fill(kept, question)
+        if new:
+            self._admit_some(new, kept, _fill(kept, question)[0], question)
+
+    def _admit_some(self, new: list[_Promise], kept: list[_Promise], broken: set[int], question: SizeQuestion) -> None:
+        """All of them if that breaks no promise more; else one half, then the other, down to the one that does."""
         if _fill([*kept, *new], question)[0] <= broken:
+            kept.extend(new)
             self._promised |= {one.found.seq: True for one in new}
-            return
-        for one in new:
-            is_kept = _fill([*kept, one], question)[0] <= broken
-            self._promised[one.found.seq] = is_kept
-            if is_kept:
-                kept.append(one)
+        elif len(new) == 1:
+            self._promised[new[0].found.seq] = False
+        else:
+            half = len(new) // 2
+            self._admit_some(new[:half], kept, broken, question)
+            self._admit_some(new[half:], kept, broken, question)
 
 
 def _fill(promises: list[_Promise], question: SizeQuestion) -> tuple[set[int], dict[int, tuple[int, float]]]:

@@ -1,0 +1,126 @@
+"""The claims of papers on elastic jobs, on set-ups like theirs: average completion time and deadlines, by ratio.
+
+Traces are generated: who resizes sees elastic jobs, who does not sees the same jobs with the sizes that their users
+asked for. Means over seeds.
+Run: `python reproductions/elastic.py [SEEDS]`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from rota.core.cluster import Cluster
+from rota.core.model import DeviceType, Elastic
+from rota.drivers.simulator.study import Setting, simulate
+from rota.perf.speed import Costs, SpeedModel
+from rota.report.metrics import Metrics, measure
+from rota.traces.generators import generate
+from rota.traces.workload import Workload
+
+T4, RTX, A100 = DeviceType("t4"), DeviceType("rtx"), DeviceType("a100")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A set-up with the policies to compare; those in `fixed` see jobs of fixed size."""
+
+    title: str
+    cluster: Cluster
+    workload: Callable[[int], Workload]
+    elastic: tuple[str, ...]
+    fixed: tuple[str, ...]
+    restart_s: float
+    speed: SpeedModel = field(default_factory=SpeedModel)
+
+
+def jobs(kind: str, count: int, gpus: int, load: float, *, deadlines: float = 0.0) -> Callable[[int], Workload]:
+    """A generated workload by seed."""
+
+    def made(seed: int) -> Workload:
+        return generate(kind, jobs=count, seed=seed, gpus=gpus, load=load, elastic=1.0, deadlines=deadlines)
+
+    return made
+
+
+CLAIMS = (
+    Claim(
+        title="AFS: 64 devices, 500 philly-like jobs, load 0.9",
+        cluster=Cluster.uniform(("gpu", 64, 4)),
+        workload=jobs("philly-like", 500, 64, 0.9),
+        elastic=("afs-l", "afs-p"),
+        fixed=("srtf", "tiresias"),
+        restart_s=5.0,
+    ),
+    Claim(
+        title="Optimus: 12 devices, 9 gavel-like jobs, load 1.5",
+        cluster=Cluster.uniform(("gpu", 12, 2)),
+        workload=jobs("gavel-like", 9, 12, 1.5),
+        elastic=("optimus",),
+        fixed=("drf",),
+        restart_s=30.0,
+    ),
+    Claim(
+        title="Sia: 24 t4, 24 rtx, 16 a100, 160 philly-like jobs, load 1.5",
+        cluster=Cluster.uniform((T4, 24, 4), (RTX, 24, 8), (A100, 16, 8)),
+        workload=jobs("philly-like", 160, 64, 1.5),
+        elastic=("sia", "pollux"),
+        fixed=("gavel/max_min_fairness_perf",),
+        restart_s=60.0,
+        speed=SpeedModel(type_speed={T4: 1.0, RTX: 1.8, A100: 4.0}),
+    ),
+    Claim(
+        title="ElasticFlow: 128 devices, 300 gavel-like jobs, load 2, all with deadlines",
+        cluster=Cluster.uniform(("gpu", 128, 8)),
+        workload=jobs("gavel-like", 300, 128, 2.0, deadlines=1.0),
+        elastic=("elasticflow", "pollux", "afs-l"),
+        fixed=("tiresias", "srtf"),
+        restart_s=10.0,
+    ),
+)
+
+
+def with_fixed_sizes(workload: Workload) -> Workload:
+    """The same jobs, each with the size that it asks for and no other."""
+    fixed = []
+    for submission in workload.submissions:
+        count = submission.job.roles[0].count
+        job = replace(submission.job, elastic=Elastic(min_tasks=count, max_tasks=count))
+        fixed.append(replace(submission, job=job))
+    return replace(workload, submissions=tuple(fixed))
+
+
+def measured(claim: Claim, policy: str, seed: int) -> Metrics:
+    workload = claim.workload(seed)
+    if policy in claim.fixed:
+        workload = with_fixed_sizes(workload)
+    setting = Setting(cluster=claim.cluster, costs=Costs(restart_s=claim.restart_s), speed=claim.speed, seed=seed)
+    return measure(simulate(workload, policy, setting).history)
+
+
+def main(seeds: int) -> None:
+    for claim in CLAIMS:
+        print(f"\n{claim.title}, restart {claim.restart_s:g} s, {seeds} seeds\n")
+        print("| policy | average completion, h | against the first | makespan, h | deadlines met | pre-emptions |")
+        print("|---|---:|---:|---:|---:|---:|")
+        first: list[float] = []
+        for policy in (*claim.elastic, *claim.fixed):
+            began = time.perf_counter()
+            runs = [measured(claim, policy, seed) for seed in range(seeds)]
+            completion = [run.avg_jct_s or 0.0 for run in runs]
+            first = first or completion
+            ratio = statistics.mean(own / base for own, base in zip(completion, first, strict=True))
+            met = sum(run.deadlines_met for run in runs) / max(sum(run.deadlines for run in runs), 1)
+            makespan_s = statistics.mean(run.makespan_s for run in runs)
+            stops = sum(run.preemptions for run in runs) // seeds
+            cells = [f"{statistics.mean(completion) / 3600:.2f}", f"{ratio:.2f}", f"{makespan_s / 3600:.1f}"]
+            cells += [f"{met:.0%}" if runs[0].deadlines else "", f"{stops:,}"]
+            print(f"| `{policy}` | {' | '.join(cells)} |")
+            print(f"{policy}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
