@@ -56,8 +56,9 @@ def at_once(*, tenancy: bool = False) -> list[str]:
 
 
 def in_rounds() -> list[str]:
-    """The policies that share out time in leases, as a cluster runs them: short rounds, the options of live use."""
-    found = {name: find_policy(name)[0] for name in names() if name.startswith(("gavel/", "shockwave"))}
+    """The policies that plan in rounds, as a cluster runs them: short rounds, the options of live use."""
+    kinds = ("gavel/", "shockwave", "optimus", "pollux", "sia")
+    found = {name: find_policy(name)[0] for name in names() if name.startswith(kinds)}
     return [f"{name}:{one.live_options(f'round_s={ROUND_S:g}')}" for name, one in found.items()]
 
 
