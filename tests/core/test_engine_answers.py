@@ -355,3 +355,13 @@ def test_refused_plan_ends_the_engine() -> None:
         world.step()
     with pytest.raises(InvariantBroken, match="failed in an earlier step"):
         world.step()
+
+
+def test_job_that_was_started_twice_at_one_moment_is_stopped_once_at_its_limit() -> None:
+    world = World(gpus=1)
+    world.submit("a", work=100.0, time_limit_s=20.0)
+    world.started("a")
+    world.interrupted("a")
+    world.started("a")
+
+    assert world.timer(20.0) == [stop("a", Cause.TIME_LIMIT)]

@@ -48,7 +48,7 @@ class Timers:
 
     def over_limit(self, now_s: float) -> list[LiveJob]:
         """Jobs that have run for as long as they may."""
-        found: list[LiveJob] = []
+        found: dict[LiveJob, None] = {}
         limits = self._limits
         while limits and limits[0][0] <= now_s:
             _, _, live = heapq.heappop(limits)
@@ -56,8 +56,8 @@ class Timers:
             if limit_s is None or live.run_since_s is None or live.stopping is not None:
                 continue
             if live.run_s(now_s) >= limit_s - CLOCK_SLACK_S:
-                found.append(live)
-        return found
+                found[live] = None
+        return list(found)
 
     def rested(self, now_s: float) -> list[LiveJob]:
         """Jobs whose pause is over."""

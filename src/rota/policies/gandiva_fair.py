@@ -20,7 +20,7 @@ from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.fairness import Owner
 from rota.mechanisms.picks import Picks, PickScheduler, Scene, Want
 from rota.mechanisms.stride import Entry, Passes, balanced, next_quantum
-from rota.mechanisms.trading import trade
+from rota.mechanisms.trading import max_min, trade
 from rota.perf.speed import SpeedModel
 
 
@@ -146,20 +146,20 @@ class GandivaFair:
         return str(live.job.tenant) if self._params.by is Owner.TENANT or not live.job.user else live.job.user
 
     def shares(self, scene: Scene, jobs: Sequence[LiveJob]) -> Shares:
-        """What each user is entitled to of every type: by tickets, and then by trade."""
-        owners = sorted({self.owner(live) for live in jobs})
-        total = sum(self._weights.get(owner, 1.0) for owner in owners)
-        pools = [pool for pool in scene.inventory.pools if pool.usable]
-        shares: Shares = {
-            pool.device_type: {
-                owner: pool.usable * self._weights.get(owner, 1.0) / max(total, 1e-9) for owner in owners
-            }
-            for pool in pools
-        }
+        """What each user is entitled to of every type: by tickets, as far as it has jobs for it, then by trade."""
+        left: dict[str, float] = {}
+        for live in jobs:
+            left[self.owner(live)] = left.get(self.owner(live), 0.0) + live.job.gpus
+        weights = {owner: self._weights.get(owner, 1.0) for owner in left}
+        pools = {pool.device_type: pool.usable for pool in scene.inventory.pools if pool.usable}
+        kinds = sorted(pools, key=lambda kind: (-self._mean_speed(jobs, kind), kind))
+        shares: Shares = {}
+        for kind in kinds:
+            shares[kind] = max_min(pools[kind], weights, left)
+            left = {owner: left[owner] - part for owner, part in shares[kind].items()}
         if self._params.trade:
-            kinds = sorted(shares, key=lambda kind: (-self._mean_speed(jobs, kind), kind))
             for fast, slow in pairwise(kinds):
-                trade(shares[fast], shares[slow], self._speedups(jobs, fast, slow))
+                trade(shares[fast], shares[slow], self._speedups(jobs, fast, slow), left)
         return shares
 
     def _speedups(self, jobs: Sequence[LiveJob], fast: DeviceType, slow: DeviceType) -> dict[str, float]:
@@ -177,13 +177,13 @@ class GandivaFair:
         return round(sum(speeds) / max(len(speeds), 1), 9)
 
     def _kinds(self, scene: Scene, jobs: Sequence[LiveJob], shares: Shares) -> dict[int, DeviceType]:
-        """A type for every job: who runs stays; others go where their user has most left of its share.
+        """A type for every job, and its tickets there.
 
-        A user's share of a type is divided over its jobs there: those are the jobs' tickets.
+        Who runs stays; others, the largest first, go where their user has most left of its share.
         """
         used: dict[tuple[str, DeviceType], float] = {}
         found: dict[int, DeviceType] = {}
-        for live in sorted(jobs, key=lambda live: (not live.holds, live.seq)):
+        for live in sorted(jobs, key=lambda live: (not live.holds, -live.job.gpus, live.seq)):
             owner = self.owner(live)
             able = [kind for kind in shares if self._speed.on_type(live.job, kind) > 0 and scene.can_run(live, kind)]
             if live.placement:
@@ -198,18 +198,21 @@ class GandivaFair:
             kind = min(able, key=lambda kind: (max(fullest[kind], 1.0), -self._speed.on_type(live.job, kind), kind))
             used[owner, kind] = used.get((owner, kind), 0.0) + live.gpus
             found[live.seq] = kind
-        many: dict[tuple[str, DeviceType], int] = {}
-        for live in jobs:
-            if live.seq in found:
-                key = (self.owner(live), found[live.seq])
-                many[key] = many.get(key, 0) + 1
-        for live in jobs:
-            if live.seq in found:
-                kind = found[live.seq]
-                key = (self.owner(live), kind)
-                self._tickets[live.seq] = max(shares[kind][key[0]], 1e-6) / many[key]
+        self._tickets |= self._divided(jobs, found, shares)
         self._tickets = {live.seq: self._tickets[live.seq] for live in jobs}
         return found
+
+    def _divided(self, jobs: Sequence[LiveJob], kinds: dict[int, DeviceType], shares: Shares) -> dict[int, float]:
+        """A user's share of a type, divided over its jobs there: equally, but to none more than it can use."""
+        sizes: dict[tuple[str, DeviceType], dict[str, float]] = {}
+        for live in jobs:
+            if live.seq in kinds:
+                sizes.setdefault((self.owner(live), kinds[live.seq]), {})[str(live.seq)] = live.job.gpus
+        tickets: dict[int, float] = {}
+        for (owner, kind), demand in sizes.items():
+            parts = max_min(shares[kind].get(owner, 0.0), dict.fromkeys(demand, 1.0), demand)
+            tickets |= {int(seq): max(part, 1e-6) for seq, part in parts.items()}
+        return tickets
 
 
 def _make(values: GandivaFairParams, allocator: Allocator, knowledge: Knowledge) -> Policy:

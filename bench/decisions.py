@@ -1,0 +1,111 @@
+"""Decision time of every policy with 1,000 active jobs on 2,048 GPUs: the longest plan and the mean.
+
+All jobs are there at once, of 1 to 16 GPUs, twice as many as fit; the simulator then runs until the policy has planned
+so often. CPU seconds of this process, so that other work on the machine does not count. Names of policies may be given.
+Run: `python bench/decisions.py [POLICY...]`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+from typing import Any
+
+from rota.core.cluster import Cluster
+from rota.core.engine import Engine
+from rota.core.errors import RotaError
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, Job, JobId, Role
+from rota.core.policy import Changes, Draft, Policy
+from rota.core.reasons import Reason
+from rota.core.state import State
+from rota.drivers.simulator.run import run
+from rota.drivers.simulator.study import Setting, scheduler
+from rota.drivers.simulator.world import World
+from rota.perf.speed import Costs, SpeedModel
+from rota.policies import names
+from rota.traces.workload import Submission
+
+GPUS, PER_NODE, JOBS, PLANS = 2048, 8, 1000, 30
+LIMIT_S = 1.0
+SINGLE = ("gavel/allox",)
+"""Policies that know jobs of one device only."""
+
+
+class Enough(Exception):
+    """As many plans as were wanted."""
+
+
+class Timed:
+    """A policy whose plans are timed."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.plans_s: list[float] = []
+
+    @property
+    def wakeup_s(self) -> float:
+        return self._policy.wakeup_s
+
+    @property
+    def memory(self) -> Any:
+        return self._policy.memory
+
+    def note(self, changes: Changes, now_s: float) -> None:
+        self._policy.note(changes, now_s)
+
+    def plan(self, draft: Draft) -> None:
+        began = time.process_time()
+        self._policy.plan(draft)
+        self.plans_s.append(time.process_time() - began)
+        if len(self.plans_s) >= PLANS:
+            raise Enough
+
+    def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
+        return self._policy.explain(waiting, draft)
+
+    def adopt(self, state: State) -> None:
+        self._policy.adopt(state)
+
+
+def jobs(*, single: bool) -> list[Submission]:
+    rng = random.Random(1)
+    made = []
+    for number in range(JOBS):
+        gpus = 1 if single else rng.choice((1, 1, 2, 4, 4, 8, 8, 16))
+        role = Role(count=max(gpus // PER_NODE, 1), device_milli=min(gpus, PER_NODE) * WHOLE)
+        job = Job(id=JobId(f"j{number}"), roles=(role,), user=f"u{number % 20}", work=rng.uniform(600.0, 36000.0))
+        made.append(Submission(job=job, submit_s=0.0))
+    return made
+
+
+def measure(policy: str) -> tuple[float, float]:
+    """The longest plan and the mean, in seconds."""
+    cluster = Cluster.uniform(("gpu", GPUS, PER_NODE))
+    built, alloc, _ = scheduler(policy, Setting(cluster=cluster))
+    timed = Timed(built)
+    engine = Engine(State(cluster), timed, alloc)
+    with contextlib.suppress(Enough):
+        run(engine, World(cluster, SpeedModel(), Costs()), jobs(single=policy in SINGLE))
+    return max(timed.plans_s), sum(timed.plans_s) / len(timed.plans_s)
+
+
+def main(wanted: list[str]) -> None:
+    print(f"{'policy':52} {'longest':>9} {'mean':>9}")
+    slow = []
+    for policy in wanted or names():
+        try:
+            longest, mean = measure(policy)
+        except RotaError as err:
+            print(f"{policy:52} {err}")
+            continue
+        print(f"{policy:52} {longest:7.3f} s {mean:7.3f} s", flush=True)
+        if longest > LIMIT_S:
+            slow.append(policy)
+    print(f"over {LIMIT_S:g} s: {', '.join(slow) or 'none'}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
