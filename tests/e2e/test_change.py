@@ -58,6 +58,10 @@ def test_tenants_change_while_jobs_run(hall: Manager) -> None:
     rows = {row["change"]: row["names"] for row in json.loads(told.stdout)}
     assert rows == {"promises to tenants": ["green", "red"], "jobs without a guarantee now": [second]}
     assert [hall.state(job_id) for job_id in (first, second)] == ["running", "running"]
+    (green, red) = json.loads(hall.rota("tenants", "-o", "json").stdout)
+    assert (green["held"], green["guaranteed"], green["borrowed"]) == (8.0, 4, 4.0)
+    assert (red["held"], red["guaranteed"], red["lent"]) == (0.0, 12, 0.0), "there is enough that nobody is promised"
+    assert ["green", "2", "0", "8", "4", "4", "0"] in [line.split() for line in hall.rota("top").stdout.splitlines()]
     reds = [box(hall, "red") for _ in range(3)]
     for job_id in reds:
         hall.wait(job_id, "running")

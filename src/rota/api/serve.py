@@ -28,6 +28,7 @@ from rota.drivers.local.driver import LocalDriver, Settings
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.live.boot import Scheduling, boot
 from rota.live.foresight import Foresight
+from rota.live.lookout import Lookout
 from rota.live.requests import Requests
 from rota.live.retention import keep_tidy
 from rota.sdk.place import Sign, remove_sign, write_sign
@@ -101,6 +102,7 @@ async def _serve(
         access=access,
         home=options.settings.home,
         scheduling=options.scheduling,
+        lookout=Lookout(records, control, options.scheduling),
         limits=str(options.settings.limits),
     )
     config = uvicorn.Config(

@@ -10,6 +10,7 @@ from fastapi import Request
 from rota.api.access import Access, Principal
 from rota.live.boot import Scheduling
 from rota.live.control import Control
+from rota.live.lookout import Lookout
 from rota.live.requests import Requests
 from rota.store.records import Records
 
@@ -24,6 +25,7 @@ class Service:
     access: Access
     home: Path
     scheduling: Scheduling
+    lookout: Lookout
     limits: str
     """How tasks' limits are kept, in words."""
 

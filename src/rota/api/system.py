@@ -15,6 +15,7 @@ from rota.api.service import Service, principal, service
 from rota.api.wire import NodeOut, Problem, nodes_out
 from rota.core.model import NodeId
 from rota.live.control import News
+from rota.live.promises import Use
 from rota.live.requests import Asker, NotFound
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
@@ -49,15 +50,31 @@ async def drain(
     return JSONResponse(found[0])
 
 
+@router.get("/overview")
+async def overview(request: Request, who: Who) -> Response:
+    """Devices by type, what tenants hold of what they are promised, and the last day."""
+    return JSONResponse(await service(request).lookout.overview(who.tenants))
+
+
 @router.get("/tenants")
 async def tenants(request: Request, who: Who) -> Response:
-    """How many jobs each tenant has in each state."""
-    counts = await asyncio.to_thread(service(request).records.counts)
-    out: dict[str, dict[str, int]] = {}
-    for (tenant, state), count in sorted(counts.items()):
+    """How many jobs each tenant has in each state, and how many devices it holds of those promised to it."""
+    parts = service(request)
+    counts = await asyncio.to_thread(parts.records.counts)
+    uses = parts.lookout.uses(who.tenants)
+    out: dict[str, dict[str, int]] = {tenant: {} for tenant in uses}
+    for (tenant, state), count in counts.items():
         if who.may_see(tenant):
             out.setdefault(tenant, {})[state] = count
-    return JSONResponse([{"tenant": tenant, "jobs": states} for tenant, states in out.items()])
+    return JSONResponse(
+        [{"tenant": tenant, "jobs": out[tenant], **_held(uses.get(tenant))} for tenant in sorted(out)],
+    )
+
+
+def _held(use: Use | None) -> dict[str, float]:
+    if use is None:
+        return {"held": 0.0, "guaranteed": 0, "borrowed": 0.0, "lent": 0.0}
+    return {"held": use.held, "guaranteed": use.guaranteed, "borrowed": use.borrowed, "lent": use.lent}
 
 
 @router.get("/policies")

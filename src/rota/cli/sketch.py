@@ -24,7 +24,7 @@ def sketch_lines(runs: Mapping[str, Sketch], *, encoding: str) -> list[str]:
     known = [sketch for sketch in runs.values() if sketch.jct_s.size]
     if not known:
         return []
-    marks = BLOCKS if _can_write(BLOCKS, encoding) else ASCII
+    marks = marks_for(encoding)
     names = [name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 3] + "..." for name in runs]
     indent = max(map(len, names)) + 2
     within_s = _log_axis(known)
@@ -50,12 +50,13 @@ def bars(parts: Sequence[float], marks: str = BLOCKS) -> str:
     )
 
 
-def _can_write(text: str, encoding: str) -> bool:
+def marks_for(encoding: str) -> str:
+    """The characters to draw with: blocks, or plain ones where the encoding has none."""
     try:
-        text.encode(encoding)
+        BLOCKS.encode(encoding)
     except (LookupError, UnicodeEncodeError):
-        return False
-    return True
+        return ASCII
+    return BLOCKS
 
 
 def _log_axis(sketches: Sequence[Sketch]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -19,6 +19,10 @@ COLUMNS = (
     Column(key="running", right=True),
     Column(key="waiting", right=True),
     Column(key="ended", right=True),
+    Column(key="held", title="devices held", right=True, show=lambda held: f"{held:g}"),
+    Column(key="guaranteed", right=True),
+    Column(key="borrowed", right=True, show=lambda held: f"{held:g}"),
+    Column(key="lent", right=True, show=lambda held: f"{held:.3g}"),
 )
 CHANGE_COLUMNS = (Column(key="change"), Column(key="number", right=True), Column(key="names"))
 SHOWN = 8
@@ -44,11 +48,10 @@ def tenants(context: typer.Context, server: ServerOption = None, output: OutputO
         jobs = each["jobs"]
         rows.append(
             {
-                "tenant": each["tenant"],
+                **each,
                 "running": sum(jobs.get(state, 0) for state in ("starting", "running")),
                 "waiting": sum(jobs.get(state, 0) for state in ("waiting", "held", "suspended")),
                 "ended": sum(jobs.get(state, 0) for state in ("succeeded", "failed", "cancelled")),
-                "jobs": jobs,
             }
         )
     emit(rows, COLUMNS, output)

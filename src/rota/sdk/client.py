@@ -123,6 +123,11 @@ class Client:
         answer: list[Json] = self._call("GET", "/nodes")
         return answer
 
+    def overview(self) -> Json:
+        """Devices, tenants and the last day, at a glance."""
+        answer: Json = self._call("GET", "/overview")
+        return answer
+
     def drain(self, node_id: str, *, drained: bool = True) -> Json:
         """Let nothing new start on a node, or let it take jobs again."""
         word = "drain" if drained else "undrain"

@@ -14,10 +14,10 @@ from rota.api.service import Service
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.live.control import News
+from rota.live.promises import Promise, Use
 from rota.live.recent import Recent
 from rota.live.requests import Asker
 from rota.live.whatif import WhatIf
-from rota.web.promises import Promise, Promises
 from rota.web.sessions import Visitor
 
 LOOK_S = 1.0
@@ -28,8 +28,6 @@ class Desk:
     """One page that somebody looks at."""
 
     service: Service
-    recent: Recent
-    promised: Promises
     what_if: WhatIf
     request: Request
 
@@ -47,12 +45,21 @@ class Desk:
     @property
     def cluster(self) -> Cluster:
         """The cluster as it is now."""
-        return self.promised.cluster
+        return self.service.lookout.promised.cluster
 
     @property
     def promises(self) -> Mapping[str, Promise]:
         """What tenants are promised now."""
-        return self.promised.now()
+        return self.service.lookout.promised.now()
+
+    @property
+    def recent(self) -> Recent:
+        """The last day."""
+        return self.service.lookout.recent
+
+    def uses(self) -> dict[str, Use]:
+        """What tenants hold now, those that may be seen."""
+        return self.service.lookout.uses(self.tenants())
 
     @property
     def is_admin(self) -> bool:

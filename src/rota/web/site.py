@@ -17,12 +17,10 @@ os.environ.setdefault("NICEGUI_STORAGE_PATH", os.devnull)  # nothing is kept by 
 from nicegui import app as nicegui_app
 from nicegui import ui
 
-from rota.live.recent import Recent
 from rota.live.whatif import WhatIf
 from rota.web.desk import Desk
 from rota.web.frame import frame
 from rota.web.pages import cluster, job, jobs, overview, submit, tenants, whatif
-from rota.web.promises import Promises
 
 LONGEST_S = 20.0
 """How long a page may take to be built on a machine that is busy."""
@@ -41,12 +39,10 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
 
 async def open_site(service: Service) -> Asgi:
     """The pages of a manager, ready to answer."""
-    recent = Recent(service.records, service.control)
-    promised = Promises(service)
     what_if = WhatIf(service.records, service.scheduling)
 
     def desk(request: Request) -> Desk:
-        return Desk(service=service, recent=recent, promised=promised, what_if=what_if, request=request)
+        return Desk(service=service, what_if=what_if, request=request)
 
     for path, title, build in PAGES:
         _add(path, title, build, desk)

@@ -13,10 +13,10 @@ from rota.api.wire import state_of
 from rota.core.live import LiveJob
 from rota.core.model import NodeId
 from rota.core.state import State
+from rota.live.devices import count_devices
 from rota.web import words
 from rota.web.actions import drain
 from rota.web.desk import Desk
-from rota.web.devices import count_devices
 from rota.web.frame import heading
 from rota.web.parts.basics import Tile, bar, button, card, chip, empty, legend
 from rota.web.parts.map import Map

@@ -8,15 +8,15 @@ from typing import Any
 
 from nicegui import html, ui
 
+from rota.live.devices import Count, count_devices
+from rota.live.promises import Use
 from rota.live.recent import Day
 from rota.store.records import Search
 from rota.web import words
 from rota.web.desk import Desk
-from rota.web.devices import Count, count_devices
 from rota.web.frame import heading
 from rota.web.parts.basics import Tile, bar, button, card, chip, empty, legend, link
 from rota.web.parts.charts import chart, over_time, points
-from rota.web.promises import Use, uses_of
 
 FAILURES = 6
 MOST_TENANTS = 12
@@ -70,9 +70,7 @@ class Overview:
             Search(states=("failed",), tenants=tenants, order="ended_s", limit=FAILURES),
         )
         counts = count_devices(state.inventory)
-        uses = {
-            name: use for name, use in uses_of(state, self._desk.promises).items() if tenants is None or name in tenants
-        }
+        uses = self._desk.uses()
         self._show_tiles(counts, uses)
         if self._is_new("types", [str(count) for count in counts]):
             self._show_types(counts)

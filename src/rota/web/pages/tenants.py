@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from nicegui import html
 
+from rota.live.promises import Use
 from rota.live.recent import Day
 from rota.web import words
 from rota.web.desk import Desk
 from rota.web.frame import heading
 from rota.web.parts.basics import bar, card, empty, legend
 from rota.web.parts.charts import chart, over_time, points
-from rota.web.promises import Use, uses_of
 
 MOST_LINES = 8
 TENANCY = {
@@ -60,9 +60,7 @@ class TenantsPage:
 
     def show_present(self) -> None:
         """Show how things are now."""
-        allowed = self._desk.tenants()
-        uses = uses_of(self._desk.service.control.state, self._desk.promises)
-        uses = {name: use for name, use in uses.items() if allowed is None or name in allowed}
+        uses = self._desk.uses()
         if uses == self._drawn:
             return
         self._drawn = uses

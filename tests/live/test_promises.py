@@ -13,8 +13,8 @@ from rota.core.placement import Slot
 from rota.core.state import State
 from rota.core.tenants import Share, TenantPlan
 from rota.files.cluster_file import cluster_from_document
+from rota.live.promises import Promise, Use, promises_of, uses_of
 from rota.live.whatif import Change, _named, changed
-from rota.web.promises import Promise, Use, promises_of, uses_of
 
 GPU = DeviceType("gpu")
 HIVED = {

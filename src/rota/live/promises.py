@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rota.api.service import Service
 from rota.core.cluster import Cluster
 from rota.core.model import OPPORTUNISTIC, WHOLE
 from rota.core.state import State
 from rota.core.tenants import ANY_TYPE, Share
+from rota.live.boot import Scheduling
+from rota.live.control import Control
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +40,22 @@ class Use:
 class Promises:
     """The promises as they are now: worked out again when the cluster has become another."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, control: Control, scheduling: Scheduling) -> None:
+        self._control = control
+        self._scheduling = scheduling
         self._known: tuple[Cluster, dict[str, Promise]] | None = None
 
     @property
     def cluster(self) -> Cluster:
         """The cluster as it is now."""
-        present = self._service.control.present
-        return self._service.scheduling.cluster if present is None else present.cluster
+        present = self._control.present
+        return self._scheduling.cluster if present is None else present.cluster
 
     def now(self) -> dict[str, Promise]:
         """What each tenant is promised."""
         cluster = self.cluster
         if self._known is None or self._known[0] is not cluster:
-            self._known = (cluster, promises_of(cluster, self._service.scheduling.tenancy))
+            self._known = (cluster, promises_of(cluster, self._scheduling.tenancy))
         return self._known[1]
 
 
