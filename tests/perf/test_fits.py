@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from builders import job
 from rota.perf.convergence import EPOCHS, LossCurve, fit, report
 from rota.perf.goodput_fit import Seen, fit_steps, goodputs
+from rota.perf.reports import Reports, SimulatedReports
 from rota.perf.speed_fit import SpeedCurve, fit_speed
 from rota.perf.training import CATALOGUE, Batches, StepTime, best_batch, best_of, steps_tried
 
@@ -114,3 +115,15 @@ def test_steps_on_several_devices_alone_still_give_a_fit() -> None:
     found = goodputs(fit_steps(seen), CATALOGUE["bert"].batches, [6], 8)
 
     assert found[0] == pytest.approx(best_of("bert", 6, False).goodput, rel=0.2)
+
+
+def test_simulated_jobs_tell_of_their_training_and_real_ones_do_not() -> None:
+    known, unknown = job("k", model="bert", work=100.0), job("u", model="mine", work=100.0)
+
+    simulated = SimulatedReports()
+    assert simulated.batches(known) == CATALOGUE["bert"].batches
+    assert simulated.steps(known, 2, False) == steps_tried("bert", 2, False)
+    assert (simulated.batches(unknown), simulated.steps(unknown, 2, False)) == (None, ())
+    assert simulated.losses(unknown, 50.0) == report(unknown, 50.0)
+    real = Reports()
+    assert (real.batches(known), real.steps(known, 2, False), real.losses(known, 50.0)) == (None, (), None)

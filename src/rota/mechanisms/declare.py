@@ -15,6 +15,7 @@ from rota.core.policy import Allocator, Policy
 from rota.mechanisms.list_scheduler import ListScheduler
 from rota.mechanisms.ordering import Backfill, Groups, OrderingRule, SimpleRule, Turn
 from rota.mechanisms.parameters import NoParams, parse_parameters
+from rota.perf.reports import Reports
 from rota.perf.speed import SpeedModel
 
 
@@ -34,9 +35,10 @@ class Traits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """What a policy may know beside the state: how fast jobs run where, what a restart costs, and its chance."""
+    """What a policy may know beside the state: how fast jobs run, what they tell, what a restart costs; its chance."""
 
     speed: SpeedModel = field(default_factory=SpeedModel)
+    reports: Reports = field(default_factory=Reports)
     restart_s: float = 0.0
     seed: int = 0
 

@@ -13,8 +13,8 @@ from rota.core.model import WHOLE
 from rota.core.placement import tasks_of
 from rota.mechanisms.sizes import Candidate
 from rota.perf.goodput_fit import Seen, fit_steps, goodputs
+from rota.perf.reports import Reports
 from rota.perf.speed_fit import fit_speed
-from rota.perf.training import CATALOGUE, steps_tried
 
 Floats = NDArray[np.float64]
 
@@ -34,10 +34,11 @@ class _Learned:
 class GoodputBook:
     """Observations by job, and the goodput by size that follows from them.
 
-    A job of a model whose training is known reports steps and the noise of its gradient, others only their speed.
+    Some jobs report steps and the noise of their gradient; of the others only the speed is known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
         self._jobs: dict[int, _Learned] = {}
 
     @property
@@ -98,13 +99,13 @@ class GoodputBook:
 
     def _fitted(self, found: Candidate, one: _Learned, sizes: tuple[int, ...], node_devices: int) -> Floats:
         live = found.live
-        model = live.job.model
-        if model is None or model not in CATALOGUE:
+        batches = self._reports.batches(live.job)
+        if batches is None:
             curve = fit_speed(one.rates)
             return np.array([curve.speed(tasks) for tasks in sizes])
-        seen = [Seen(devices, far, steps_tried(model, devices, far)) for devices, far in one.places]
+        seen = [Seen(devices, far, self._reports.steps(live.job, devices, far)) for devices, far in one.places]
         devices = [_devices(live, tasks) for tasks in sizes]
-        return goodputs(fit_steps(seen), CATALOGUE[model].batches, devices, node_devices)
+        return goodputs(fit_steps(seen), batches, devices, node_devices)
 
 
 def _devices(live: LiveJob, tasks: int) -> int:

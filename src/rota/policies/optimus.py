@@ -18,7 +18,7 @@ from rota.core.placement import tasks_of
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing
 from rota.mechanisms.sizes import UNKNOWN_WORK_S, Candidate, Plain, Plan, SizeQuestion, Target
-from rota.perf.convergence import fit, report
+from rota.perf.convergence import fit
 from rota.perf.speed_fit import SpeedCurve, fit_speed
 
 _PROFILED = (1, 2, 4, 8, 16)
@@ -44,6 +44,7 @@ class Optimus(Plain):
         self.interval_s: float | None = params.round_s
         self.drifts = True
         self._speed = knowledge.speed
+        self._reports = knowledge.reports
         self._measured: dict[int, dict[int, float]] = {}
         self._curves: dict[int, SpeedCurve] = {}
         self._epochs_left: dict[int, tuple[int, float]] = {}
@@ -134,7 +135,7 @@ class Optimus(Plain):
         """Work until convergence at the pace of the epochs so far; by the user's guess before there are losses."""
         live = found.live
         done = live.work_done(now_s)
-        told = report(live.job, done)
+        told = self._reports.losses(live.job, done)
         if told is None or len(told.losses) < 3:
             guess_s = UNKNOWN_WORK_S if live.job.estimate_s is None else live.job.estimate_s
             return max(guess_s * live.nominal_rate - done, live.nominal_rate)

@@ -155,7 +155,7 @@ class Pollux(Plain):
         self.interval_s: float | None = params.round_s
         self._params = params
         self._seed = knowledge.seed
-        self._book = GoodputBook()
+        self._book = GoodputBook(knowledge.reports)
         self._last: tuple[Any, Plan] | None = None
 
     @property

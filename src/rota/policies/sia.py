@@ -64,7 +64,7 @@ class Sia(Plain):
         self._params = params
         self._speed = knowledge.speed
         self._restart_s = knowledge.restart_s
-        self._book = GoodputBook()
+        self._book = GoodputBook(knowledge.reports)
         self._last: tuple[Any, Plan] | None = None
 
     @property

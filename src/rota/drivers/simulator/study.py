@@ -24,6 +24,7 @@ from rota.drivers.simulator.world import World
 from rota.mechanisms.declare import Knowledge
 from rota.perf.estimates import Estimate
 from rota.perf.observed import LearningSpeeds
+from rota.perf.reports import SimulatedReports
 from rota.perf.speed import Costs, SpeedModel
 from rota.placement import style
 from rota.policies import find_policy
@@ -83,7 +84,12 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
         )
     placement = setting.placement or declared.placement
     alloc = allocator(setting.tenancy, style(placement), setting.cluster)
-    knowledge = Knowledge(speed=believed(setting, learns=True), restart_s=setting.costs.restart_s, seed=setting.seed)
+    knowledge = Knowledge(
+        speed=believed(setting, learns=True),
+        reports=SimulatedReports(),
+        restart_s=setting.costs.restart_s,
+        seed=setting.seed,
+    )
     return declared.build(options, alloc, knowledge), alloc, placement
 
 
