@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,9 @@ from rota.perf.speed import SpeedModel
 _NEVER_S = 1e10
 """What a job takes on a type that it can't run on, and when a device is free that nobody knows of: later than all."""
 
+MOST = 400
+"""Jobs matched at a time, the shortest: others would not be first in any queue, and a matching takes their cube."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlloxParams:
@@ -42,16 +45,29 @@ class AlloxParams:
 
 @dataclass(slots=True)
 class Machines:
-    """All devices: their type and in how many seconds each is free."""
+    """All devices: their type, in how many seconds each is free, and of each type those that are free now."""
 
-    kind: list[int]
-    free_in_s: list[float]
+    kind: list[int] = field(default_factory=list)
+    free_in_s: list[float] = field(default_factory=list)
+    free: dict[int, list[int]] = field(default_factory=dict)
 
-    def free_of(self, kind: int) -> list[int]:
-        """The devices of a type that are free now."""
-        return [
-            at for at, (of, in_s) in enumerate(zip(self.kind, self.free_in_s, strict=True)) if of == kind and not in_s
-        ]
+    def add(self, kind: int, free_in_s: float, count: int) -> None:
+        """So many more devices of a type."""
+        first = len(self.kind)
+        self.kind += [kind] * count
+        self.free_in_s += [free_in_s] * count
+        if not free_in_s:
+            self.free.setdefault(kind, []).extend(range(first, first + count))
+
+    def take(self, kind: int, count: int, for_s: float) -> None:
+        """Free devices are taken for so long."""
+        for at in self.free[kind][:count]:
+            self.free_in_s[at] = max(for_s, 1e-9)
+        del self.free[kind][:count]
+
+    def could_start(self, size: int, took_s: list[float]) -> bool:
+        """Whether a job could start now on some type, fast or slow."""
+        return any(len(free) >= size and took_s[kind] < _NEVER_S for kind, free in self.free.items())
 
 
 class Allox:
@@ -79,33 +95,50 @@ class Allox:
 
     def pick(self, scene: Scene) -> Picks:
         """Batches of users, least progress first, are matched to the devices until none is free."""
+        most = max((pool.free for pool in scene.inventory.pools), default=0)
+        took = {live: self._took_s(live, scene) for live in scene.waiting if size_of(live) <= most}
+        others = [Want(live) for live in scene.waiting if live not in took and live.wait_code is None]
+        odd = [Want(live) for live in scene.waiting if is_odd(live) or (live in took and min(took[live]) >= _NEVER_S)]
+        if not took:
+            return Picks(fill=[*odd, *others])
         machines = self._machines(scene)
-        took = {live: self._took_s(live, scene) for live in scene.waiting}
-        odd = [Want(live) for live, row in took.items() if min(row) >= _NEVER_S]
         wants: list[Want] = []
         passed: dict[LiveJob, Reason] = {}
         for users in self._batches(scene):
-            free = {kind for kind, in_s in zip(machines.kind, machines.free_in_s, strict=True) if not in_s}
             jobs = [live for live in took if owner(live) in users and min(took[live]) < _NEVER_S]
-            if not free or not jobs:
+            if not any(machines.could_start(size_of(live), took[live]) for live in jobs):
                 continue
-            started = self._match(scene, jobs, took, machines)
+            jobs.sort(key=lambda live: (min(took[live]) * size_of(live), live.seq))
+            started = self._match(scene, jobs[:MOST], took, machines)
             wants += started
             mine = {want.live for want in started}
             better = Reason(code=ReasonCode.BETTER_LATER)
             passed |= {
-                live: better for live in jobs if live not in mine and any(took[live][at] < _NEVER_S for at in free)
+                live: better for live in jobs if live not in mine and machines.could_start(size_of(live), took[live])
             }
-        return Picks(wants=wants, fill=odd, passed=passed)
+        return Picks(wants=wants, fill=[*odd, *others], passed=passed)
 
     def _match(
         self, scene: Scene, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
     ) -> list[Want]:
         """Who is first on a free device starts there; its devices are taken for as long as it runs."""
-        kinds = np.array(machines.kind)
+        started = []
+        for kind, live in self._firsts(jobs, took, machines):
+            size, took_s = size_of(live), took[live][kind]
+            if len(machines.free[kind]) >= size and took_s < _NEVER_S:
+                machines.take(kind, size, took_s)
+                started.append(Want(live, scene.inventory.pools[kind].device_type))
+        return started
+
+    def _firsts(
+        self, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
+    ) -> list[tuple[int, LiveJob]]:
+        """Who goes first on the free devices, by type. With one type the best matching is the shortest job first."""
+        if len(set(machines.kind)) == 1:
+            return [(machines.kind[0], live) for live in jobs]
+        kinds, free_in_s = np.array(machines.kind), np.array(machines.free_in_s)
         sizes = np.array([size_of(live) for live in jobs])
         took_s: Floats = np.array([took[live] for live in jobs])[:, kinds]
-        free_in_s = np.array(machines.free_in_s)
         columns = []
         for kind in sorted(set(machines.kind)):
             of_kind = np.nonzero(kinds == kind)[0]
@@ -114,15 +147,7 @@ class Allox:
         place, machine = (np.concatenate([part[at] for part in columns]) for at in (0, 1))
         wait_s = np.broadcast_to(free_in_s, took_s.shape)
         firsts = earliest(np.minimum(took_s * sizes[:, None], _NEVER_S), wait_s, place, machine)
-        started = []
-        for at, row in firsts.items():
-            live, kind = jobs[row], machines.kind[at]
-            free = machines.free_of(kind)
-            if not free_in_s[at] and len(free) >= sizes[row] and took[live][kind] < _NEVER_S:
-                for taken in free[: sizes[row]]:
-                    machines.free_in_s[taken] = max(took[live][kind], 1e-9)
-                started.append(Want(live, scene.inventory.pools[kind].device_type))
-        return started
+        return [(machines.kind[at], jobs[row]) for at, row in firsts.items() if not free_in_s[at]]
 
     def _batches(self, scene: Scene) -> Iterator[set[str]]:
         """Users that wait, so many at a time, those with least progress first."""
@@ -154,16 +179,14 @@ class Allox:
 
     def _machines(self, scene: Scene) -> Machines:
         """Free devices, and those of holders when these are expected to end."""
-        machines = Machines([], [])
+        machines = Machines()
         for kind, pool in enumerate(scene.inventory.pools):
-            machines.kind += [kind] * pool.free
-            machines.free_in_s += [0.0] * pool.free
+            machines.add(kind, 0.0, pool.free)
         for live in scene.holding:
             placement = live.placement or ()
             books = scene.inventory.nodes[placement[0].node]
-            many = devices_of(placement)
-            machines.kind += [books.pool] * many
-            machines.free_in_s += [min(max(live.remaining_s(scene.now_s), 1e-9), _NEVER_S)] * many
+            in_s = min(max(live.remaining_s(scene.now_s), 1e-9), _NEVER_S)
+            machines.add(books.pool, in_s, devices_of(placement))
         return machines
 
 
@@ -175,6 +198,11 @@ def owner(live: LiveJob) -> str:
 def size_of(live: LiveJob) -> int:
     """Devices that a job occupies; AlloX itself knows jobs of one only."""
     return -(-live.job.gpu_milli // WHOLE)
+
+
+def is_odd(live: LiveJob) -> bool:
+    """Whether whole devices of one type are not the measure of a job: it shares devices, or has several roles."""
+    return len(live.job.roles) > 1 or live.job.roles[0].is_fraction
 
 
 def _make(values: AlloxParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
