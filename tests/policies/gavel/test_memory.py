@@ -40,6 +40,7 @@ POLICIES = [
     *(name for name in names() if find_policy(name)[0].plans_in_rounds),
     "gavel/max_min_fairness_packed:compat=none",
     "gavel/fifo:compat=none",
+    "gavel/finish_time_fairness_packed:compat=none,forecast=true",
 ]
 
 

@@ -16,6 +16,7 @@ from rota.mechanisms.habits import Habits, adaptive_round_s
 from rota.mechanisms.rounds import RoundScheduler
 from rota.mechanisms.shares import ShareRule
 from rota.policies.gavel.compat import GavelHabits
+from rota.policies.gavel.forecast import Foresight
 
 CITES = "Narayanan et al., OSDI 2020"
 _USUAL_S = 360.0
@@ -53,10 +54,14 @@ class RoundParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LpParams(RoundParams):
-    """As all of the family; `collapse` solves alike jobs as one, `spare` shares out what the least served leave."""
+    """As all of the family; `collapse` solves alike jobs as one, `spare` shares out what the least served leave.
+
+    `forecast` leaves room in the shares for the jobs of the next hour, as many and such as came lately.
+    """
 
     collapse: bool = True
     spare: bool = True
+    forecast: bool = False
 
 
 def shares(
@@ -73,8 +78,9 @@ def shares(
     def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
         adapts = values.round_s is Length.ADAPTIVE
         habits = GavelHabits() if values.compat is Compat.GAVEL else Habits(knowledge.restart_s)
+        made = rule(values, knowledge)
         return RoundScheduler(
-            rule(values, knowledge),
+            Foresight(made) if isinstance(values, LpParams) and values.forecast else made,
             knowledge.speed,
             name=name,
             round_s=_USUAL_S if adapts else values.round_s,
