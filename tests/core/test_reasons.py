@@ -44,6 +44,20 @@ def test_host_busy() -> None:
     assert world.why("a") == Reason(code=ReasonCode.HOST_BUSY, need_milli=1000, free_milli=4000)
 
 
+@pytest.mark.parametrize("busy", [0, 4])
+def test_task_that_is_larger_than_every_node_never_fits(busy: int) -> None:
+    world = World(gpus=4, nodes=2)
+    if busy:
+        world.running("x", workers=2, gpus=busy)
+    world.submit("a", gpus=8)
+
+    reason = Reason(code=ReasonCode.NEVER_FITS, need_milli=8000, owned_milli=4000)
+    assert world.why("a") == reason
+    assert reason.sentence() == (
+        "needs 8 devices; the cluster can never offer that: a task wants more than a node's 4 devices"
+    )
+
+
 @pytest.mark.parametrize("event", [NodeLost(NodeId("n2")), NodeDrained(NodeId("n2"))])
 def test_nodes_down(event: NodeLost | NodeDrained) -> None:
     world = World(gpus=2, nodes=2)
@@ -67,8 +81,9 @@ def test_nodes_held_exclusively_count_as_down() -> None:
         {"workers": 3, "device_types": (DeviceType("a"),)},
         {"workers": 3},
         {"roles": (Role(count=2), Role(name="b", count=3))},
+        {"gpus": 3},
     ],
-    ids=["too many", "of its type", "of any one type", "roles together"],
+    ids=["too many", "of its type", "of any one type", "roles together", "on one node"],
 )
 def test_never_fits(fields: dict[str, Any]) -> None:
     two = cluster(node("n1", 2, device_type=DeviceType("a")), node("n2", 2, device_type=DeviceType("b")))

@@ -40,6 +40,23 @@ def test_following_ends_as_the_job_does(shared: Manager, run: str, status: int, 
     assert said in told.stderr
 
 
+def test_following_says_nothing_twice_when_the_oldest_output_is_gone(shared: Manager) -> None:
+    job_id = shared.submit("while [ ! -e followed ]; do sleep 0.05; done")
+    shared.wait(job_id, "running")
+    folder = shared.home / "runs" / job_id / "1" / "0"
+    (folder / "output-000000000001000.log").write_bytes(b"late\n")
+    (folder / "output-000000000000000.log").unlink(missing_ok=True)
+
+    said = []
+    for piece in shared.client.logs(job_id, follow=True):
+        said.append(piece)
+        (shared.folder / "followed").touch()
+
+    assert b"".join(said) == b"late\n"
+    with pytest.raises(Refused, match="no attempt 5; its last is 1"):
+        list(shared.client.logs(job_id, attempt=5))
+
+
 def test_gang_gets_ranks_devices_and_a_meeting_point(shared: Manager) -> None:
     show = "echo $RANK/$WORLD_SIZE $CUDA_VISIBLE_DEVICES $ROTA_ROLE $MASTER_ADDR:${MASTER_PORT:+port}"
     job_id = shared.submit(show, workers=2, resources={"gpus": 2})
@@ -69,6 +86,7 @@ def test_expected_start_follows_from_what_is_known(shared: Manager) -> None:
     shared.wait(first, "running")
     second = shared.submit("sleep 60", workers=2, resources={"gpus": 4}, estimate="100s")
     third = shared.submit("true", resources={"gpus": 1}, estimate="1s")
+    fourth = shared.submit("true", resources={"gpus": 1}, estimate="1s")
 
     told = shared.client.why(third)["expected"]
     tried = shared.rota("submit", "--dry-run", "--gpus", "8", "--", "true")
@@ -77,9 +95,10 @@ def test_expected_start_follows_from_what_is_known(shared: Manager) -> None:
     assert 150 < seconds < 201
     assert (told["position"], told["known"]) == (2, True)
     assert shared.client.why(second)["expected"]["position"] == 1
+    assert shared.client.why(fourth)["expected"]["position"] == 3  # though it starts together with the third
     assert told["earliest"] < told["usual"] < told["latest"]
     assert (tried.returncode, tried.stdout) == (0, "expected start: not within a month, as things are\n")
-    assert len(list(shared.client.jobs())) == 3
+    assert len(list(shared.client.jobs())) == 4
 
 
 def test_cancelled_task_takes_its_children_with_it(shared: Manager) -> None:
@@ -186,8 +205,11 @@ def test_dependent_job_waits_and_follows_its_cause(shared: Manager) -> None:
     fourth = shared.submit("true", depends_on=[third])
 
     assert shared.client.why(second)["reason"]["code"] == "waits-for-dependency"
+    fifth = shared.submit("true", depends_on=[fourth])
     (shared.folder / "prepared").touch()
     assert [shared.wait(each)["state"] for each in (second, third, fourth)] == ["succeeded", "failed", "cancelled"]
+    assert shared.wait(fourth)["message"] == f"job {third}, which it depends on, failed"
+    assert shared.wait(fifth)["message"] == f"job {fourth}, which it depends on, was cancelled"
 
 
 def test_held_job_waits_for_its_release(shared: Manager) -> None:

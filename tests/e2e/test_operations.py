@@ -139,7 +139,8 @@ def test_tokens_say_who_may_do_what(guarded: tuple[Manager, str]) -> None:
         secrets[name] = admin.post("/tokens", {"name": name, "role": role, "tenants": tenants})["token"]
     short = admin.post("/tokens", {"name": "old", "role": "admin", "expires_in_s": 0.001})["token"]
     clients = {name: Client(url, secret) for name, secret in secrets.items()}
-    job_id = clients["ada"].submit({"run": "sleep 60", "tenant": "nlp", "env": {"K": {"secret": "s3cr3t"}}})[0]
+    job_id = clients["ada"].submit({"run": "sleep 60", "env": {"K": {"secret": "s3cr3t"}}})[0]
+    assert clients["ada"].job(job_id)["tenant"] == "nlp"  # its only one
 
     refusals: list[tuple[Callable[[], object], int]] = [
         (lambda: Client(url).nodes(), 401),

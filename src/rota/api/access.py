@@ -49,7 +49,13 @@ class Principal:
         if self.role is Role.VIEWER:
             raise Forbidden(f"token {self.name!r} is a viewer's; it can't change anything")
         if not self.may_see(tenant):
-            raise Forbidden(f"token {self.name!r} is not for tenant {tenant!r}")
+            own = ", ".join(sorted(self.tenants or ())) or "none"
+            raise Forbidden(f"token {self.name!r} is not for tenant {tenant!r}; its tenants: {own}")
+
+    @property
+    def usual_tenant(self) -> str:
+        """For whom jobs are that name no tenant: the token's only one, if it has just one."""
+        return next(iter(self.tenants)) if self.tenants is not None and len(self.tenants) == 1 else "default"
 
     def may_change(self, tenant: str) -> bool:
         """Whether a tenant's jobs may be changed."""

@@ -42,21 +42,29 @@ async def logs(
     folder = attempt_folder(parts.home, JobId(row.id), attempt or max(row.attempt, 1)) / str(task)
     if task and not folder.exists():
         raise NotFound(f"job {job_id} has no task {task}, or it has not started yet")
+    if attempt is not None and attempt > max(row.attempt, 1) and not follow:
+        raise NotFound(f"job {job_id} has had no attempt {attempt}; its last is {row.attempt}")
     if tail is not None:
         offset = max(offset, output_end(folder) - tail)
-    said = _follow(parts, row.id, task, attempt, offset) if follow else _read(folder, offset)
+    said = _follow(parts, row.id, task, attempt, offset) if follow else _whole(folder, offset)
     return StreamingResponse(
         said, media_type="text/plain; charset=utf-8", headers={"X-Content-Type-Options": "nosniff"}
     )
 
 
-async def _read(folder: FilePath, offset: int) -> AsyncIterator[bytes]:
+async def _whole(folder: FilePath, offset: int) -> AsyncIterator[bytes]:
+    async for said, _ in _read(folder, offset):
+        yield said
+
+
+async def _read(folder: FilePath, offset: int) -> AsyncIterator[tuple[bytes, int]]:
+    """What is there from an offset on, each piece with where it ends: what was dropped meanwhile is passed over."""
     while True:
         at, said = await asyncio.to_thread(read_output, folder, offset, CHUNK)
         if not said:
             return
         offset = at + len(said)
-        yield said
+        yield said, offset
 
 
 async def _follow(parts: Service, job_id: str, task: int, attempt: int | None, offset: int) -> AsyncIterator[bytes]:
@@ -77,8 +85,9 @@ async def _follow(parts: Service, job_id: str, task: int, attempt: int | None, o
             if shown is None and row.attempt:
                 shown = row.attempt
             if shown is not None:
-                async for said in _read(attempt_folder(parts.home, JobId(job_id), shown) / str(task), offset):
-                    offset += len(said)
+                folder = attempt_folder(parts.home, JobId(job_id), shown) / str(task)
+                async for said, end in _read(folder, offset):
+                    offset = end
                     yield said
                 if attempt is None and row.attempt > shown:
                     shown, offset = shown + 1, 0

@@ -65,9 +65,11 @@ async def submit(request: Request) -> Response:
     files: list[Any] = values if isinstance(values, list) else [values]
     if not 1 <= len(files) <= MOST_AT_ONCE:
         raise RotaError(f"{len(files)} jobs were given; submit 1 to {MOST_AT_ONCE} at once")
+    usual = who.usual_tenant
+    if usual != "default":
+        files = [{"tenant": usual, **file} if isinstance(file, dict) else file for file in files]
     for file in files:
-        tenant = file.get("tenant", "default") if isinstance(file, dict) else "default"
-        who.must_change(str(tenant))
+        who.must_change(str(file.get("tenant", usual)) if isinstance(file, dict) else usual)
     asker = Asker(name=who.name)
     if dry_run:
         return JSONResponse({"expected": forecast_out(await parts.requests.try_out(files[0], asker))})

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def logs(
     job: JobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends; exit as it does.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job ends; exit 100 if it failed.")
+    ] = False,
     task: Annotated[int | None, typer.Option(help="The task's rank; 0 by default.", min=0)] = None,
     attempt: Annotated[int | None, typer.Option(help="Which attempt; the last by default.", min=1)] = None,
     tail: Annotated[int | None, typer.Option(help="Only the last so many lines.", min=0, metavar="LINES")] = None,

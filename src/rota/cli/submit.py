@@ -43,7 +43,7 @@ def submit(
     ] = False,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Submit nothing; say when it would start.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit as it does.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
 ) -> int:
     """Submit a job file, or a command; print the job's id.

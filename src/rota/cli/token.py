@@ -10,7 +10,11 @@ from rota.cli.manager import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke tokens.")
-COLUMNS = tuple(Column(key=key) for key in ("id", "name", "role", "tenants", "expires", "revoked"))
+COLUMNS = (
+    *(Column(key=key) for key in ("id", "name", "role")),
+    Column(key="tenants", show=lambda tenants: ", ".join(tenants) or "-"),
+    *(Column(key=key) for key in ("expires", "revoked")),
+)
 
 
 @app.command("create")

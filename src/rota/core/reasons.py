@@ -62,7 +62,8 @@ class Reason:
             case ReasonCode.NODES_DOWN:
                 return f"needs {need}; enough exist only on nodes that are down, drained or held exclusively"
             case ReasonCode.NEVER_FITS:
-                return f"needs {need}; the cluster can never offer that"
+                largest = f": a task wants more than a node's {_devices(self.owned_milli)}" if self.owned_milli else ""
+                return f"needs {need}; the cluster can never offer that{largest}"
             case ReasonCode.NO_SUCH_TYPE:
                 return f"needs {need} of type {self.device_type}, of which there is none; name another type"
             case ReasonCode.BEHIND:

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from rota.core.decisions import Decision
 from rota.core.events import Event, JobArrived
 from rota.core.live import LiveJob
-from rota.core.model import JobId
+from rota.core.model import JobId, JobState
 from rota.core.state import State
+
+_IN_VAIN = {JobState.FAILED: "failed", JobState.CANCELLED: "was cancelled"}
 
 
 class Dependents:
@@ -44,6 +46,16 @@ class Dependents:
                         found[dependent] = None
                         due.append(dependent)
         return list(found)
+
+    def broken(self, live: LiveJob) -> str:
+        """Which job a cancelled one had needed in vain, in words; nothing if there is none."""
+        if live.state is not JobState.CANCELLED:
+            return ""
+        for needed in live.job.depends_on:
+            other = self._state.jobs.get(needed)
+            if other is not None and other.state in _IN_VAIN:
+                return f"job {needed}, which it depends on, {_IN_VAIN[other.state]}"
+        return ""
 
     def forget(self, ended: Iterable[JobId]) -> list[JobId]:
         """Drop from the state what has ended, unless something that has not ended yet depends on it; who is gone."""

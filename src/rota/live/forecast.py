@@ -52,7 +52,7 @@ class Forecast:
     """When a job starts, on the engine's clock; None where that lies beyond the horizon."""
 
     position: int
-    """How many waiting jobs start no later than this one, itself included, in the usual run."""
+    """How many waiting jobs are started before this one in the usual run, and one."""
     earliest_s: float | None
     usual_s: float | None
     latest_s: float | None
@@ -130,10 +130,8 @@ class _Run:
             self._waiting.add(arrives.job.id)
         decisions = engine.step(begun_s, first or [TimerFired()])
         for _ in range(MOST_STEPS):
-            if any(isinstance(each, Start) and each.job_id == job_id for each in decisions):
-                self._count(decisions)
+            if self._count(decisions, job_id):
                 return engine.state.now_s
-            self._count(decisions)
             if decisions:
                 decisions = engine.step(engine.state.now_s, [self._answer(each) for each in decisions])
                 continue
@@ -200,8 +198,12 @@ class _Run:
                 self._expect(live, now_s)
                 return SpeedChanged(job_id, live.work, 1.0)
 
-    def _count(self, decisions: list[Decision]) -> None:
+    def _count(self, decisions: list[Decision], job_id: JobId) -> bool:
+        """Count those that start, up to the job that is asked about; whether it is among them."""
         for each in decisions:
             if isinstance(each, Start) and each.job_id in self._waiting:
                 self._waiting.discard(each.job_id)
                 self.started += 1
+                if each.job_id == job_id:
+                    return True
+        return False

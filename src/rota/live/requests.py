@@ -145,7 +145,9 @@ class Requests:
                 live = self._control.state.jobs.get(job_id)
                 row = None if live is not None else await asyncio.to_thread(self._records.job, job_id)
                 if row is not None and row.state in FINAL and row.state != JobState.SUCCEEDED.value:
-                    raise RotaError(f"job: depends_on: job {name!r} has {row.state}; nothing can wait for it any more")
+                    raise RotaError(
+                        f"job: depends_on: job {name!r} has ended as {row.state}; nothing can wait for it any more"
+                    )
                 found[job_id] = None
         if len(found) > MOST_NEEDED:
             raise RotaError(f"job: depends_on means {len(found)} jobs; at most {MOST_NEEDED} can be waited for")

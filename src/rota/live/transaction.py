@@ -48,6 +48,7 @@ class Transaction:
         for job_id in self._dependents.touched(events, decisions):
             live, record = self._state.jobs[job_id], self._kept[job_id]
             self.touched[job_id] = live
+            record.message = record.message or self._dependents.broken(live)
             if job_id in new:
                 self.batch.new_jobs.append(row_of(live, record, self._state, self._names, new[job_id]))
             else:

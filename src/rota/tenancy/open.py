@@ -67,6 +67,8 @@ class OpenAllocator:
         placement = self._placer.find(inventory, job, insist)
         if placement is not None:
             return placement
+        if (largest := _too_small(job, inventory)) is not None:
+            return _never(job, largest)
         code = ReasonCode.FRAGMENTED if insist is not None or _scatters(job) else ReasonCode.HOST_BUSY
         until_s = math.inf if insist is None else live.since_s + self._placer.ladder(job)[-1][0]
         return Reason(
@@ -105,12 +107,28 @@ class OpenAllocator:
         missing = _missing_type(job, inventory)
         if missing is not None:
             return Reason(code=ReasonCode.NO_SUCH_TYPE, need_milli=job.gpu_milli, device_type=missing)
+        if (largest := _too_small(job, inventory)) is not None:
+            return _never(job, largest)
         code = ReasonCode.DEVICES_BUSY
         if _lacks(job, inventory, lambda pool, part: pool.usable * WHOLE):
             code = ReasonCode.NODES_DOWN
             if _lacks(job, inventory, lambda pool, part: pool.devices * WHOLE):
                 code = ReasonCode.NEVER_FITS
         return Reason(code=code, need_milli=job.gpu_milli, free_milli=_free_milli(job, inventory))
+
+
+def _never(job: Job, largest: int) -> Reason:
+    return Reason(code=ReasonCode.NEVER_FITS, need_milli=job.gpu_milli, owned_milli=largest * WHOLE)
+
+
+def _too_small(job: Job, inventory: Inventory) -> int | None:
+    """The devices of the largest node, if a single task of the job needs more; None if all tasks fit one."""
+    for role in job.roles:
+        if role.device_milli > WHOLE:
+            largest = max((len(pool.by_free) - 1 for pool in inventory.eligible(role)), default=0)
+            if role.device_milli > largest * WHOLE:
+                return largest
+    return None
 
 
 def _short_of(role: Role, need_milli: int, inventory: Inventory) -> int:
