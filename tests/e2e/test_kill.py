@@ -19,6 +19,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ Json = dict[str, Any]
 pytestmark = pytest.mark.slow
 FULL = os.environ.get("ROTA_CHAOS") == "full"
 DISK_BYTES = 64 << 20
+AHEAD = 2
+"""By how many acts jobs may be ahead of the killing, so that they pass through during all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,11 @@ class Plan:
     task_kills: int
     seed: int = 7
 
+    @property
+    def acts(self) -> int:
+        """How often something is killed, or the disk is full."""
+        return self.server_kills + 2 * self.task_kills + 1
+
 
 @dataclass(slots=True)
 class Course:
@@ -51,7 +60,19 @@ class Course:
     plan: Plan
     expected: dict[str, Json] = field(default_factory=dict)
     accepted: dict[str, str] = field(default_factory=dict)
-    pause: threading.Event = field(default_factory=threading.Event)
+    acts_done: int = 0
+    seeks_victim: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all that was to be killed has been."""
+        return self.acts_done == self.plan.acts
+
+    def is_ahead(self, number: int) -> bool:
+        """Whether a job would come so early that the last acts would find nothing left to disturb."""
+        if self.is_over or self.seeks_victim:
+            return False
+        return number * self.plan.acts > (self.acts_done + AHEAD) * self.plan.jobs
 
 
 def make_job(number: int, rng: random.Random, folder: Path) -> tuple[Json, Json]:
@@ -70,10 +91,14 @@ def make_job(number: int, rng: random.Random, folder: Path) -> tuple[Json, Json]
 
 
 def submit_all(manager: Manager, course: Course) -> None:
-    """Submit every job until it is accepted; a key makes that safe however often it is tried."""
+    """Submit jobs while things are killed, each until it is accepted; a key makes it safe to try that often."""
     rng = random.Random(course.plan.seed)
     client: Client | None = None
-    for number in range(course.plan.jobs):
+    for number in count():
+        while course.is_ahead(number):
+            time.sleep(0.02)
+        if number >= course.plan.jobs and course.is_over:
+            break
         job, expected = make_job(number, rng, manager.folder)
         key = f"key-{number}"
         course.expected[key] = expected
@@ -87,7 +112,7 @@ def submit_all(manager: Manager, course: Course) -> None:
                     client.close()
                 client = None
                 time.sleep(0.05)
-        time.sleep(rng.uniform(0.0, 0.15 if FULL else 0.05))
+        time.sleep(rng.uniform(0.0, 0.05))
     if client is not None:
         client.close()
 
@@ -114,8 +139,21 @@ def some_process(manager: Manager, rng: random.Random, role: str) -> int | None:
     return None
 
 
-def kill_around(manager: Manager, plan: Plan) -> Counter[str]:
+def kill_some(manager: Manager, rng: random.Random, role: str) -> bool:
+    """Kill a task or a supervisor that runs; whether there was one."""
+    victim = some_process(manager, rng, role)
+    if victim is None:
+        return False
+    try:
+        os.kill(victim, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill_around(manager: Manager, course: Course) -> Counter[str]:
     """Kill the server, supervisors and tasks at random moments, and fill the disk once."""
+    plan = course.plan
     rng = random.Random(plan.seed + 1)
     acts = ["server"] * plan.server_kills + ["supervisor", "pid"] * plan.task_kills + ["disk"]
     rng.shuffle(acts)
@@ -128,14 +166,11 @@ def kill_around(manager: Manager, plan: Plan) -> Counter[str]:
         elif act == "disk":
             fill_disk_for_a_while(manager)
         else:
-            victim = some_process(manager, rng, act)
-            if victim is None:
-                continue
-            try:
-                os.kill(victim, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+            course.seeks_victim = True
+            eventually(partial(kill_some, manager, rng, act))
+            course.seeks_victim = False
         done[act] += 1
+        course.acts_done += 1
     return done
 
 
@@ -207,13 +242,14 @@ def test_every_accepted_job_ends_right_and_once(chaos: Manager, plan: Plan) -> N
     submitter = threading.Thread(target=submit_all, args=(chaos, course), daemon=True)
     submitter.start()
 
-    done = kill_around(chaos, plan)
+    done = kill_around(chaos, course)
     submitter.join(timeout=300)
     assert not submitter.is_alive()
     eventually(lambda: not list(chaos.client.jobs()), within_s=120, every_s=0.2)
 
-    assert done["server"] == plan.server_kills
-    assert done["disk"] == 1
+    kills = plan.task_kills
+    assert len(course.accepted) >= plan.jobs
+    assert done == {"server": plan.server_kills, "supervisor": kills, "pid": kills, "disk": 1}
     jobs = [job for job in chaos.client.jobs(all=True) if job["name"] != "extra"]
     check_jobs(course, jobs)
     check_runs(chaos, course, jobs)
