@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from datetime import UTC, datetime
 
 import pytest
 
-from managers import Manager, eventually
+from managers import ROTA, Manager, eventually
 from rota.sdk.client import Refused
 
 pytestmark = pytest.mark.slow
@@ -270,6 +271,22 @@ def test_running_tasks_outlive_the_server_and_are_found_again(manager: Manager) 
 
     assert (job["state"], job["attempt"]) == ("succeeded", 1)
     assert manager.said(job_id).count("done") == 1
+
+
+def test_who_follows_is_told_that_the_job_goes_on_without_the_server(manager: Manager) -> None:
+    job_id = manager.submit("echo up; sleep 60")
+    eventually(lambda: manager.said(job_id) == "up\n")
+    follower = subprocess.Popen(
+        [*ROTA, "logs", "-f", job_id], env=manager.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "up\n"
+    manager.kill()
+    _, said = follower.communicate(timeout=30)
+
+    assert follower.returncode == 1
+    assert f"job {job_id} goes on; come back with `rota logs -f {job_id}` when it is there again" in said
+    manager.start()
 
 
 def test_task_that_ends_while_the_server_is_away_is_not_lost(manager: Manager) -> None:
