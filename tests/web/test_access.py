@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 from collections.abc import Iterator
 from urllib.parse import urlencode, urlsplit
 
@@ -83,6 +84,25 @@ def test_a_viewer_looks_and_finds_no_button(chromium: Browser, guarded: Manager)
     expect(page.get_by_label("Token")).to_be_visible()
 
 
+def test_nobody_reads_the_names_of_other_tenants_jobs_off_a_map(chromium: Browser, guarded: Manager) -> None:
+    _, secret = token(guarded, "viewer", "robotics")
+    own = guarded.submit("sleep 120", name="half-ours", tenant="robotics", resources={"gpus": 0.5})
+    hidden = guarded.submit("sleep 120", name="half-theirs", tenant="nlp", resources={"gpus": 0.5})
+    for job_id in (own, hidden):
+        guarded.wait(job_id, "running")
+    desk = window(chromium, guarded)
+    log_in(desk, secret)
+
+    for path in (f"/jobs/{own}", "/cluster"):
+        page = desk.go(path)
+        shared = page.locator(".map-device[title*='half-ours']")
+        expect(shared).to_have_attribute("title", re.compile("half-ours .robotics.; in use by others$"))
+        for name in ("theirs", "nlp", "vision"):
+            assert name not in page.content(), (path, name)
+    for job_id in (own, hidden):
+        guarded.client.act(job_id, "cancel")
+
+
 def test_a_member_acts_in_its_own_name_until_its_token_is_revoked(chromium: Browser, guarded: Manager) -> None:
     token_id, secret = token(guarded, "member", "vision")
     desk = window(chromium, guarded)
@@ -157,6 +177,8 @@ def test_without_tokens_only_this_machine_s_own_pages_are_answered(tmp_path_fact
         assert ask(manager, "GET", "/jobs", Host="evil.example")[0] == 403
         assert ask(manager, "GET", "/jobs", Origin="https://evil.example")[0] == 403
         assert ask(manager, "GET", "/jobs")[0] == 200
+        for page in ("%C2%B2", "9" * 30, "0", "-1", "x"):
+            assert ask(manager, "GET", f"/jobs?page={page}")[0] == 200, page
         assert json.loads(ask(manager, "GET", "/nothing")[2]) == {"error": "there is no such page"}
     finally:
         manager.clean_up()

@@ -83,6 +83,36 @@ def test_the_form_follows_the_job_file(desk: Window) -> None:
     expect(page.get_by_role("status")).to_contain_text("workers")
 
 
+@pytest.mark.parametrize("number", ["inf", "nan", "1e999", "many"])
+def test_what_is_no_number_is_refused_and_not_left_out(desk: Window, number: str) -> None:
+    page = desk.go("/submit")
+    page.get_by_label("Tasks").fill(number)
+    expect(page.get_by_label("Job file")).to_have_value(re.compile("workers: "))
+
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.get_by_role("status")).to_contain_text("it must be a whole number")
+
+
+BAR = """
+import sys
+print('first', flush=True)
+for number in range(4000):
+    sys.stdout.write('\\r%d %s' % (number, '#' * 100))
+sys.stdout.flush()
+import time; time.sleep(60)
+"""
+
+
+def test_a_progress_bar_is_one_line_that_does_not_grow(desk: Window, manager: Manager) -> None:
+    job_id = manager.client.submit({"name": "bar", "run": [sys.executable, "-c", BAR]})[0]
+
+    page = desk.go(f"/jobs/{job_id}")
+
+    expect(page.get_by_role("log").locator(".log-line").last).to_contain_text("3999 #")
+    assert len(page.get_by_role("log").inner_text()) < 200
+    manager.client.act(job_id, "cancel")
+
+
 def test_a_training_loop_s_progress_is_drawn(desk: Window, manager: Manager) -> None:
     job_id = manager.client.submit({"name": "training", "run": [sys.executable, "-c", TRAINING]})[0]
 
@@ -107,6 +137,12 @@ def test_a_job_is_held_released_and_cancelled_once_confirmed(desk: Window, manag
     job_id = manager.submit("sleep 1", name="victim", resources={"gpus": 8})
     page = desk.go(f"/jobs/{job_id}")
 
+    page.get_by_role("button", name="Cancel").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("button", name="Cancel")).to_be_focused()
     page.get_by_role("button", name="Cancel").click()
     confirm(page, "Back")
     page.get_by_role("button", name="Hold").click()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 from nicegui import html, ui
@@ -20,7 +20,7 @@ from rota.web.desk import Desk
 from rota.web.frame import heading
 from rota.web.parts.basics import Tile, bar, button, card, chip, empty, legend
 from rota.web.parts.map import Map
-from rota.web.topology import COLOURS, OTHER, Holders, colours_for, holders_of, tree
+from rota.web.topology import OTHER, Holders, colours_for, holders_of, tree
 
 MOST_NODES = 400
 """More than these are shown rack by rack."""
@@ -98,9 +98,7 @@ class ClusterPage:
         def paint(live: LiveJob) -> str:
             return colours.get(name_of(live) or "", OTHER)
 
-        domains = tree(state, indexes, holders, paint)
-        if allowed is not None:
-            _cover_others(domains)
+        domains = tree(state, indexes, holders, paint, allowed)
         if not indexes:
             if self._drawn != "nothing":
                 self._drawn = "nothing"
@@ -112,13 +110,15 @@ class ClusterPage:
                 self._map = Map(domains, self._open)
         self._map.show(domains)
         shown = [
-            (f"{name} ({words.plural(count, 'device')})", colours[name]) for name, count in held.most_common(COLOURS)
+            (f"{name} ({words.plural(count, 'device')})", colours[name])
+            for name, count in held.most_common()
+            if name in colours
         ]
         if shown != self._drawn:
             self._drawn = shown
             self._legend.clear()
             with self._legend:
-                more = [(f"{len(held) - COLOURS} more", "idle")] if len(held) > COLOURS else []
+                more = [(f"{len(held) - len(colours)} more", "other-swatch")] if len(held) > len(colours) else []
                 others = [("others", "other-swatch")] if allowed is not None else []
                 legend([*shown, *more, *others, ("free", "free-swatch"), ("free, in a fragment", "fragment-swatch")])
 
@@ -179,27 +179,13 @@ class ClusterPage:
                     text, icon = ("Undrain", "play_arrow") if books.drained else ("Drain", "block")
                     act = button(text, icon, grave=not books.drained)
                     act.on_click(lambda: dialog.submit("drain"))
+        dialog.on("hide", dialog.delete)
         wanted = await dialog
-        dialog.delete()
         if wanted == "drain" and await drain(self._desk, node_id, drained=not books.drained):
             await self.update()
 
 
-def _names(holders: Holders, index: int, name_of: object) -> list[str]:
-    assert callable(name_of)
-    names = []
-    for holds in holders.get(index, {}).values():
-        name = name_of(holds[0].live)
-        if name is not None:
-            names.append(str(name))
-    return names
-
-
-def _cover_others(domains: list[dict[str, object]]) -> None:
-    """Of devices that others hold only that is shown: whose jobs they are is not for everyone."""
-    for domain in domains:
-        for rack in domain["racks"]:  # type: ignore[attr-defined]
-            for node in rack["nodes"]:
-                for device in node["devices"]:
-                    if device["c"] == OTHER:
-                        device["t"] = f"{device['t'].partition(':')[0]}: in use"
+def _names(holders: Holders, index: int, name_of: Callable[[LiveJob], str | None]) -> list[str]:
+    """The names on a node's devices, each as often as it is on one."""
+    found = [{name_of(hold.live) for hold in holds} for holds in holders.get(index, {}).values()]
+    return [name for names in found for name in names if name is not None]

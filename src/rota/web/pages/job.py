@@ -218,7 +218,8 @@ class JobPage:
         racks = {state.inventory.nodes[index].node.rack for index in mine}
         near = [index for index, books in enumerate(state.inventory.nodes) if books.node.rack in racks]
         shown = near if len(near) <= MOST_NODES else sorted(mine)[:MOST_NODES]
-        drawn = tree(state, shown, holders, lambda held: "mine" if held.job.id == self._id else OTHER)
+        allowed = self._desk.tenants()
+        drawn = tree(state, shown, holders, lambda held: "mine" if held.job.id == self._id else OTHER, allowed)
         if self._map is None:
             self._place.clear()
             with self._place:

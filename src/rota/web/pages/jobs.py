@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from rota.web.frame import heading
 from rota.web.parts.basics import button, chip, empty, say
 
 PAGE = 50
+PAGE_NUMBER = re.compile("[0-9]{1,9}")
 AGES_EVERY_S = 30.0
 LIVE = ("running", "starting", "waiting", "suspended", "held")
 ENDED = ("succeeded", "failed", "cancelled")
@@ -56,7 +58,7 @@ class Jobs:
         self._tenant = asked.get("tenant", "")[:128]
         self._order = asked.get("sort", "seq") if asked.get("sort", "seq") in SORTABLE else "seq"
         self._descending = asked.get("up") is None
-        self._page = max(int(asked.get("page", "1")) - 1, 0) if asked.get("page", "1").isdigit() else 0
+        self._page = max(int(asked["page"]) - 1, 0) if PAGE_NUMBER.fullmatch(asked.get("page", "")) else 0
         self._drawn: object = None
         self._build()
 

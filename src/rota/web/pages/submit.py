@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -195,6 +196,8 @@ def _read(field: Field, text: str) -> Any:
         try:
             number = float(text)
         except ValueError:
+            return text
+        if not math.isfinite(number):
             return text
         return int(number) if number == int(number) else number
     return text

@@ -88,9 +88,8 @@ async def confirm(question: str, consequence: str, verb: str, *, grave: bool = F
             ui.button(verb, color=None, on_click=lambda: dialog.submit(True)).props("unelevated no-caps").classes(
                 "grave" if grave else "primary"
             )
-    answer = await dialog
-    dialog.delete()
-    return bool(answer)
+    dialog.on("hide", dialog.delete)  # and not before: what had the focus gets it back when it is hidden
+    return bool(await dialog)
 
 
 def button(text: str, icon: str, *, primary: bool = False, grave: bool = False) -> ui.button:

@@ -1,5 +1,6 @@
 // The end of a task's output, as it comes, with a search. Text is set by Vue, which escapes it.
 const MOST = 5000;
+const LONGEST = 65536;
 export default {
   template: `
     <div class="log">
@@ -30,11 +31,13 @@ export default {
   },
   methods: {
     add(text) {
+      if (!text) return;
       const pieces = (this.open + text).split("\n");
       if (this.open && this.lines.length) this.lines.pop();
-      this.open = pieces[pieces.length - 1];
-      if (!this.open) pieces.pop();
-      for (const piece of pieces) this.lines.push([this.next++, piece.slice(piece.lastIndexOf("\r", piece.length - 2) + 1)]);
+      if (!pieces[pieces.length - 1]) pieces.pop();
+      const shown = pieces.map((piece) => piece.slice(piece.lastIndexOf("\r", piece.length - 2) + 1).slice(-LONGEST));
+      this.open = text.endsWith("\n") ? "" : shown[shown.length - 1];
+      for (const piece of shown) this.lines.push([this.next++, piece]);
       if (this.lines.length > MOST) this.lines.splice(0, this.lines.length - MOST);
     },
     reset() {
