@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from builders import job
+from builders import job, on
 from rota.core.cluster import Cluster
+from rota.core.decisions import Start
+from rota.core.events import End, JobEnded, Started
 from rota.core.history import History, JobRow
-from rota.core.model import NodeId
+from rota.core.model import JobId, NodeId
 from rota.drivers.simulator.study import Result, Setting, simulate
 from rota.perf.speed import Costs
 from rota.report.html import RunReport
@@ -94,4 +96,28 @@ def run_report(
         history=result.history,
         timeline=timeline,
         placement=result.placement,
+    )
+
+
+def large_run(name: str, jobs: int, runs_per_job: int) -> RunReport:
+    """Jobs on 55 nodes, each stopped and started again several times."""
+    timeline = Timeline(Cluster.uniform(("gpu", 440, 8)))
+    rows = []
+    for i in range(jobs):
+        submit_s, job_id = 100.0 * i, JobId(f"job-{i}")
+        placement = on(f"n{i % 55 + 1}", 1 + i % 8)
+        for k in range(runs_per_job):
+            start_s = submit_s + 50.0 * k
+            timeline.append(start_s, [], [Start(job_id, placement)], [])
+            timeline.append(start_s, [Started(job_id, 1.0, start_s)], [], [])
+            timeline.append(start_s + 40.0, [JobEnded(job_id, End.SUCCEEDED, 1.0)], [], [])
+        rows.append(row(job_id, submit_s, submit_s, start_s + 40.0, gpus=1 + i % 8, tenant=f"t{i % 20}", name="n" * 20))
+    past = history(*rows, devices=440)
+    return RunReport(
+        name=name,
+        metrics=measure(past),
+        tenants=measure_tenants(past),
+        history=past,
+        timeline=timeline,
+        placement="any",
     )

@@ -13,14 +13,10 @@ from typing import Any
 
 import pytest
 
-from builders import on
-from report.histories import history, row, run_report, sub
+from report.histories import history, large_run, row, run_report, sub
 from rota import __version__
 from rota.core.cluster import Cluster
-from rota.core.decisions import Start
 from rota.core.errors import RotaError
-from rota.core.events import End, JobEnded, Started
-from rota.core.model import JobId
 from rota.report.gantt import lanes
 from rota.report.html import RunReport, write_report
 from rota.report.metrics import measure, measure_tenants
@@ -210,30 +206,6 @@ def test_nodes_that_failed_show_in_the_curves(tmp_path: Path) -> None:
 )
 def test_lanes_are_runs_of_neighbouring_devices(mask: int, expected: list[tuple[int, int]]) -> None:
     assert list(lanes(mask)) == expected
-
-
-def large_run(name: str, jobs: int, runs_per_job: int) -> RunReport:
-    """Jobs on 55 nodes, each stopped and started again several times."""
-    timeline = Timeline(Cluster.uniform(("gpu", 440, 8)))
-    rows = []
-    for i in range(jobs):
-        submit_s, job_id = 100.0 * i, JobId(f"job-{i}")
-        placement = on(f"n{i % 55 + 1}", 1 + i % 8)
-        for k in range(runs_per_job):
-            start_s = submit_s + 50.0 * k
-            timeline.append(start_s, [], [Start(job_id, placement)], [])
-            timeline.append(start_s, [Started(job_id, 1.0, start_s)], [], [])
-            timeline.append(start_s + 40.0, [JobEnded(job_id, End.SUCCEEDED, 1.0)], [], [])
-        rows.append(row(job_id, submit_s, submit_s, start_s + 40.0, gpus=1 + i % 8, tenant=f"t{i % 20}", name="n" * 20))
-    past = history(*rows, devices=440)
-    return RunReport(
-        name=name,
-        metrics=measure(past),
-        tenants=measure_tenants(past),
-        history=past,
-        timeline=timeline,
-        placement="any",
-    )
 
 
 @pytest.mark.slow

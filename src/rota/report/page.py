@@ -41,8 +41,8 @@ code { font: 12.5px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 @media (max-width: 900px) { section.pair { grid-template-columns: 1fr; } }
 """
 
-# A folded figure has no width to fit into, so it is drawn when it is first unfolded. Plotly's offer to send
-# figures to its makers is turned off: a report stays where it is.
+# The page can be read before Plotly, at its end, is loaded. A figure is drawn when it is about to be seen: a folded one
+# has no width to fit into. Plotly's offer to send figures to its makers is turned off: a report stays where it is.
 _DRAW = """
 const drawn = new Set();
 function draw(box) {
@@ -57,11 +57,14 @@ function draw(box) {
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
   });
 }
-for (const box of document.querySelectorAll("div.plot")) {
-  const fold = box.closest("details");
-  if (!fold || fold.open) draw(box);
-  else fold.addEventListener("toggle", () => draw(box), {once: true});
-}
+const near = new IntersectionObserver((seen) => {
+  for (const entry of seen) if (entry.isIntersecting) draw(entry.target);
+}, {rootMargin: "400px"});
+const boxes = document.querySelectorAll("div.plot");
+for (const box of boxes) near.observe(box);
+addEventListener("beforeprint", () => {
+  for (const box of boxes) if (box.offsetParent) draw(box);
+});
 """
 
 
@@ -100,9 +103,9 @@ def page(title: str, lead: str, sections: Sequence[Section], facts: Mapping[str,
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{_CSS}</style>'
-        f"<script>{script}</script></head>\n<body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>\n"
+        f"</head>\n<body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>\n"
         f"{body}\n</main>\n<footer><dl><dt>command</dt><dd><code>{escape(command)}</code></dd>{told}</dl></footer>\n"
-        f"<script>{_DRAW}</script></body></html>\n"
+        f"<script>{script}</script>\n<script>{_DRAW}</script></body></html>\n"
     )
 
 
