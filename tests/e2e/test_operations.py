@@ -78,6 +78,22 @@ def test_backup_can_be_restored(manager: Manager, tmp_path: Path) -> None:
     assert manager.rota("backup", "copy.db").returncode == 2
 
 
+def test_journal_of_an_earlier_start_can_be_had_and_replayed(manager: Manager) -> None:
+    manager.wait(manager.submit("true", name="before", resources={"gpus": 1}))
+    manager.kill()
+    manager.start()
+    manager.wait(manager.submit("true", name="after", resources={"gpus": 1}))
+
+    for back, there, missing in ((0, b"after", b"before"), (1, b"before", b"after")):
+        said = b"".join(manager.client.journal(back))
+        assert (there in said, missing in said) == (True, False)
+        (manager.folder / f"{back}.jsonl").write_bytes(said)
+        replayed = manager.rota("sim", "--replay", f"{back}.jsonl", "-o", "json")
+        assert (replayed.returncode, replayed.stderr) == (0, "")
+    with pytest.raises(Refused, match="2 stretches are kept"):
+        list(manager.client.journal(2))
+
+
 def test_old_jobs_go_with_their_output(manager: Manager) -> None:
     job_id, newest = manager.submit("true"), manager.submit("true")
     manager.wait(job_id)

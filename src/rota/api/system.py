@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from rota.api.access import Principal
@@ -93,16 +93,26 @@ async def stats(request: Request, who: Who) -> Response:
 
 
 @router.get("/journal", response_class=Response)
-async def journal(request: Request, who: Who) -> Response:
-    """The journal since the manager was last started, as `rota sim --replay` reads it."""
+def journal(
+    request: Request,
+    who: Who,
+    back: Annotated[int, Query(ge=0, le=1 << 31, description="How many starts of the manager ago.")] = 0,
+) -> Response:
+    """The journal since the manager was last started, or an earlier stretch, as `rota sim --replay` reads it."""
     who.must_be_admin()
-    return StreamingResponse(_lines(service(request)), media_type="application/x-ndjson")
+    records = service(request).records
+    stretches = records.segments()
+    if back >= len(stretches):
+        raise NotFound(f"back: {back} starts ago there is no journal; {len(stretches)} stretches are kept")
+    last = len(stretches) - 1 - back
+    first, header = stretches[last]
+    before = stretches[last + 1][0] if back else None
+    return StreamingResponse(_lines(header, records.steps(first, before)), media_type="application/x-ndjson")
 
 
-def _lines(parts: Service) -> Iterator[str]:
-    first, header = parts.records.segments()[-1]
+def _lines(header: dict[str, Any], steps: Iterator[str]) -> Iterator[str]:
     yield json.dumps(header, separators=(",", ":")) + "\n"
-    for body in parts.records.steps(first):
+    for body in steps:
         yield body + "\n"
 
 

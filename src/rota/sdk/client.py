@@ -150,9 +150,9 @@ class Client:
         answer: Json = self._call("PUT", f"/cluster?dry_run={str(dry_run).lower()}", file, headers)
         return answer
 
-    def journal(self) -> Iterator[bytes]:
-        """The journal since the manager was last started."""
-        with self._open("GET", "/journal") as answer:
+    def journal(self, back: int = 0) -> Iterator[bytes]:
+        """The journal since the manager was last started, or of so many starts ago."""
+        with self._open("GET", f"/journal?back={back}") as answer:
             while said := answer.read1(CHUNK):
                 yield said
 
