@@ -133,6 +133,9 @@ def replay(scenario: Json, folder: Path) -> Iterator[tuple[str, list[str]]]:
     except RotaError as error:
         wanted = scenario.get("expectLoad", {}).get("outcome") == "error"
         yield f"{scenario['id']} load", [] if wanted else [f"it does not load: {error}"]
+        for number, step in enumerate(scenario["steps"], 1):
+            if not wanted and any(key in step for key in EXPECTATIONS):
+                yield f"{scenario['id']} step {number} ({step['op']})", ["it was not reached"]
         return
     if "expectLoad" in scenario:
         wanted = scenario["expectLoad"].get("outcome")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conformance.hived import Replay, main, pod_spec, started
 from rota.tenancy.cells.check import check_cells
-from rota.tenancy.cells.groups import Bind, Gangs, Preempt, Wait
+from rota.tenancy.cells.groups import Bind, Gangs, Phase, PodId, PodRefused, Preempt, Wait
 
 OWN = Path(__file__).parent / "own" / "scenarios.json"
 FILES = ("cases.json", "features.json", "lab6.json")
@@ -121,6 +122,42 @@ def test_second_tenant_uses_the_healthy_half() -> None:
     bind = outcomes[-1]
     assert isinstance(bind, Bind)
     assert bind.node == "0.0.4.2"
+
+
+def test_a_gang_outlives_its_tenant() -> None:
+    plan = started(OWN.parent / "config" / "hall.yaml").books.forest.plan
+    spec = pod_spec(
+        {
+            "virtualCluster": "green",
+            "leafCellNumber": 4,
+            "affinityGroup": {"name": "g", "members": [{"podNumber": 2, "leafCellNumber": 4}]},
+        }
+    )
+    before = Gangs(plan)
+    first = before.schedule(PodId("g-0"), spec, Phase.FILTERING)
+    assert isinstance(first, Bind)
+    after = Gangs(replace(plan, tenants={name: cells for name, cells in plan.tenants.items() if name != "green"}))
+    after.recover(PodId("g-0"), spec, first)
+
+    second = after.schedule(PodId("g-1"), spec, Phase.FILTERING)
+
+    assert isinstance(second, Bind)
+    assert second.node != first.node
+    with pytest.raises(PodRefused, match="unknown virtual cluster 'green'"):
+        after.schedule(PodId("new"), replace(spec, group=None, members=()), Phase.FILTERING)
+
+
+def test_steps_of_what_does_not_load_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (OWN.parent / "config" / "hall.yaml").read_text()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "hall.yaml").write_text(text.replace("RACK, cellNumber: 1", "RACK, cellNumber: 9"))
+    scenarios = json.loads(OWN.read_text())
+    scenarios["scenarios"] = scenarios["scenarios"][:1]
+    path = tmp_path / "unloaded.json"
+    path.write_text(json.dumps(scenarios))
+
+    assert main([str(path)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "0 of 8 steps as expected"
 
 
 def test_gangs_are_made_of_a_plan() -> None:

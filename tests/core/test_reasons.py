@@ -161,7 +161,7 @@ def test_each_code_has_its_sentence() -> None:
     ]
 
     assert len(set(sentences)) == len(ReasonCode)
-    assert sentences[0] == "needs 1 device, 0.5 devices could be had now"
+    assert sentences[0] == "needs 1 device, 0.5 devices could be had now; starts when other jobs end"
     assert sentences[1] == (
         "needs 1 device close together; 0.5 devices are free but too scattered; accepts any placement from 7 s"
     )

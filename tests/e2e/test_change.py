@@ -105,6 +105,23 @@ def test_a_manager_given_another_file_changes_over_to_it(hall: Manager) -> None:
     hall.wait(green, "running")
 
 
+def test_shares_beyond_what_there_is_change_nothing(tmp_path: Path) -> None:
+    manager = Manager(tmp_path, "--emulate", str(HALL), "--tenancy", "quota").start()
+    try:
+        before = manager.client.get("/cluster")
+        rows = json.loads(manager.rota("tenants", "-o", "json").stdout)
+        assert {row["tenant"]: row["guaranteed"] for row in rows} == {"green": 8, "blue": 8}, "cells count by devices"
+        nodes = [{"name": "n1", "type": "T4", "gpus": 4}]
+        with pytest.raises(Refused, match="the shares of green, red add up to 5 of 'T4'; the cluster has 4"):
+            manager.client.change_cluster(
+                {"nodes": nodes, "tenants": {"green": {"gpus": {"T4": 4}}, "red": {"gpus": {"T4": 1}}}}
+            )
+
+        assert manager.client.get("/cluster") == before
+    finally:
+        manager.clean_up()
+
+
 def test_nodes_come_and_go(manager: Manager) -> None:
     jobs = [manager.submit(SLEEP, resources={"gpus": 4}) for _ in range(3)]
     for job_id in jobs[:2]:

@@ -75,7 +75,8 @@ def test_waiting_job_says_why_and_starts_when_its_turn_comes(shared: Manager) ->
     told = shared.rota("why", second)
 
     assert told.stdout.startswith(
-        f"job {second} is waiting: needs 4 devices, 0 devices could be had now\nexpected start: "
+        f"job {second} is waiting: needs 4 devices, 0 devices could be had now; starts when other jobs end\n"
+        "expected start: "
     )
     shared.client.act(first, "cancel")
     assert shared.wait(first)["state"] == "cancelled"

@@ -11,6 +11,8 @@ from rota.core.cells import CellTypeName
 from rota.core.errors import RotaError
 from rota.files import read_cluster
 from rota.files.hived import read_cell_plan
+from rota.placement import style
+from rota.tenancy import allocator
 from rota.tenancy.cells.build import build
 
 HALL = Path(__file__).parents[1] / "conformance" / "own" / "config" / "hall.yaml"
@@ -91,6 +93,43 @@ def test_promises_that_cannot_be_kept(change: tuple[str, str], message: str, tmp
 
 
 @pytest.mark.parametrize(
+    ("second", "promises", "message"),
+    [
+        (
+            "{cellAddress: c}",  # one node fewer than the type says
+            "{a: {virtualCells: [{cellType: RACK.BOX, cellNumber: 4}]}}",
+            "tenants own 4 cells of 'BOX' in chain 'RACK' (level 2), of which 3 are left: "
+            "virtualClusters.a.virtualCells[0]",
+        ),
+        (
+            "{cellAddress: c, pinnedCellId: q}, {cellAddress: d}",
+            "{a: {virtualCells: [{cellType: RACK, cellNumber: 1}]}, "
+            "b: {pinnedCells: [{pinnedCellId: p}, {pinnedCellId: q}]}}",
+            "pinned cells break up so many large cells of chain 'RACK'",
+        ),
+    ],
+)
+def test_promises_beyond_what_is_there(second: str, promises: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "racks.yaml"
+    path.write_text(
+        "physicalCluster:\n"
+        "  cellTypes:\n"
+        "    BOX: {childCellType: T4, childCellNumber: 4, isNodeLevel: true}\n"
+        "    RACK: {childCellType: BOX, childCellNumber: 2}\n"
+        "  physicalCells:\n"
+        "  - {cellType: RACK, cellChildren: [{cellAddress: a, pinnedCellId: p}, {cellAddress: b}]}\n"
+        f"  - {{cellType: RACK, cellChildren: [{second}]}}\n"
+        f"virtualClusters: {promises}\n"
+    )
+
+    with pytest.raises(RotaError) as error:
+        allocator("cells", style("any"), read_cluster(str(path)))
+
+    assert message in str(error.value)
+    assert status(["check", str(path)]) == 1
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (
@@ -114,6 +153,14 @@ def test_promises_that_cannot_be_kept(change: tuple[str, str], message: str, tmp
             "virtualClusters.green.pinnedCells[0].pinnedCellId names too",
         ),
         (("cellNumber: 1}\n  blue", "cellNumber: 9}\n  blue"), "virtualClusters: tenants own 9 cells of 'RACK'"),
+        (("cellNumber: 1}\n  blue", "cellNumber: 9}\n  blue"), "left: virtualClusters.green.virtualCells[0]"),
+        (
+            (
+                "[{cellAddress: r2a}, {cellAddress: r2b}]",
+                "[{cellAddress: r2a, pinnedCellId: nook}, {cellAddress: r2b, pinnedCellId: nook}, {cellAddress: r2c}]",
+            ),
+            "physicalCells[1].cellChildren[1].pinnedCellId is 'nook', which is pinned elsewhere too",
+        ),
     ],
 )
 def test_check_names_the_field(

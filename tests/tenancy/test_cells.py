@@ -110,6 +110,50 @@ def test_reasons(fields: dict[str, Any], code: ReasonCode) -> None:
     assert reason.sentence()
 
 
+TWO_TYPES = """
+physicalCluster:
+  cellTypes:
+    A-BOX: {childCellType: A, childCellNumber: 4, isNodeLevel: true}
+    B-BOX: {childCellType: B, childCellNumber: 2, isNodeLevel: true}
+  physicalCells: [{cellType: A-BOX, cellAddress: a}, {cellType: B-BOX, cellAddress: b}]
+virtualClusters:
+  lab: {virtualCells: [{cellType: A-BOX, cellNumber: 1}, {cellType: B-BOX, cellNumber: 1}]}
+"""
+
+
+@pytest.fixture
+def two_types(tmp_path: Path) -> World:
+    path = tmp_path / "two.yaml"
+    path.write_text(TWO_TYPES)
+    return World(of=read_cluster(str(path)), tenancy="cells", policy="fifo:backfill=true")
+
+
+def test_nobody_is_stopped_while_another_type_that_will_do_is_idle(two_types: World) -> None:
+    submit(two_types, "low", "lab", gpus=2, device_types=(DeviceType("B"),), priority=1)
+    submit(two_types, "high", "lab", gpus=2, priority=9)
+
+    assert two_types.states() == {"low": "running", "high": "running"}
+
+
+def test_numbers_of_a_reason_are_those_of_one_type(two_types: World) -> None:
+    submit(two_types, "first", "lab", gpus=4)
+    submit(two_types, "second", "lab", gpus=4)
+
+    reason = two_types.why("second")
+    assert reason is not None
+    assert (reason.code, reason.owned_milli, reason.free_milli) == (ReasonCode.QUOTA_USED, 4000, 0)
+
+
+def test_nodes_that_would_not_be_enough_are_not_the_reason() -> None:
+    w = world()
+    w.settle(w.step(NodeLost(NodeId("lone"))))
+    submit(w, "b", "blue", gpus=1, priority=-1)
+    submit(w, "o", "blue", gpus=4, workers=4, priority=-1)
+    w.settle(w.step(NodeDrained(NodeId("r2b"))))
+
+    assert w.code("o") is ReasonCode.DEVICES_BUSY
+
+
 def test_bad_hardware_is_named_and_healed() -> None:
     w = world()
     for node in ("r1a", "r2a"):

@@ -16,6 +16,8 @@ from rota.core.tenants import ANY_TYPE, Share, TenantPlan
 from rota.files import read_cluster
 from rota.tenancy import allocator
 
+HALL = Path(__file__).parents[1] / "conformance" / "own" / "config" / "hall.yaml"
+
 
 def world(
     shares: dict[str, Share], *, gpus: int = 4, nodes: int = 2, policy: str = "fifo:backfill=true", **rules: Any
@@ -165,6 +167,18 @@ def test_quota_needs_tenants() -> None:
         World(gpus=4, tenancy="quota")
     with pytest.raises(RotaError, match="unknown tenancy 'cels'; did you mean 'cells'"):
         allocator("cels", None)  # type: ignore[arg-type]  # the name is wrong before the placer matters
+
+
+def test_cells_are_shares_by_count() -> None:
+    w = World(of=read_cluster(str(HALL)), tenancy="quota", policy="fifo:backfill=true")
+    for number in range(5):
+        w.settle(w.submit(f"g{number}", tenant="green", gpus=4))
+    assert set(w.states().values()) == {"running"}
+
+    w.settle(w.submit("b", tenant="blue", gpus=4, workers=2))
+
+    assert sorted(w.states().values()) == ["running"] * 4 + ["waiting"] * 2
+    assert w.states()["b"] == "running"
 
 
 def test_a_reservation_counts_what_comes_back_to_the_share() -> None:

@@ -53,7 +53,7 @@ class Reason:
         need, free = _devices(self.need_milli), _devices(self.free_milli)
         match self.code:
             case ReasonCode.DEVICES_BUSY:
-                return f"needs {need}, {free} could be had now"
+                return f"needs {need}, {free} could be had now; starts when other jobs end"
             case ReasonCode.FRAGMENTED:
                 relax = "" if self.until_s is None else f"; accepts any placement from {self.until_s:.0f} s"
                 return f"needs {need} close together; {free} are free but too scattered{relax}"
@@ -119,8 +119,9 @@ class Reason:
             case ReasonCode.CELLS_LENT:
                 return f"its {need} are lent out; starts when job {self.job} has left them"
             case ReasonCode.BAD_HARDWARE:
+                whose = "there are" if self.tenant is None else f"tenant {self.tenant} owns"
                 return (
-                    f"needs {need}; {free} of the {owned} of tenant {self.tenant} can be had only on nodes that are "
+                    f"needs {need}; {whose} {owned}, of which {free} could be had if all nodes were up, but some are "
                     "down or drained; starts when they are back"
                 )
             case _:

@@ -75,8 +75,11 @@ def promises_of(cluster: Cluster, tenancy: str) -> dict[str, Promise]:
             devices = sum(1 for root in roots for _ in virtual_devices_of(root))
             promises[str(tenant)] = Promise(devices=devices, words=", ".join(words) or "nothing")
         return promises
-    if tenancy == "quota" and cluster.tenants is not None:
-        return {str(name): _counted(share) for name, share in cluster.tenants.shares.items()}
+    if tenancy == "quota":
+        from rota.tenancy.shares import stated_shares
+
+        shares = stated_shares(cluster.cells, cluster.tenants).shares
+        return {str(name): _counted(share) for name, share in shares.items()}
     return {}
 
 

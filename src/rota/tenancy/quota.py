@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from rota.core.cells import CellPlan
 from rota.core.cluster import Cluster
-from rota.core.errors import RotaError
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, TenantId
@@ -25,6 +24,7 @@ from rota.core.tenants import ANY_TYPE, TenantPlan
 from rota.core.use import FadedUse
 from rota.tenancy.accounts import Accounts
 from rota.tenancy.open import OpenAllocator
+from rota.tenancy.shares import stated_shares
 
 ACCOUNTS = "quota"
 """Under which name the state keeps what tenants have had."""
@@ -34,9 +34,8 @@ class QuotaAllocator:
     """Shares by count; which devices is the placement's choice."""
 
     def __init__(self, placer: Placer, cluster: Cluster | None) -> None:
-        if cluster is None or cluster.tenants is None:
-            raise RotaError("tenancy 'quota' needs a cluster file with a section `tenants`")
-        self._plan: TenantPlan = cluster.tenants
+        cells, tenants = (None, None) if cluster is None else (cluster.cells, cluster.tenants)
+        self._plan: TenantPlan = stated_shares(cells, tenants)
         self._open = OpenAllocator(placer)
         self._state: State | None = None
         """Whose books these are."""
@@ -169,10 +168,8 @@ class QuotaAllocator:
 
     def promise(self, cells: CellPlan | None, tenants: TenantPlan | None, inventory: Inventory) -> None:
         """Other shares. What tenants have had lately is not forgotten."""
-        if tenants is None:
-            raise RotaError("tenancy 'quota' needs a section `tenants`; the new promises have none")
-        self._plan = tenants
-        self._reset(inventory, FadedUse(tenants.half_life_s, {}))
+        self._plan = stated_shares(cells, tenants)
+        self._reset(inventory, FadedUse(self._plan.half_life_s, {}))
 
     def could_hold(self, live: LiveJob) -> bool:
         """Whether no limit is smaller than the job; beyond its share it may borrow."""

@@ -104,7 +104,7 @@ class CellAllocator:
             return self._anywhere(live.job, inventory)
         found = self._plan(live)
         if isinstance(found, Refusal):
-            return self._reason(live.job, found)
+            return self._reason(live.job, live.standing, found)
         if found.victims:
             return Reason(
                 code=ReasonCode.CELLS_LENT,
@@ -325,7 +325,7 @@ class CellAllocator:
         if found is None or stamp != self._stamp:
             found = self._known_refusal(live)
         if found is None:
-            found = self._scheduler.plan(self._request(live))
+            found = self._scheduler.plan(self._request(live), spares=True)
             self._memo[shape] = (self._stamp, self._version(live), found)
         return found
 
@@ -382,7 +382,7 @@ class CellAllocator:
                 return tuple(Slot(index, 0, role.count, at) for at, role in enumerate(job.roles))
         return Reason(code=ReasonCode.NODES_DOWN)
 
-    def _reason(self, job: Job, refusal: Refusal) -> Reason:
+    def _reason(self, job: Job, standing: int, refusal: Refusal) -> Reason:
         code = _CODES[refusal.obstacle]
         if code is ReasonCode.QUOTA_USED and refusal.owned < refusal.need:
             code = ReasonCode.QUOTA_TOO_SMALL
@@ -391,7 +391,7 @@ class CellAllocator:
             need_milli=refusal.need * WHOLE,
             free_milli=refusal.room * WHOLE,
             owned_milli=refusal.owned * WHOLE,
-            tenant=job.tenant,
+            tenant=None if standing == OPPORTUNISTIC else job.tenant,
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rota.core.cells import CellPlan, CellTypeName
-from rota.core.errors import InvariantBroken
+from rota.core.errors import InvariantBroken, RotaError
 from rota.core.model import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.build import Chain, build
 from rota.tenancy.cells.claims import Claim, Seat
@@ -39,6 +39,17 @@ class Books:
         for physical in self.forest.pinned.values():
             if physical.virtual is not None:
                 self.free[physical.chain].take(physical)
+        self._refuse_broken_promises()
+
+    def _refuse_broken_promises(self) -> None:
+        """Counts may suffice where what is left beside pinned cells does not."""
+        for chain in self.forest.chains.values():
+            free, owed = self.free[chain.name], self.owed[chain.name]
+            if not free.is_safe(free.counts(), owed):
+                raise RotaError(
+                    f"virtualClusters: pinned cells break up so many large cells of chain {chain.name!r} that not all "
+                    "promised ones can be had at once; pin cells next to each other, or promise less"
+                )
 
     def _open(self, chain: Chain) -> None:
         self.free[chain.name] = FreeCells(chain)

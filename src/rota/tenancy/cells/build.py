@@ -278,21 +278,53 @@ def promised(forest: Forest, chain: Chain) -> dict[int, int]:
 
 
 def _refuse_overcommitment(forest: Forest) -> None:
-    """From the top down: what a level does not promise can be split for the level below."""
+    """From the top down: what a level does not promise can be split for the level below.
+
+    Counted by the cells that are there, which may be fewer than their types say; a promised cell may take the largest.
+    """
     for chain in forest.chains.values():
         amounts = promised(forest, chain)
-        available = len(chain.tops)
+        there = [sum(top.spread[level] for top in chain.tops) for level in range(chain.top_level + 1)]
+        widest = _widest(chain)
         for level in range(chain.top_level, 0, -1):
-            if level < chain.top_level:
-                available *= chain.fanout[level + 1]
             needed = amounts.get(level, 0)
-            if needed > available:
+            if needed > there[level]:
                 raise RotaError(
                     f"virtualClusters: tenants own {needed} cells of {chain.ladder[level - 1]!r} in chain "
-                    f"{chain.name!r} (level {level}), of which {available} are left; "
-                    "promise less or add physical cells"
+                    f"{chain.name!r} (level {level}), of which {max(there[level], 0)} are left: "
+                    f"{_owners(forest, chain, level)}; promise less or add physical cells"
                 )
-            available -= needed
+            for below in range(level):
+                there[below] -= needed * widest[level][below]
+
+
+def _widest(chain: Chain) -> list[list[int]]:
+    """By level: the most cells of each lower level that one of its cells has."""
+    widest = [[0] * (chain.top_level + 1) for _ in range(chain.top_level + 1)]
+    for top in chain.tops:
+        for cell in _below(top):
+            row = widest[cell.level]
+            for below, amount in enumerate(cell.spread):
+                row[below] = max(row[below], amount)
+    return widest
+
+
+def _owners(forest: Forest, chain: Chain, level: int) -> str:
+    """The fields in which cells of a level are promised."""
+    kind = chain.ladder[level - 1]
+    fields = [
+        f"virtualClusters.{tenant}.virtualCells[{position}]"
+        for tenant, cells in forest.plan.tenants.items()
+        for position, quota in enumerate(cells.quotas)
+        if quota.chain == chain.name and quota.type == kind
+    ]
+    fields += [
+        f"virtualClusters.{tenant}.pinnedCells ({pinned})"
+        for tenant, estate in forest.estates.items()
+        for pinned, root in estate.pinned.items()
+        if root.chain == chain.name and root.level == level
+    ]
+    return ", ".join(fields)
 
 
 def devices_total(forest: Forest) -> int:

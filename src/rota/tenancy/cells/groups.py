@@ -142,12 +142,13 @@ class Gangs:
         group = self.groups.get(name)
         ignores = group.ignores_suggestions if group is not None else spec.ignores_suggestions
         allowed = None if ignores else suggested
-        self._refuse_nonsense(spec)
+        _refuse_nonsense(spec)
         if group is not None:
             if group.state is GroupState.PREEMPTING and phase is Phase.PREEMPTING and self._is_stranded(group, allowed):
                 self._cancel(group)
             else:
                 return self._join(group, pod, spec)
+        self._refuse_unowned(spec)
         return self._found(name, pod, spec, phase, allowed)
 
     def commit(self, pod: PodId, spec: PodSpec, bind: Bind) -> None:
@@ -315,19 +316,12 @@ class Gangs:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def _refuse_nonsense(self, spec: PodSpec) -> None:
+    def _refuse_unowned(self, spec: PodSpec) -> None:
+        """Only a new gang needs a tenant that owns what it asks for: one that runs may have outlived it."""
         forest = self.books.forest
         estate = forest.estates.get(spec.tenant)
         if estate is None:
             raise PodRefused(f"unknown virtual cluster {spec.tenant!r}; {did_you_mean(spec.tenant, forest.estates)}")
-        if not OPPORTUNISTIC <= spec.priority <= HIGHEST_PRIORITY:
-            raise PodRefused(f"priority is {spec.priority}; it must lie between -1 and {HIGHEST_PRIORITY}")
-        if spec.devices <= 0:
-            raise PodRefused(f"leafCellNumber is {spec.devices}; it must be at least 1")
-        if any(pods <= 0 or devices <= 0 for pods, devices in spec.members):
-            raise PodRefused("affinityGroup.members: every podNumber and leafCellNumber must be at least 1")
-        if spec.members and all(devices != spec.devices for _, devices in spec.members):
-            raise PodRefused(f"affinityGroup.members has no entry with the pod's leafCellNumber, {spec.devices}")
         if spec.pinned is not None:
             if spec.pinned not in estate.pinned:
                 known = did_you_mean(spec.pinned, estate.pinned)
@@ -346,6 +340,17 @@ class Gangs:
         if spec.priority > OPPORTUNISTIC and all(chains[name].leaf_type != wanted for name in roots):
             owned = did_you_mean(wanted, {chains[name].leaf_type for name in roots})
             raise PodRefused(f"virtual cluster {spec.tenant!r} has no {wanted!r}; {owned}")
+
+
+def _refuse_nonsense(spec: PodSpec) -> None:
+    if not OPPORTUNISTIC <= spec.priority <= HIGHEST_PRIORITY:
+        raise PodRefused(f"priority is {spec.priority}; it must lie between -1 and {HIGHEST_PRIORITY}")
+    if spec.devices <= 0:
+        raise PodRefused(f"leafCellNumber is {spec.devices}; it must be at least 1")
+    if any(pods <= 0 or devices <= 0 for pods, devices in spec.members):
+        raise PodRefused("affinityGroup.members: every podNumber and leafCellNumber must be at least 1")
+    if spec.members and all(devices != spec.devices for _, devices in spec.members):
+        raise PodRefused(f"affinityGroup.members has no entry with the pod's leafCellNumber, {spec.devices}")
 
 
 def _request(spec: PodSpec, name: GroupId) -> Request:

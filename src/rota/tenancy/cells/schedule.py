@@ -49,6 +49,13 @@ class Obstacle(Enum):
     """Without a guarantee, and too few devices are idle."""
 
 
+_OBSTACLES = {
+    Shortage.CAPACITY: Obstacle.SHAPE,
+    Shortage.BAD: Obstacle.BAD,
+    Shortage.NOT_SUGGESTED: Obstacle.NOT_SUGGESTED,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why a gang waits: what it needs, what it could have, and what its tenant owns in all."""
@@ -117,20 +124,30 @@ class Scheduler:
                 level = forest.chains[root.chain].node_level
                 self._virtual[tenant, pinned] = View(_nodes_of([root], level), packs_all=True)
 
-    def plan(self, request: Request, suggested: Collection[str] | None = None) -> Plan | Refusal:
-        """Devices for a gang and what has to happen before it has them, or why it waits."""
+    def plan(
+        self, request: Request, suggested: Collection[str] | None = None, *, spares: bool = False
+    ) -> Plan | Refusal:
+        """Devices for a gang and what has to happen before it has them, or why it waits.
+
+        The first chain that will do is taken, as HiveD does; with `spares` the first in which nobody has to yield, if
+        there is one.
+        """
         self._books.settle()
         shortage = Shortage.CAPACITY
+        harsh: Plan | None = None
         for chain in self.chains(request):
             found = (
                 self._plan_own(request, chain, suggested)
                 if request.priority > OPPORTUNISTIC
                 else self._plan_idle(request, chain, suggested)
             )
-            if not isinstance(found, Shortage):
+            if isinstance(found, Shortage):
+                shortage = found
+            elif not spares or not (found.victims or found.downgraded):
                 return found
-            shortage = found
-        return self._refusal(request, shortage)
+            else:
+                harsh = harsh or found
+        return harsh or self._refusal(request, shortage)
 
     def chains(self, request: Request) -> list[CellTypeName | PinnedId]:
         """Where to look, in order: the pinned cell, or the chains of the types that will do."""
@@ -145,25 +162,27 @@ class Scheduler:
 
     def room(self, request: Request) -> int:
         """Devices by mere count that are the gang's for the taking, in the chain that has most."""
-        rooms = [0]
-        for chain in self.chains(request):
-            if request.pinned is not None:
-                rooms.append(self._virtual[request.tenant, chain].room(request.priority))
-            elif request.priority > OPPORTUNISTIC:
-                roots = self._books.forest.estates[request.tenant].roots[CellTypeName(chain)]
-                rooms.append(sum(root.leaves - held(root, request.priority) for root in roots))
-            else:
-                tops = self._books.forest.chains[CellTypeName(chain)].tops
-                rooms.append(sum(top.leaves - held(top, OPPORTUNISTIC) for top in tops))
-        return max(rooms)
+        return max((self._room(request, chain) for chain in self.chains(request)), default=0)
 
-    def owned(self, request: Request) -> int:
-        """Devices that the tenant owns where the gang may go, in the chain that has most."""
+    def _room(self, request: Request, chain: CellTypeName | PinnedId) -> int:
+        if request.pinned is not None:
+            return self._virtual[request.tenant, chain].room(request.priority)
+        if request.priority > OPPORTUNISTIC:
+            roots = self._books.forest.estates[request.tenant].roots[CellTypeName(chain)]
+            return sum(root.leaves - held(root, request.priority) for root in roots)
+        tops = self._books.forest.chains[CellTypeName(chain)].tops
+        return sum(top.leaves - held(top, OPPORTUNISTIC) for top in tops)
+
+    def _owned(self, request: Request, chain: CellTypeName | PinnedId) -> int:
+        """Devices of a chain that the tenant owns; without a guarantee, all of them."""
         if request.priority == OPPORTUNISTIC:
-            chains = [self._physical[CellTypeName(chain)] for chain in self.chains(request)]
-            return max((sum(node.leaves for node in view.nodes) for view in chains), default=0)
-        views = [self._virtual[request.tenant, chain] for chain in self.chains(request)]
-        return max((sum(node.leaves for node in view.nodes) for view in views), default=0)
+            return sum(node.leaves for node in self._physical[CellTypeName(chain)].nodes)
+        return sum(node.leaves for node in self._virtual[request.tenant, chain].nodes)
+
+    def _best_chain(self, request: Request) -> tuple[int, int]:
+        """What is owned and what could be had in the chain that would do and has most room; nought if there is none."""
+        found = [(self._owned(request, chain), self._room(request, chain)) for chain in self.chains(request)]
+        return max(found, key=lambda pair: (pair[0] >= request.devices, pair[1], pair[0]), default=(0, 0))
 
     def _plan_idle(
         self, request: Request, chain: CellTypeName | PinnedId, suggested: Collection[str] | None
@@ -195,16 +214,12 @@ class Scheduler:
         return Plan(request=request, tasks=tasks, victims=victims, cancelled=cancelled, downgraded=tuple(yielding))
 
     def _refusal(self, request: Request, shortage: Shortage) -> Refusal:
-        room, owned = self.room(request), self.owned(request)
-        match shortage:
-            case Shortage.BAD:
-                obstacle = Obstacle.BAD
-            case Shortage.NOT_SUGGESTED:
-                obstacle = Obstacle.NOT_SUGGESTED
-            case Shortage.CAPACITY:
-                obstacle = Obstacle.SHAPE
-                if room < request.devices:
-                    obstacle = Obstacle.QUOTA if request.priority > OPPORTUNISTIC else Obstacle.BUSY
+        owned, room = self._best_chain(request)
+        if room < request.devices:
+            # Nodes that come back would not be enough either.
+            obstacle = Obstacle.QUOTA if request.priority > OPPORTUNISTIC else Obstacle.BUSY
+        else:
+            obstacle = _OBSTACLES[shortage]
         return Refusal(obstacle=obstacle, need=request.devices, room=room, owned=owned)
 
 
