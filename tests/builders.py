@@ -37,6 +37,7 @@ from rota.core.policy import Allocator, Changes, Draft, Policy
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.mechanisms.declare import Knowledge
+from rota.perf.speed import SpeedModel
 from rota.placement import style
 from rota.policies import find_policy, names
 from rota.tenancy import allocator
@@ -145,6 +146,7 @@ class World:
         journal: Journal | None = None,
         nominal_rate: float = 1.0,
         restart_s: float = 0.0,
+        speed: SpeedModel | None = None,
     ) -> None:
         self.cluster = of or Cluster.uniform(("gpu", gpus * nodes, gpus))
         self.state = State(self.cluster)
@@ -152,7 +154,7 @@ class World:
         self._allocator: Allocator = allocator(tenancy, style(placement), self.cluster)
         self._journal = journal
         self._nominal_rate = nominal_rate
-        self._knowledge = Knowledge(restart_s=restart_s)
+        self._knowledge = Knowledge(restart_s=restart_s, speed=speed or SpeedModel())
         self._policy = policy
         self._engine: Engine | None = None
         made.append(self)

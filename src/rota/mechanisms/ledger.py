@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.mechanisms.shares import Floats, Party, Shares
+from rota.mechanisms.shares import NOBODY, Floats, Party, Shares, sized, tasks_of_party
 
-NOBODY = -1
-"""The second member of a party of one."""
 _UNSERVED = 1e9
 """What a share is multiplied by when its party has had no time at all: ahead of all that have had some."""
 
 
-_COLUMNS = ("members", "scale", "runs", "considered", "share", "time_s", "deficit_s", "type_time_s")
+_COLUMNS = ("members", "tasks", "scale", "runs", "considered", "share", "time_s", "deficit_s", "type_time_s")
 
 
 class Ledger:
@@ -28,6 +26,8 @@ class Ledger:
     def __init__(self, types: int, quantum_s: float) -> None:
         self._quantum_s = quantum_s
         self.members: NDArray[np.int64] = np.zeros((0, 2), dtype=np.int64)
+        self.tasks: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        """Of a job that runs with another number of tasks than usual, that number; else 0."""
         self.scale: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.runs: NDArray[np.bool_] = np.zeros((0, types), dtype=np.bool_)
         self.considered: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -47,8 +47,14 @@ class Ledger:
         for name in _COLUMNS:
             kept: NDArray[Any] = getattr(self, name)
             setattr(self, name, np.array(memory[name], dtype=kept.dtype).reshape(len(memory[name]), *kept.shape[1:]))
-        pairs: list[list[int]] = self.members.tolist()
-        self._rows = {(one,) if other == NOBODY else (one, other): row for row, (one, other) in enumerate(pairs)}
+        self._rows = {self.party(row): row for row in range(len(self.tasks))}
+
+    def party(self, row: int) -> Party:
+        """Who a row is of."""
+        one, other, tasks = int(self.members[row, 0]), int(self.members[row, 1]), int(self.tasks[row])
+        if other != NOBODY:
+            return (one, other)
+        return sized(one, tasks) if tasks else (one,)
 
     def __contains__(self, party: Party) -> bool:
         return party in self._rows
@@ -69,6 +75,7 @@ class Ledger:
         members = np.array([(p[0], p[1] if len(p) > 1 else NOBODY) for p in parties], dtype=np.int64)
         time_s = np.where(members[:, 1:] == NOBODY, self._quantum_s, 0.0) * np.ones((1, types))
         self.members = np.concatenate([self.members, members])
+        self.tasks = np.concatenate([self.tasks, np.array([tasks_of_party(p) for p in parties], dtype=np.int64)])
         self.scale = np.concatenate([self.scale, np.full(count, scale, dtype=np.int64)])
         self.runs = np.concatenate([self.runs, runs])
         self.considered = np.concatenate([self.considered, np.zeros(count, dtype=np.bool_)])
@@ -92,7 +99,8 @@ class Ledger:
     def _keep(self, keep: NDArray[np.bool_]) -> None:
         parties = [party for party, stays in zip(self._rows, keep.tolist(), strict=True) if stays]
         self._rows = {party: row for row, party in enumerate(parties)}
-        self.members, self.scale, self.runs = self.members[keep], self.scale[keep], self.runs[keep]
+        self.members, self.tasks, self.scale = self.members[keep], self.tasks[keep], self.scale[keep]
+        self.runs = self.runs[keep]
         self.considered, self.share = self.considered[keep], self.share[keep]
         self.time_s, self.deficit_s = self.time_s[keep], self.deficit_s[keep]
 

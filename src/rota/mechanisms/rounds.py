@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
@@ -21,6 +20,7 @@ from rota.core.model import DeviceType, JobState
 from rota.core.policy import Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
+from rota.mechanisms.draw import draw
 from rota.mechanisms.habits import Habits, Seat, timed_leases
 from rota.mechanisms.ledger import Ledger
 from rota.mechanisms.seats import Drawn, Seating, stays_put
@@ -32,8 +32,12 @@ from rota.mechanisms.shares import (
     ShareRule,
     chance_of,
     contender,
+    members_of,
     set_chance,
+    sized,
+    tasks_of_party,
 )
+from rota.mechanisms.shares_elastic import elastic_contender, sizes_of
 from rota.perf.speed import SpeedModel
 
 
@@ -64,8 +68,12 @@ class RoundScheduler:
         rng: random.Random,
         good_for_s: float = math.inf,
         length: RoundLength | None = None,
+        elastic: bool = False,
     ) -> None:
-        """`good_for_s`: how long shares hold though nobody comes or goes; `length` says anew how long each round is."""
+        """`good_for_s`: how long shares hold though nobody comes or goes; `length` says anew how long each round is.
+
+        With `elastic`, the rule decides how many tasks elastic jobs have.
+        """
         self._name = name
         self._good_for_s = good_for_s
         self._rule = rule
@@ -73,10 +81,13 @@ class RoundScheduler:
         self._round_s = round_s
         self._quantum_s = round_s / 2
         self._length = length
+        self._elastic = elastic
         self._habits = habits
         self._rng = rng
         self._types: tuple[DeviceType, ...] = ()
         self._devices: tuple[int, ...] = ()
+        self._node_devices: tuple[int, ...] = ()
+        """What the largest node of each type has."""
         self._forget()
 
     def _forget(self) -> None:
@@ -103,7 +114,8 @@ class RoundScheduler:
             "policy": self._name,
             "types": list(self._types),
             "devices": list(self._devices),
-            "jobs": [[seq, list(job.able)] for seq, job in self._jobs.items()],
+            "node_devices": list(self._node_devices),
+            "jobs": [[seq, list(job.able), list(job.able_at)] for seq, job in self._jobs.items()],
             "comers": [live.seq for live in self._comers],
             "bare": [live.seq for live in self._bare],
             "gone": sorted(self._gone),
@@ -124,11 +136,13 @@ class RoundScheduler:
     def _recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
         """Take up a round where it stood. Who is not there any more leaves the books."""
         self._types = tuple(DeviceType(kind) for kind in memory["types"])
-        self._devices = tuple(memory["devices"])
+        self._devices, self._node_devices = tuple(memory["devices"]), tuple(memory["node_devices"])
         self._speed.recall(memory["speeds"])
         self._seen = dict(memory["seen"])
         self._beside = PairSpeeds(self._speed, self._types)
-        self._jobs = {seq: self._contender(jobs[seq], able) for seq, able in memory["jobs"] if seq in jobs}
+        self._jobs = {
+            seq: self._contender(jobs[seq], able, dict(able_at)) for seq, able, able_at in memory["jobs"] if seq in jobs
+        }
         self._seating = Seating(self._types, self._jobs)
         self._comers = {jobs[seq]: None for seq in memory["comers"] if seq in jobs}
         self._bare = {jobs[seq]: None for seq in memory["bare"] if seq in jobs}
@@ -140,7 +154,7 @@ class RoundScheduler:
         self.wakeup_s = math.inf if memory["wakeup_s"] is None else memory["wakeup_s"]
         self._ledger = Ledger(len(self._types), self._quantum_s)
         self._ledger.recall(memory["ledger"])
-        lost = {seq for seq, _ in memory["jobs"]} - set(self._jobs)
+        lost = {seq for seq, *_ in memory["jobs"]} - set(self._jobs)
         if lost:
             self._ledger.leave(lost)
             self._due = self._stale = True
@@ -232,7 +246,9 @@ class RoundScheduler:
         if self._turns:
             from_s = self._habits.served_from_s(self._began_s, self._round_end_s)
             for turn in sorted(self._turns, key=lambda turn: -turn.until_s):
-                over_s = max((self._over.get(seq, turn.until_s) for seq in turn.party), default=turn.until_s)
+                over_s = max(
+                    (self._over.get(seq, turn.until_s) for seq in members_of(turn.party)), default=turn.until_s
+                )
                 until_s = self._habits.served_until_s(turn.until_s, over_s)
                 self._ledger.served(turn.party, turn.at, max(until_s - from_s, 0.0))
             self._round_end_s = max(turn.until_s for turn in self._turns)
@@ -255,7 +271,7 @@ class RoundScheduler:
         changed = False
         for turn in self._turns:
             members = [self._jobs[seq].live.job for seq in turn.party if seq in self._jobs]
-            if len(members) < len(turn.party):
+            if len(members) < len(turn.party) or tasks_of_party(turn.party):
                 continue
             for job, seq, other in zip(members, turn.party, members[::-1], strict=True):
                 rate = self._seen.get(seq, 0.0)
@@ -264,18 +280,20 @@ class RoundScheduler:
         if self._speed.refit() or changed:
             self._beside = PairSpeeds(self._speed, self._types)
             for seq, known in self._jobs.items():
-                self._jobs[seq] = self._contender(known.live, known.able)
+                self._jobs[seq] = self._contender(known.live, known.able, dict(known.able_at))
             self._stale = True
 
     def _survey(self, inventory: Inventory) -> None:
         """Look at what there is; if that has changed, everybody's speeds are looked up anew."""
-        count = [0] * len(inventory.pools)
+        count, largest = [0] * len(inventory.pools), [0] * len(inventory.pools)
         for books in inventory.nodes:
             if books.up and not books.drained:
                 count[books.pool] += books.node.devices
+                largest[books.pool] = max(largest[books.pool], books.node.devices)
         devices = tuple(count)
         if devices == self._devices:
             return
+        self._node_devices = tuple(largest)
         self._types, self._devices = tuple(pool.device_type for pool in inventory.pools), devices
         everyone = [job.live for job in self._jobs.values()]
         self._jobs = {}
@@ -289,7 +307,9 @@ class RoundScheduler:
             if not live.job.gpu_milli:
                 self._bare[live] = None
                 continue
-            job = self._contender(live, self._seating.able(draft, live))
+            sizes = sizes_of(live.job) if self._elastic else []
+            able_at = {tasks: self._seating.able(draft, live, tasks) for tasks in sizes}
+            job = self._contender(live, self._seating.able(draft, live), able_at)
             parties: list[Party] = [(job.seq,)]
             runs = [np.array(job.speeds) > 0]
             if self._rule.packs and self._habits.lists_all_pairs:
@@ -297,12 +317,16 @@ class RoundScheduler:
                 parties += [(min(other.seq, job.seq), max(other.seq, job.seq)) for other in mates]
                 runs += [self._beside(other, job).min(axis=0) > 0 for other in mates]
             self._ledger.join(parties, job.scale, np.array(runs).reshape(len(parties), len(self._types)))
+            for size in job.sizes:
+                self._ledger.join([sized(job.seq, size.tasks)], size.scale, np.array([size.speeds]) > 0)
             self._jobs[job.seq] = job
             self._stale = True
         self._comers = {}
 
-    def _contender(self, live: LiveJob, able: Sequence[bool]) -> Contender:
-        """A job with its speeds, on types where it could be placed at all."""
+    def _contender(self, live: LiveJob, able: Sequence[bool], able_at: Mapping[int, Sequence[bool]]) -> Contender:
+        """A job with its speeds, on types where it could be placed at all; at all its sizes, if they are looked at."""
+        if able_at:
+            return elastic_contender(live, self._speed, self._types, able_at, self._node_devices)
         return contender(live, self._speed, self._types, able)
 
     def _solve(self, now_s: float) -> None:
@@ -336,43 +360,17 @@ class RoundScheduler:
 
     def _draw(self) -> list[Drawn]:
         """Type by type, the parties that run next, as many as there are devices for."""
-        ledger = self._ledger
         order = list(range(len(self._types)))
         if not self._rule.sees_types and not self._rule.packs:
             self._rng.shuffle(order)
-        priority = ledger.priorities()
-        taken: set[int] = set()
-        drawn: list[Drawn] = []
-        for at in order:
-            fits: NDArray[np.bool_] = ledger.runs[:, at] & (ledger.scale <= self._devices[at])
-            if not self._rule.backfills:
-                fits &= priority[:, at] > 0
-            rows = ledger.order(priority, at)
-            self._draw_type(rows[fits[rows]], at, taken, drawn)
-        return drawn
-
-    def _draw_type(self, rows: NDArray[np.int64], at: int, taken: set[int], drawn: list[Drawn]) -> None:
-        ledger, left = self._ledger, self._devices[at]
-        scale, considered = ledger.scale[rows].tolist(), ledger.considered[rows].tolist()
-        for (one, other), size, known in zip(ledger.members[rows].tolist(), scale, considered, strict=True):
-            if one in taken or other in taken or size > left:
-                continue
-            left -= size
-            taken.add(one)
-            party: Party = (one,)
-            if other >= 0:
-                taken.add(other)
-                party = (one, other)
-            if known or self._habits.serves_newcomers:
-                drawn.append((party, at))
-            if not left:
-                return
+        newcomers = self._habits.serves_newcomers
+        return draw(self._ledger, self._devices, order, backfills=self._rule.backfills, newcomers=newcomers)
 
     def _seat(self, draft: Draft, drawn: list[Drawn]) -> None:
         """Who was drawn gets devices and a lease, as far as there is a place."""
         for party, at in self._seating.seat(draft, drawn):
-            members = [self._jobs[seq] for seq in party]
-            speeds = [members[0].speeds[at]]
+            members = [self._jobs[seq] for seq in members_of(party)]
+            speeds = [members[0].speed(party, at)]
             if len(members) > 1:
                 speeds = self._beside(members[0], members[1])[:, at].tolist()
             stays = [stays_put(job.live, draft.touched.get(job.live)) for job in members]

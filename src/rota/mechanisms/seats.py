@@ -10,11 +10,12 @@ from rota.core.cluster import Cluster
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
-from rota.core.placement import Placement, packed, same_devices
+from rota.core.placement import Placement, packed, same_devices, tasks_of
 from rota.core.policy import Draft
 from rota.core.reasons import Reason
 from rota.mechanisms.probe import narrowed
-from rota.mechanisms.shares import Contender, Party
+from rota.mechanisms.seating import fewer
+from rota.mechanisms.shares import Contender, Party, members_of, tasks_of_party
 
 _RELAXED_S = 1e300
 """A moment by which every locality that ever relaxes has done so."""
@@ -40,7 +41,7 @@ class Seating:
         self._empty: Inventory | None = None
         self._verdicts: dict[Hashable, bool] = {}
         self._jobs = jobs
-        self._probes: dict[tuple[int, int], LiveJob] = {}
+        self._probes: dict[tuple[int, int, int], LiveJob] = {}
         self.relaxes_s = math.inf
         """When somebody who found no place now asks for less."""
 
@@ -48,13 +49,16 @@ class Seating:
         """Jobs are gone."""
         self._probes = {key: probe for key, probe in self._probes.items() if key[0] not in seqs}
 
-    def able(self, draft: Draft, live: LiveJob) -> list[bool]:
-        """By type, whether a job could be placed if it had the cluster for itself, once its wishes have relaxed."""
+    def able(self, draft: Draft, live: LiveJob, tasks: int = 0) -> list[bool]:
+        """By type, whether a job could be placed if it had the cluster for itself, once its wishes have relaxed.
+
+        With `tasks`, had it asked for so many of them.
+        """
         if self._empty is None:
             self._empty = _vacated(draft.inventory)
         able = []
         for at in range(len(self._types)):
-            probe = self._probe(live, at)
+            probe = self._probe(live, at, tasks)
             key = (at, draft.allocator.shape(probe))
             if key not in self._verdicts:
                 offered = draft.allocator.offer(probe, self._empty, _RELAXED_S)
@@ -73,7 +77,11 @@ class Seating:
             if job.live.placement is not None and job.live.stopping is None:
                 before[seq] = job.live.placement
                 draft.release(job.live)
-        able = [(party, at) for party, at in drawn if all(self._jobs[seq].live.stopping is None for seq in party)]
+        able = [
+            (party, at)
+            for party, at in drawn
+            if all(self._jobs[seq].live.stopping is None for seq in members_of(party))
+        ]
         mark = draft.mark()
         found = self._try(draft, [], able, before)
         if found.failed and found.seated:
@@ -82,7 +90,8 @@ class Seating:
         self.relaxes_s = math.inf
         for (party, at), reason in found.failed.items():
             draft.because(self._jobs[party[0]].live, reason)
-            _, relaxes_s = draft.allocator.stage(self._probe(self._jobs[party[0]].live, at), draft.now_s)
+            probe = self._probe(self._jobs[party[0]].live, at, self._tasks(party))
+            _, relaxes_s = draft.allocator.stage(probe, draft.now_s)
             self.relaxes_s = min(self.relaxes_s, relaxes_s)
         return found.seated
 
@@ -101,8 +110,8 @@ class Seating:
     def _sit_down(self, draft: Draft, party: Party, at: int, before: Mapping[int, Placement], found: _Try) -> bool:
         """Back to the devices that one of the party had, if they are of the type and nobody took them."""
         kind = self._types[at]
-        for seq in party:
-            held = before.get(seq)
+        for seq in members_of(party):
+            held = self._resized(before.get(seq), seq, party)
             if held is None or draft.inventory.nodes[held[0].node].node.device_type != kind:
                 continue
             job = self._jobs[seq].live.job
@@ -113,8 +122,22 @@ class Seating:
                 return True
         return False
 
+    def _resized(self, held: Placement | None, seq: int, party: Party) -> Placement | None:
+        """What a job held, or the part of it that an elastic job keeps if it is to have fewer tasks."""
+        job = self._jobs[seq].live.job
+        if held is None or job.elastic is None:
+            return held
+        tasks = self._tasks(party) or job.roles[0].count
+        if tasks_of(held) <= tasks or job.roles[0].is_fraction:
+            return held if tasks_of(held) == tasks else None
+        return fewer(held, tasks, job.roles[0].device_milli // WHOLE)
+
+    def _tasks(self, party: Party) -> int:
+        """With how many tasks the first of a party runs, if not as it asks for."""
+        return tasks_of_party(party) or self._jobs[party[0]].tasks
+
     def _find_place(self, draft: Draft, party: Party, at: int, found: _Try) -> None:
-        offered = draft.offer(self._probe(self._jobs[party[0]].live, at))
+        offered = draft.offer(self._probe(self._jobs[party[0]].live, at, self._tasks(party)))
         if isinstance(offered, Reason):
             found.failed[party, at] = offered
         else:
@@ -123,7 +146,7 @@ class Seating:
     def _take(self, draft: Draft, party: Party, at: int, place: Placement, found: _Try) -> None:
         """Both of a pair on the same devices, or its first alone where the other finds too little of something else."""
         one = self._jobs[party[0]].live
-        if len(party) > 1:
+        if len(members_of(party)) > 1:
             half, other = packed(place, HALF), self._jobs[party[1]].live
             mark = draft.mark()
             draft.assign_offered(one, half)
@@ -133,15 +156,16 @@ class Seating:
                 return
             draft.undo(mark)
         draft.assign_offered(one, place)
-        found.seated.append((party[:1], at))
+        found.seated.append((party if tasks_of_party(party) else party[:1], at))
 
-    def _probe(self, live: LiveJob, at: int) -> LiveJob:
-        """The same job, had it asked for just this type and its full size."""
-        probe = self._probes.get((live.seq, at))
+    def _probe(self, live: LiveJob, at: int, tasks: int) -> LiveJob:
+        """The same job, had it asked for just this type, and for so many tasks if that is not 0."""
+        probe = self._probes.get((live.seq, at, tasks))
         if probe is None:
             probe = narrowed(live, self._types[at])
-            probe.job = replace(probe.job, elastic=None)
-            self._probes[live.seq, at] = probe
+            roles = (replace(probe.job.roles[0], count=tasks),) if tasks else probe.job.roles
+            probe.job = replace(probe.job, elastic=None, roles=roles)
+            self._probes[live.seq, at, tasks] = probe
         probe.since_s = live.since_s
         return probe
 

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,41 @@ from rota.core.model import WHOLE, DeviceType, Job
 from rota.perf.speed import SpeedModel
 
 Floats = NDArray[np.float64]
+NOBODY = -1
+"""The second member of a party of one."""
 Party = tuple[int, ...]
-"""Who runs together on the same devices: one job or two, by number of submission, the older first."""
+"""Who runs together on the same devices: one job or two, by number of submission, the older first.
+
+Three numbers, the second of them `NOBODY`, are one job with so many tasks, other than it usually has (`sized`).
+"""
 Shares = Mapping[Party, Sequence[float]]
 """The part of the time that a party should have on each type."""
 
 UNKNOWN_WORK_S = 3600.0
 """How much longer a job is taken to run that says nothing of its length."""
+
+
+def sized(seq: int, tasks: int) -> Party:
+    """A job alone, with this many tasks."""
+    return (seq, NOBODY, tasks)
+
+
+def members_of(party: Party) -> Party:
+    """The jobs of a party, whatever its size."""
+    return party[:1] if len(party) > 2 else party
+
+
+def tasks_of_party(party: Party) -> int:
+    """With how many tasks a job runs that has another size than usual; 0 for all others."""
+    return party[2] if len(party) > 2 else 0
+
+
+class Size(NamedTuple):
+    """An elastic job at one of its sizes."""
+
+    tasks: int
+    scale: int
+    speeds: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +70,22 @@ class Contender:
     """Tasks and devices of a task, for jobs that may share their devices with one of the same shape."""
     kind: tuple[Any, ...]
     """Equal for jobs that are alike in model and size."""
+    tasks: int = 0
+    """Its usual number of tasks, if that is not the one it asks for."""
+    sizes: tuple[Size, ...] = ()
+    """Other sizes that it may have, if that is for the policy to decide."""
+    able_at: tuple[tuple[int, tuple[bool, ...]], ...] = ()
+    """By number of tasks, on which types it could be placed with so many."""
+
+    @property
+    def fastest(self) -> float:
+        """Its speed on its best type at its best size."""
+        return max((*self.speeds, *(speed for size in self.sizes for speed in size.speeds)), default=0.0)
+
+    def speed(self, party: Party, at: int) -> float:
+        """Its speed on a type when it runs alone, at the size that a party stands for."""
+        tasks = tasks_of_party(party)
+        return next((size.speeds[at] for size in self.sizes if size.tasks == tasks), self.speeds[at])
 
     def remaining(self, now_s: float) -> float:
         """Work still to do; for a job of unknown length, an hour's worth on its best type."""

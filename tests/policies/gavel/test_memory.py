@@ -17,7 +17,7 @@ from rota.core.decisions import Decision
 from rota.core.engine import Engine
 from rota.core.errors import RotaError
 from rota.core.events import Event
-from rota.core.model import DeviceType, JobId
+from rota.core.model import DeviceType, Elastic, JobId
 from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.drivers.simulator.replay import replay
@@ -41,23 +41,26 @@ POLICIES = [
     "gavel/max_min_fairness_packed:compat=none",
     "gavel/fifo:compat=none",
     "gavel/finish_time_fairness_packed:compat=none,forecast=true",
+    "gavel/max_min_fairness_packed:compat=none,elastic=true",
 ]
 
 
-def workload(*, sizes: Sequence[int] = (1, 1, 2)) -> Workload:
+def workload(*, sizes: Sequence[int] = (1, 1, 2), elastic: bool = False) -> Workload:
     rng = random.Random(7)
     submissions = []
     at_s = 0.0
     for number in range(18):
         at_s += rng.expovariate(1 / 400)
         labels = (("entity", "ab"[number % 2]), ("priority_weight", rng.choice("12")))
-        made = job(f"j{number}", gpus=rng.choice(sizes), work=rng.uniform(200.0, 5000.0), labels=labels)
+        size, work = rng.choice(sizes), rng.uniform(200.0, 5000.0)
+        shape = {"workers": size, "elastic": Elastic(min_tasks=1, max_tasks=4)} if elastic else {"gpus": size}
+        made = job(f"j{number}", work=work, labels=labels, **shape)
         submissions.append(Submission(submit_s=at_s, job=made))
     return Workload(submissions=tuple(submissions), source="made up", format="jobs")
 
 
 def of(policy: str) -> Workload:
-    return workload(sizes=(1,)) if "allox" in policy else workload()
+    return workload(sizes=(1,)) if "allox" in policy else workload(elastic="elastic=true" in policy)
 
 
 class Tape:

@@ -64,6 +64,22 @@ class LpParams(RoundParams):
     forecast: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeParams(LpParams):
+    """As all of the family; `collapse` solves alike jobs as one, `spare` shares out what the least served leave.
+
+    `forecast` leaves room in the shares for the jobs of the next hour, as many and such as came lately. With `elastic`,
+    the number of tasks of elastic jobs is part of the decision (only with `compat=none`).
+    """
+
+    elastic: bool = False
+
+    def __post_init__(self) -> None:
+        LpParams.__post_init__(self)
+        if self.elastic and self.compat is Compat.GAVEL:
+            raise RotaError("elastic=true needs compat=none: in the published simulator every job has one size")
+
+
 def shares(
     name: str,
     rule: Callable[[Any, Knowledge], ShareRule],
@@ -87,6 +103,7 @@ def shares(
             length=(lambda jobs, now_s: adaptive_round_s(jobs, now_s, knowledge.restart_s)) if adapts else None,
             habits=habits,
             rng=random.Random(knowledge.seed + _TYPE_ORDER_SEED),
+            elastic=isinstance(values, SizeParams) and values.elastic,
         )
 
     return DeclaredPolicy(

@@ -115,7 +115,7 @@ class Foresight:
             return self._rule.shares(question)
         company = Question(question.now_s, [*question.jobs, *guests], question.types, question.devices, question.beside)
         answer = self._rule.shares(company)
-        return {party: row for party, row in answer.items() if min(party) >= 0}
+        return {party: row for party, row in answer.items() if party[0] >= 0}
 
     def _watch(self, question: Question) -> None:
         """Note who came since the last question. Who was there at the first says nothing of the flow."""

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from rota.mechanisms.programs import Ints, Program
-from rota.mechanisms.shares import Contender, Floats, Party, Question
+from rota.mechanisms.shares import NOBODY, Contender, Floats, Party, Question, sized
 
-NOBODY = -1
 _TINY = 1e-9
 """Shares below this are the solver's noise."""
 
@@ -37,6 +36,10 @@ class Layout:
     kind: Ints
     one_speed: Floats
     other_speed: Floats
+    tasks: Ints
+    """Of columns of elastic jobs at another size than usual, how many tasks that is; else 0."""
+    column_scale: Floats
+    """Devices that a column uses."""
 
     @property
     def columns(self) -> int:
@@ -51,8 +54,10 @@ class Layout:
         """Base constraints: the devices of each type, the time of each class; `extra` free columns at the end."""
         width, kinds, classes = self.columns, len(self.question.types), len(self.count)
         column_keys = [
-            (self.keys[a], self.keys[b] if b >= 0 else None, at)
-            for a, b, at in zip(self.one.tolist(), self.other.tolist(), self.kind.tolist(), strict=True)
+            (self.keys[a], self.keys[b] if b >= 0 else tasks or None, at)
+            for a, b, at, tasks in zip(
+                self.one.tolist(), self.other.tolist(), self.kind.tolist(), self.tasks.tolist(), strict=True
+            )
         ]
         program = Program(
             gain=np.zeros(width + extra),
@@ -63,7 +68,7 @@ class Layout:
         every = np.arange(width)
         low = np.full(kinds, -np.inf)
         names = [("devices", at) for at in range(kinds)]
-        program.add_rows(self.kind, every, self.scale[self.one], low, self.question.capacity, names)
+        program.add_rows(self.kind, every, self.column_scale, low, self.question.capacity, names)
         rows, columns, ones = self._by_class(np.ones(width), np.ones(width))
         program.add_rows(
             rows, columns, ones, np.full(classes, -np.inf), self.count, [("time", key) for key in self.keys]
@@ -96,9 +101,10 @@ class Layout:
             a, b, at = int(self.one[column]), int(self.other[column]), int(self.kind[column])
             total = float(x[column])
             if b == NOBODY:
-                part = min(total / len(self.members[a]), 1.0)
+                part, tasks = min(total / len(self.members[a]), 1.0), int(self.tasks[column])
                 for row in self.members[a]:
-                    shares[(jobs[row].seq,)][at] = part
+                    party: Party = sized(jobs[row].seq, tasks) if tasks else (jobs[row].seq,)
+                    shares.setdefault(party, [0.0] * kinds)[at] = part
                 continue
             for one, other, part in _couples(self.members[a], self.members[b], a == b):
                 pair = sorted((jobs[one].seq, jobs[other].seq))
@@ -148,7 +154,14 @@ def lay_out(
     parts: list[tuple[Any, ...]] = [(one, np.full(len(one), NOBODY), kind, seen[heads][one, kind], np.zeros(len(one)))]
     if packs:
         parts.append(_pair_columns(question, members, heads))
+    usual = sum(len(part[0]) for part in parts)
+    tasks, scales = [0] * usual, []
+    if speeds is None:
+        sizes = _size_columns(question, heads)
+        parts.append(sizes[:5])
+        tasks, scales = [*tasks, *sizes[5]], sizes[6]
     merged = [np.concatenate([part[at] for part in parts]) for at in range(5)]
+    first = merged[0].astype(np.int64)
     return Layout(
         question=question,
         members=members,
@@ -156,12 +169,26 @@ def lay_out(
         count=np.array([len(rows) for rows in members], dtype=np.float64),
         scale=question.scale[heads],
         speeds=seen[heads],
-        one=merged[0].astype(np.int64),
+        one=first,
         other=merged[1].astype(np.int64),
         kind=merged[2].astype(np.int64),
         one_speed=merged[3].astype(np.float64),
         other_speed=merged[4].astype(np.float64),
+        tasks=np.array(tasks, dtype=np.int64),
+        column_scale=np.concatenate([question.scale[heads][first[:usual]], np.array(scales, dtype=np.float64)]),
     )
+
+
+def _size_columns(question: Question, heads: Sequence[int]) -> tuple[Any, ...]:
+    """Columns for other sizes of elastic jobs, as for singles; then their numbers of tasks and of devices."""
+    found = [
+        (a, NOBODY, at, speed, 0.0, size.tasks, size.scale)
+        for a, row in enumerate(heads)
+        for size in question.jobs[row].sizes
+        for at, speed in enumerate(size.speeds)
+        if speed > 0
+    ]
+    return tuple(zip(*found, strict=True)) if found else ((),) * 7
 
 
 def _pair_columns(question: Question, members: Sequence[list[int]], heads: Sequence[int]) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from rota.core.errors import RotaError
 from rota.mechanisms.programs import Program, Programmed, Solution
 from rota.mechanisms.shares import Contender, Floats, Question, Shares
-from rota.policies.gavel.declare import LpParams, shares
+from rota.policies.gavel.declare import LpParams, SizeParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
 from rota.policies.gavel.least import nothing
 
@@ -19,7 +19,7 @@ PRICES = {"v100": 2.48, "p100": 1.46, "k80": 0.45, "a100": 2.93, "h100": 11.06, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostParams(LpParams):
+class CostParams(SizeParams):
     """As all of the family; `prices` such as v100:2.48/k80:0.45 replace the built-in ones, in money an hour."""
 
     prices: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class MaxSumThroughput(Programmed):
         """r_i / (deadline - now); a deadline that is past, or that not even the fastest type meets, binds nobody."""
         due_s = np.array([deadline_s(job) for job in question.jobs]) - question.now_s
         need = np.where(due_s > 0, question.remaining / np.where(due_s > 0, due_s, 1.0), 0.0)
-        return np.where(need <= question.speeds.max(axis=1, initial=0.0), need, 0.0)
+        return np.where(need <= np.array([job.fastest for job in question.jobs]), need, 0.0)
 
     def _program(self, layout: Layout, needs: Floats, left: Floats) -> Program:
         program = layout.program()
@@ -104,7 +104,7 @@ class MaxSumThroughput(Programmed):
         np.add.at(program.gain, columns, speeds / left[rows])
         if self._by_cost and isinstance(self._params, CostParams):
             price = np.array([self._params.price(kind) for kind in layout.question.types])
-            program.gain /= price[layout.kind]
+            program.gain /= price[layout.kind] * layout.column_scale / layout.scale[layout.one]
         if needs.any():
             high = np.full(len(needs), np.inf)
             program.add_rows(rows, columns, speeds, needs * layout.count, high, [("due", key) for key in layout.keys])
@@ -115,14 +115,14 @@ shortest_job_first_perf = shares(
     "shortest_job_first_perf",
     lambda params, knowledge: MaxSumThroughput(params, by_length=True),
     summary="Whoever is soonest through goes first, on the type that suits it.",
-    params=LpParams,
+    params=SizeParams,
     knows="length, speed by type",
 )
 max_sum_throughput_perf = shares(
     "max_sum_throughput_perf",
     lambda params, knowledge: MaxSumThroughput(params),
     summary="The most steps a second in all.",
-    params=LpParams,
+    params=SizeParams,
 )
 max_sum_throughput_normalized_by_cost_perf = shares(
     "max_sum_throughput_normalized_by_cost_perf",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rota.core.errors import RotaError
 from rota.mechanisms.programs import NoSolution, Program, Programmed, Solution, Solver
 from rota.mechanisms.shares import Floats, Question, Shares
-from rota.policies.gavel.declare import LpParams, shares
+from rota.policies.gavel.declare import LpParams, SizeParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
 from rota.policies.gavel.least import nothing
 from rota.policies.gavel.max_min import fair_need
@@ -33,7 +33,7 @@ class Inside(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HierarchyParams(LpParams):
+class HierarchyParams(SizeParams):
     """As all of the family; `inside` holds for every entity that `entities` (a:fifo/b:fairness) does not name.
 
     An entity is a job's label `entity`, or its tenant. `weights` (a:2/b:1) are the entities' own, 1 by default.
@@ -215,13 +215,13 @@ max_min_fairness_water_filling_perf = shares(
     "max_min_fairness_water_filling_perf",
     lambda params, knowledge: WaterFilling(params),
     summary="The least effective throughput as large as can be, then the next least, and so on.",
-    params=LpParams,
+    params=SizeParams,
 )
 max_min_fairness_water_filling_packed = shares(
     "max_min_fairness_water_filling_packed",
     lambda params, knowledge: WaterFilling(params, packs=True),
     summary="As water filling, with two jobs on a device where that helps.",
-    params=LpParams,
+    params=SizeParams,
 )
 hierarchical = shares(
     "hierarchical",

@@ -1,0 +1,128 @@
+"""The Gavel family's own options: round length, shortest job first, forecasts, elastic jobs, on three workloads.
+
+Run: `ROTA_DATA=... python reproductions/gavel_options.py`, with names of tables (`elastic`) for just those.
+Prints the tables of docs/reference/reproductions.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from rota.core.model import WHOLE, Elastic, Job, Role
+from rota.drivers.simulator.study import Setting, simulate
+from rota.files.cluster import read_cluster
+from rota.perf.profile_files import read_profiles
+from rota.perf.speed import Costs, SpeedModel
+from rota.report.metrics import Metrics, measure
+from rota.traces.formats import read_trace
+
+WORKLOADS = {
+    "long jobs, several devices (set A)": ("max_min_fairness.trace", "v100=8/4,p100=16/4,k80=24/4"),
+    "single devices, steady (set D)": ("gen_single_120.trace", "v100=12/1,p100=12/1,k80=12/1"),
+    "all at once": ("minimize_makespan.trace", "v100=8/4,p100=16/4,k80=24/4"),
+}
+LENGTHS = ("60", "120", "360", "900", "1800", "3600", "adaptive")
+RESTART_S = 30.0
+POLICIES = ("max_min_fairness_perf", "min_total_duration_perf")
+CHOICES = ("false", "true")
+ARRIVING = tuple(WORKLOADS)[:2]
+"""The workloads to which jobs come one after the other."""
+MOST_TASKS = 8
+"""The most devices for which the published table has speeds."""
+
+
+def run(folder: Path, workload: str, policy: str, make: Callable[[Job], Job] = lambda job: job) -> Metrics:
+    """One policy on one workload, with restarts that cost something; `make` changes its jobs."""
+    trace, cluster = WORKLOADS[workload]
+    asked = read_trace(folder / trace, format="gavel")
+    submissions = tuple(replace(each, job=make(each.job)) for each in asked.submissions)
+    speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"))
+    setting = Setting(cluster=read_cluster(cluster), speed=speed, costs=Costs(restart_s=RESTART_S))
+    return measure(simulate(replace(asked, submissions=submissions), policy, setting).history)
+
+
+def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print a table in the page's form."""
+    titles = list(titles)
+    for line in (titles, ["---"] * len(titles), *rows):
+        print(f"| {' | '.join(line)} |")
+    print()
+
+
+def rounds(folder: Path) -> None:
+    """The length of a round."""
+    for workload in WORKLOADS:
+        print(f"{workload}:\n")
+        rows = []
+        for length in LENGTHS:
+            found = run(folder, workload, f"gavel/max_min_fairness_perf:compat=none,round_s={length}")
+            idle = 100 * (1 - found.gpu_utilization)
+            each = (f"{found.avg_jct_s:.0f}", f"{found.makespan_s:.0f}", f"{idle:.1f}%", str(found.preemptions))
+            rows.append([f"`{length}`", *each])
+        table(["`round_s`", "average completion, s", "makespan, s", "idle", "pre-emptions"], rows)
+
+
+def shortest(folder: Path) -> None:
+    """Shortest job first."""
+    rows = []
+    for workload in WORKLOADS:
+        for policy in ("max_min_fairness_perf", "max_sum_throughput_perf", "shortest_job_first_perf"):
+            found = run(folder, workload, f"gavel/{policy}:compat=none")
+            rows.append([workload, f"`{policy}`", f"{found.avg_jct_s:.0f}", f"{found.makespan_s:.0f}"])
+    table(["workload", "policy", "average completion, s", "makespan, s"], rows)
+
+
+def forecast(folder: Path) -> None:
+    """Room for jobs that are still to come."""
+    rows = []
+    for workload in ARRIVING:
+        for policy in POLICIES:
+            print(f"forecast: {workload}, {policy}", file=sys.stderr)
+            found = [run(folder, workload, f"gavel/{policy}:compat=none,forecast={on}") for on in CHOICES]
+            rows.append([workload, f"`{policy}`", *figures(found)])
+    table(["workload", "policy", "average completion, s", "with `forecast`", "makespan, s", "with `forecast`"], rows)
+
+
+def stretchy(job: Job) -> Job:
+    """The same job with a task for every device, and any number of them up to eight."""
+    count = job.gpu_milli // WHOLE
+    bounds = Elastic(min_tasks=1, max_tasks=max(MOST_TASKS, count))
+    return replace(job, roles=(Role(count=count),), elastic=bounds)
+
+
+def elastic(folder: Path) -> None:
+    """Sizes as a decision."""
+    rows = []
+    for workload in ARRIVING:
+        for policy in ("max_min_fairness_perf", "shortest_job_first_perf"):
+            print(f"elastic: {workload}, {policy}", file=sys.stderr)
+            found = [run(folder, workload, f"gavel/{policy}:compat=none,elastic={on}", stretchy) for on in CHOICES]
+            rows.append([workload, f"`{policy}`", *figures(found)])
+    table(["workload", "policy", "average completion, s", "with `elastic`", "makespan, s", "with `elastic`"], rows)
+
+
+def figures(found: list[Metrics]) -> list[str]:
+    """Average completion without and with an option, then the makespan."""
+    return [*(f"{each.avg_jct_s:.0f}" for each in found), *(f"{each.makespan_s:.0f}" for each in found)]
+
+
+TABLES = {"rounds": rounds, "shortest": shortest, "forecast": forecast, "elastic": elastic}
+
+
+def main(wanted: list[str]) -> None:
+    """All tables, or those that are named."""
+    data = os.environ.get("ROTA_DATA")
+    if data is None:
+        sys.exit("set ROTA_DATA to the folder of the published data")
+    for name in wanted or TABLES:
+        if name not in TABLES:
+            sys.exit(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        TABLES[name](Path(data) / "gavel")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
