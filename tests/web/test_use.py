@@ -113,6 +113,22 @@ def test_a_progress_bar_is_one_line_that_does_not_grow(desk: Window, manager: Ma
     manager.client.act(job_id, "cancel")
 
 
+def test_the_search_finds_what_was_said_long_before(desk: Window, manager: Manager) -> None:
+    said = "echo the NEEDLE in line one; seq 1 400000; echo a needle at the end; printf 'needle, unended'; sleep 60"
+    job_id = manager.submit(said, name="talks")
+    page = desk.go(f"/jobs/{job_id}")
+    expect(page.get_by_role("log")).to_contain_text("needle, unended")
+    assert "line one" not in page.get_by_role("log").inner_text()
+
+    page.get_by_label("Search the log").fill("Needle")
+
+    expect(page.locator(".log-line")).to_have_text(["the NEEDLE in line one", "a needle at the end", "needle, unended"])
+    expect(page.locator(".log-tools").get_by_role("status")).to_have_text("3 found in the whole output")
+    page.get_by_label("Search the log").fill("absent")
+    expect(page.locator(".log-tools").get_by_role("status")).to_have_text("0 found in the whole output")
+    manager.client.act(job_id, "cancel")
+
+
 def test_a_training_loop_s_progress_is_drawn(desk: Window, manager: Manager) -> None:
     job_id = manager.client.submit({"name": "training", "run": [sys.executable, "-c", TRAINING]})[0]
 

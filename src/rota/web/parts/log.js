@@ -1,4 +1,4 @@
-// The end of a task's output, as it comes, with a search. Text is set by Vue, which escapes it.
+// The end of a task's output, as it comes; what came before it is searched by the server. Text is set by Vue, which escapes it.
 const MOST = 5000;
 const LONGEST = 65536;
 export default {
@@ -6,7 +6,7 @@ export default {
     <div class="log">
       <div class="log-tools">
         <input class="log-search" type="search" v-model="sought" placeholder="Search the log" aria-label="Search the log">
-        <span class="muted" role="status">{{ sought ? shown.length + ' of ' : '' }}{{ lines.length.toLocaleString() }} lines</span>
+        <span class="muted" role="status">{{ told }}</span>
         <label class="log-follow"><input type="checkbox" v-model="following"> Follow</label>
       </div>
       <div ref="box" class="log-box" tabindex="0" role="log" aria-label="Output" @scroll="scrolled">
@@ -16,33 +16,62 @@ export default {
       </div>
     </div>`,
   props: { nothing: String },
+  emits: ["sought"],
   data() {
-    return { lines: [], sought: "", following: true, next: 0, open: "" };
+    return { lines: [], sought: "", found: null, asking: 0, following: true, next: 0, open: "" };
   },
   computed: {
-    shown() {
+    loaded() {
       const sought = this.sought.toLowerCase();
-      const found = sought ? this.lines.filter((line) => line[1].toLowerCase().includes(sought)) : this.lines;
-      return found.slice(-2000);
+      return sought ? this.lines.filter((line) => line[1].toLowerCase().includes(sought)) : this.lines;
     },
+    newer() {
+      const last = this.open ? this.next - 1 : -1;
+      return this.loaded.filter((line) => line[2] > this.found.until || line[0] === last);
+    },
+    shown() {
+      return (this.found ? [...this.found.lines, ...this.newer] : this.loaded).slice(-2000);
+    },
+    told() {
+      if (!this.sought) return `${this.lines.length.toLocaleString()} lines`;
+      if (!this.found) return "Searching …";
+      return `${(this.found.total + this.newer.length).toLocaleString()} found in the whole output`;
+    },
+  },
+  watch: {
+    sought() {
+      this.ask();
+    },
+  },
+  unmounted() {
+    clearTimeout(this.asking);
   },
   updated() {
     if (this.following) this.$refs.box.scrollTop = this.$refs.box.scrollHeight;
   },
   methods: {
-    add(text) {
+    ask() {
+      this.found = null;
+      clearTimeout(this.asking);
+      if (this.sought) this.asking = setTimeout(() => this.$emit("sought", this.sought), 300);
+    },
+    answer(sought, lines, total, until) {
+      if (sought === this.sought) this.found = { lines: lines.map((line, at) => [`found-${at}`, line, 0]), total, until };
+    },
+    add(text, end) {
       if (!text) return;
       const pieces = (this.open + text).split("\n");
       if (this.open && this.lines.length) this.lines.pop();
       if (!pieces[pieces.length - 1]) pieces.pop();
       const shown = pieces.map((piece) => piece.slice(piece.lastIndexOf("\r", piece.length - 2) + 1).slice(-LONGEST));
       this.open = text.endsWith("\n") ? "" : shown[shown.length - 1];
-      for (const piece of shown) this.lines.push([this.next++, piece]);
+      for (const piece of shown) this.lines.push([this.next++, piece, end]);
       if (this.lines.length > MOST) this.lines.splice(0, this.lines.length - MOST);
     },
     reset() {
       this.lines = [];
       this.open = "";
+      this.ask();
     },
     scrolled() {
       const box = this.$refs.box;
