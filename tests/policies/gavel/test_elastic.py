@@ -31,11 +31,11 @@ def stretchy(name: str, *, low: int = 1, high: int = 4, workers: int = 1, work: 
     return LiveJob(made, int(name[1:]), 0.0, 1.0)
 
 
-def asked(*jobs: LiveJob, devices: int) -> Question:
+def asked(*jobs: LiveJob, devices: int, speed: SpeedModel = SQUARE_ROOT) -> Question:
     made = []
     for live in jobs:
         able_at = {tasks: [tasks <= devices] for tasks in sizes_of(live.job)}
-        made.append(elastic_contender(live, SQUARE_ROOT, GPU, able_at, (devices,)))
+        made.append(elastic_contender(live, speed, GPU, able_at, (devices,)))
     return Question(0.0, made, GPU, (devices,), lambda one, other: pytest.fail("nobody is packed"))
 
 
@@ -58,6 +58,17 @@ def test_two_alike_jobs_halve_the_devices() -> None:
 
     for seq in (0, 1):
         assert shares[sized(seq, 2)] == pytest.approx([1.0])
+
+
+def test_half_the_devices_all_the_time_are_better_than_all_of_them_in_turn() -> None:
+    """Where twice the tasks are twice as fast both do the same, but who takes turns is restarted."""
+    question = asked(stretchy("j0"), stretchy("j1"), devices=4, speed=SpeedModel())
+
+    shares = MaxMin(SizeParams(), sees_types=True).shares(question)
+
+    for seq in (0, 1):
+        assert shares[sized(seq, 2)] == pytest.approx([1.0])
+        assert sized(seq, 4) not in shares
 
 
 def test_most_throughput_gives_up_tasks_for_more_jobs() -> None:

@@ -6,6 +6,7 @@ class (or of all pairs between two classes) on a type; by symmetry nothing is lo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from rota.mechanisms.shares import NOBODY, Contender, Floats, Party, Question, s
 
 _TINY = 1e-9
 """Shares below this are the solver's noise."""
+_CALM = 1e-4
+"""How much of its speed a job is thought to lose whenever its size doubles, so that of two ways which do the same the
+one with smaller sizes is taken: fewer devices all the time need no restarts, more of them in turn do."""
 
 
 @dataclass(slots=True)
@@ -182,7 +186,7 @@ def lay_out(
 def _size_columns(question: Question, heads: Sequence[int]) -> tuple[Any, ...]:
     """Columns for other sizes of elastic jobs, as for singles; then their numbers of tasks and of devices."""
     found = [
-        (a, NOBODY, at, speed, 0.0, size.tasks, size.scale)
+        (a, NOBODY, at, speed * (1 - _CALM * math.log2(size.scale / question.jobs[row].scale)), 0.0, *size[:2])
         for a, row in enumerate(heads)
         for size in question.jobs[row].sizes
         for at, speed in enumerate(size.speeds)
