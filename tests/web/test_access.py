@@ -64,11 +64,13 @@ def test_a_viewer_looks_and_finds_no_button(chromium: Browser, guarded: Manager)
     assert secret not in page.url
 
     ours, theirs = (job["id"] for job in sorted(guarded.client.jobs(), key=lambda job: str(job["name"])))
-    for path in ("/", "/jobs", f"/jobs/{ours}", "/cluster", "/tenants", "/submit", "/what-if"):
+    for path in ("/", "/jobs", f"/jobs/{ours}", "/cluster", "/tenants", "/submit", "/what-if", "/audit-log"):
         desk.go(path)
+        assert page.get_by_role("table", name="Audit log").count() == 0
         for name in ("Cancel", "Hold", "Release", "Clone", "Submit", "Submit a job", "Dry run", "Compare"):
             assert page.get_by_role("button", name=name, exact=True).count() == 0, (path, name)
-        assert page.get_by_role("link", name="Submit").count() == 0
+        for name in ("Submit", "Audit"):
+            assert page.get_by_role("link", name=name).count() == 0
     desk.go("/jobs")
     expect(page.get_by_role("status")).to_have_text("1 job")
     desk.go(f"/jobs/{theirs}")
@@ -115,7 +117,15 @@ def test_a_member_acts_in_its_own_name_until_its_token_is_revoked(chromium: Brow
     entry = guarded.client.get("/audit")[0]
     assert (entry["what"], entry["who"], entry["thing"]) == ("hold", "member-of-vision", job_id)
 
+    admin = window(chromium, guarded)
+    log_in(admin, guarded.token)
+    admin.page.get_by_role("link", name="Audit").click()
+    newest = admin.page.get_by_role("table", name="Audit log").locator("tbody tr").first
+    expect(newest).to_contain_text(f"member-of-visionhold{job_id}")
+    assert admin.complaints == []
+
     guarded.client.delete(f"/tokens/{token_id}")
+    expect(newest).to_contain_text("token-revoke", timeout=20_000)
 
     expect(page.get_by_label("Token")).to_be_visible()
 

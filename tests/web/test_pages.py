@@ -23,6 +23,7 @@ PAGES = {
     "Tenants": "/tenants",
     "What if": "/what-if",
     "Submit": "/submit",
+    "Audit": "/audit-log",
 }
 LONGEST_S = 2.0
 

@@ -17,6 +17,7 @@ NAVIGATION = (
     ("/tenants", "Tenants", "groups"),
     ("/what-if", "What if", "alt_route"),
     ("/submit", "Submit", "add_circle"),
+    ("/audit-log", "Audit", "history"),
 )
 THEMES = {"light": False, "dark": True}
 _TURN = """() => {
@@ -39,7 +40,11 @@ def frame(desk: Desk, path: str) -> Iterator[None]:
                 html.span().classes("brand-mark").props("aria-hidden=true")
                 html.span("Rota")
             with html.nav().props('aria-label="Pages"'):
-                closed = {"/submit": not desk.may_submit, "/what-if": not desk.may_study}
+                closed = {
+                    "/submit": not desk.may_submit,
+                    "/what-if": not desk.may_study,
+                    "/audit-log": not desk.is_admin,
+                }
                 for target, name, icon in NAVIGATION:
                     if not closed.get(target):
                         _link(target, name, icon, current=_is_current(target, path))

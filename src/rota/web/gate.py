@@ -20,7 +20,7 @@ from rota.api.service import Service
 from rota.web.login import login_page
 from rota.web.sessions import COOKIE, LASTS_S, Sessions, Visitor
 
-PAGES = ("/", "/jobs", "/cluster", "/tenants", "/what-if", "/submit")
+PAGES = ("/", "/jobs", "/cluster", "/tenants", "/what-if", "/submit", "/audit-log")
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
 MOST_LOGIN = 4096
 HEADERS = {

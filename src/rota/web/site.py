@@ -20,7 +20,7 @@ from nicegui import ui
 from rota.live.whatif import WhatIf
 from rota.web.desk import Desk
 from rota.web.frame import frame
-from rota.web.pages import cluster, job, jobs, overview, submit, tenants, whatif
+from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, whatif
 
 LONGEST_S = 20.0
 """How long a page may take to be built on a machine that is busy."""
@@ -34,6 +34,7 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/tenants", "Tenants", tenants.build),
     ("/what-if", "What if", whatif.build),
     ("/submit", "Submit", submit.build),
+    ("/audit-log", "Audit", audit.build),
 )
 
 
