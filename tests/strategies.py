@@ -166,7 +166,7 @@ def fits(job: Job, cluster: Cluster, placement: str) -> bool:
 def fits_one_type(job: Job, cluster: Cluster, placement: str) -> bool:
     """Whether the job can run in the empty cluster at its full size, with all its devices of one type."""
     if not job.gpu_milli:
-        return True
+        return fits(job, cluster, placement)
     for kind in cluster.devices_by_type:
         if any(role.device_types and kind not in role.device_types for role in job.roles):
             continue
