@@ -10,7 +10,7 @@ DEMO_TRACE := $(DEMO)/mixed.parquet
 POLICIES := fifo fifo:backfill=true easy srtf las tiresias
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compile pure demo demo-sim test test-fast chaos check format bench reproductions golden clean
+.PHONY: help setup compile pure demo demo-sim test test-fast test-long chaos check format bench reproductions golden clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -58,6 +58,9 @@ test: setup ## run every test
 
 test-fast: setup ## run the tests that take no time
 	@$(BIN)/python -m pytest -m 'not slow'
+
+test-long: setup ## look for rare faults at length: every policy through many random histories
+	@$(BIN)/python -m pytest -n 2 --long -m long
 
 chaos: setup ## the kill test in full: 300 jobs, 50 kills of the server, 20 of supervisors and 20 of tasks
 	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py

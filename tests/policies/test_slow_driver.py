@@ -220,7 +220,7 @@ def test_every_job_ends_whatever_the_driver_does(policy: str, data: st.DataObjec
     live_slowly(policy, data)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 @given(data=st.data())
 @settings(max_examples=100)
