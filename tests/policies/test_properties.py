@@ -28,7 +28,7 @@ from rota.traces.workload import Submission, Workload
 from strategies import Story, fits_one_type, stories
 
 RESTLESS = "gavel/min_total_duration_perf:"
-"""With parts of devices and localities that relax, one that adopts its state would place a job that it leaves waiting."""
+"""With parts of devices and localities that relax, one that adopts its state places a job that it leaves waiting."""
 POLICIES = [
     *at_once(),
     *(
