@@ -254,7 +254,7 @@ def test_oversized_jobs_are_named_with_their_reason() -> None:
     assert [(asked.id, why.split(";")[0]) for asked, why in misfits] == [
         (JobId("big"), "needs 9 devices"),
         (JobId("insists"), "needs 4 devices close together"),
-        (JobId("too"), "needs 5 devices close together"),
+        (JobId("too"), "needs 5 devices"),
     ]
 
 

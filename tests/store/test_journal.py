@@ -41,7 +41,7 @@ def test_journal_is_read_back_as_it_was_written(path: Path) -> None:
     assert [step.now_s for step in steps] == [0.0, 0.0, 0.1]
     assert isinstance(steps[0].events[0], JobArrived)
     assert steps[0].decisions == (start("first", on("n1", 1), on("n2", 1)),)
-    assert [(name, reason.code) for name, reason in steps[1].waits] == [(JobId("second"), ReasonCode.DEVICES_BUSY)]
+    assert [(name, reason.code) for name, reason in steps[1].waits] == [(JobId("second"), ReasonCode.NEVER_FITS)]
     assert steps[2].events == (NodeAdded(node("n3", 2)),)
     assert steps[2].decisions == (start("second", on("n3", 2)),)
 
