@@ -45,13 +45,16 @@ POLICIES = ("fifo:backfill=true", "easy", "priority", "srtf", "fair-share:half_l
 TENANTS = ("t0", "t1", "t2")
 
 
-def random_shares(rng: random.Random) -> TenantPlan:
-    """Shares of three tenants, one of them part of another, some with limits."""
+def random_shares(rng: random.Random, devices: int) -> TenantPlan:
+    """Shares of three tenants, no more together than there is, one of them part of another, some with limits."""
     shares: dict[TenantId, Share] = {}
+    left = devices
     for at, name in enumerate(TENANTS):
-        guaranteed = rng.randint(0, 4)
+        guaranteed = rng.randint(0, min(left, 4))
+        left -= guaranteed
         limit = {ANY_TYPE: guaranteed + rng.randint(0, 4)} if rng.random() < 0.3 else {}
-        parent = TenantId("t0") if at == 1 and rng.random() < 0.5 else None
+        is_inside = at == 1 and shares[TenantId("t0")].guaranteed[ANY_TYPE] >= guaranteed
+        parent = TenantId("t0") if is_inside and rng.random() < 0.5 else None
         per_user = rng.randint(1, 4) if rng.random() < 0.2 else None
         shares[TenantId(name)] = Share(
             guaranteed={ANY_TYPE: guaranteed},
@@ -82,7 +85,7 @@ class History:
         nodes = cluster_from(plan).nodes
         if self.tenancy == "cells":
             return Cluster(nodes=nodes, cells=plan)
-        return Cluster(nodes=nodes, tenants=random_shares(self.rng))
+        return Cluster(nodes=nodes, tenants=random_shares(self.rng, sum(node.devices for node in nodes)))
 
     def step(self) -> None:
         """Something happens."""

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rota.cli.promised import refuse_broken_promises
 from rota.cli.speeds import StudySpeeds, study_speeds
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError, did_you_mean
@@ -209,7 +210,7 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
     rates = None
     if request.mttf_s is not None:
         rates = FaultRates(mean_time_to_failure_s=request.mttf_s, mean_time_to_repair_s=request.mttr_s)
-    changes = tuple(_change(text) for text in request.changes)
+    changes = tuple(_change(text, request.tenancy) for text in request.changes)
     listed = () if request.faults is None else read_faults(request.faults, cluster, *(after for _, after in changes))
     neighbours = _factors(request.neighbours, "--neighbours", ("device", "node"))
     by_profile = request.spread == "profile"
@@ -242,7 +243,7 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
     )
 
 
-def _change(text: str) -> tuple[float, Cluster]:
+def _change(text: str, tenancy: str) -> tuple[float, Cluster]:
     """A moment and what the cluster becomes then, from `TIME=FILE`."""
     when, found, spec = text.partition("=")
     if not found:
@@ -251,7 +252,9 @@ def _change(text: str) -> tuple[float, Cluster]:
         at_s = parse_duration(when)
     except NotAQuantity as error:
         raise RotaError(f"--change {text}: {error}") from error
-    return at_s, read_cluster(spec)
+    after = read_cluster(spec)
+    refuse_broken_promises(after, tenancy, f"--change {text}")
+    return at_s, after
 
 
 def _cluster(request: Request, workload: Workload) -> Cluster:
@@ -261,7 +264,9 @@ def _cluster(request: Request, workload: Workload) -> Cluster:
         return workload.cluster
     if request.cluster.endswith(".csv"):
         return read_alibaba_nodes(Path(request.cluster))
-    return read_cluster(request.cluster)
+    cluster = read_cluster(request.cluster)
+    refuse_broken_promises(cluster, request.tenancy, request.cluster)
+    return cluster
 
 
 def _factors(text: str, option: str, known: tuple[str, ...]) -> dict[str, float]:

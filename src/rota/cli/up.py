@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
-from rota.core.errors import RotaError, did_you_mean
+from rota.cli.promised import refuse_broken_promises
+from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
     from rota.api.serve import Options
@@ -99,20 +100,19 @@ def verify(settings: UpFile) -> None:
     """Refuse settings that name what is not there."""
     from rota.placement import style
     from rota.policies import find_policy
-    from rota.tenancy import TENANCIES
+    from rota.tenancy import refuse_unknown
 
     find_policy(settings.policy)
     if settings.placement is not None:
         style(settings.placement)
-    if settings.tenancy not in TENANCIES:
-        raise RotaError(f"unknown tenancy {settings.tenancy!r}; {did_you_mean(settings.tenancy, TENANCIES)}")
+    refuse_unknown(settings.tenancy)
     for field, path in (("tls_cert", settings.tls_cert), ("tls_key", settings.tls_key)):
         if path is not None and not path.is_file():
             raise RotaError(f"{field}: there is no file {path}")
     if settings.tls_cert is not None:
         _must_be_a_pair(settings.tls_cert, settings.tls_key)
     if settings.emulate is not None:
-        _cluster(settings.emulate)
+        refuse_broken_promises(_cluster(settings.emulate), settings.tenancy, settings.emulate)
     if settings.run_as is not None:
         _user(settings.run_as)
 

@@ -20,6 +20,11 @@ TENANCIES: dict[str, Callable[[Placer, Cluster | None], Allocator]] = {
 
 def allocator(name: str, placer: Placer, cluster: Cluster | None = None) -> Allocator:
     """The allocator of a tenancy on a cluster, with a placement inside it."""
+    refuse_unknown(name)
+    return TENANCIES[name](placer, cluster)
+
+
+def refuse_unknown(name: str) -> None:
+    """Refuse a tenancy that there is not."""
     if name not in TENANCIES:
         raise RotaError(f"unknown tenancy {name!r}; {did_you_mean(name, TENANCIES)}")
-    return TENANCIES[name](placer, cluster)

@@ -1,10 +1,11 @@
-"""What is wrong or odd about shares by count: for `rota check`."""
+"""What is wrong about shares by count: `rota check` lists it, and whoever would have to keep them refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from rota.core.cluster import Cluster
+from rota.core.errors import RotaError
 from rota.core.model import DeviceType
 from rota.core.tenants import ANY_TYPE, TenantPlan
 
@@ -14,6 +15,13 @@ def audit_tenants(cluster: Cluster) -> list[str]:
     if cluster.tenants is None:
         return []
     return [*_unknown_types(cluster, cluster.tenants), *_overcommitment(cluster, cluster.tenants)]
+
+
+def refuse_broken_shares(cluster: Cluster) -> None:
+    """Shares that can't all be had at once are refused, naming the fields."""
+    broken = audit_tenants(cluster)
+    if broken:
+        raise RotaError("; ".join(broken))
 
 
 def _unknown_types(cluster: Cluster, plan: TenantPlan) -> Iterator[str]:

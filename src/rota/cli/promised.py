@@ -1,0 +1,18 @@
+"""A cluster as an option names it, refused if the tenancy can't keep what it promises."""
+
+from __future__ import annotations
+
+from rota.core.cluster import Cluster
+from rota.core.errors import RotaError
+
+
+def refuse_broken_promises(cluster: Cluster, tenancy: str, source: str) -> None:
+    """Refuse what can't be kept before anything depends on it, naming where it was said."""
+    from rota.placement import style
+    from rota.tenancy import allocator, refuse_unknown
+
+    refuse_unknown(tenancy)
+    try:
+        allocator(tenancy, style("any"), cluster)
+    except RotaError as error:
+        raise RotaError(f"{source}: {error}") from error
