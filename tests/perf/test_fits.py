@@ -11,7 +11,7 @@ from rota.perf.convergence import EPOCHS, LossCurve, fit, report
 from rota.perf.goodput_fit import Seen, fit_steps, goodputs
 from rota.perf.reports import Reports, SimulatedReports
 from rota.perf.speed_fit import SpeedCurve, fit_speed
-from rota.perf.training import CATALOGUE, Batches, StepTime, best_batch, best_of, steps_tried
+from rota.perf.training import TRAININGS, Batches, StepTime, best_batch, best_of, steps_tried
 
 part = st.floats(0.01, 10.0)
 
@@ -78,7 +78,7 @@ def test_gradients_and_their_exchange_overlap() -> None:
     assert StepTime(3.0, 0.0, local_s=4.0, overlap=2.0).step_s(1, 2, False) == pytest.approx(5.0)
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("model", TRAININGS)
 def test_models_gain_from_a_second_device_but_not_twice_and_suffer_from_the_network(model: str) -> None:
     one, two, far = best_of(model, 1, False), best_of(model, 2, False), best_of(model, 2, True)
 
@@ -87,13 +87,13 @@ def test_models_gain_from_a_second_device_but_not_twice_and_suffer_from_the_netw
     assert len(steps_tried(model, 2, False)) >= 2
 
 
-@pytest.mark.parametrize("model", CATALOGUE)
+@pytest.mark.parametrize("model", TRAININGS)
 def test_goodput_at_sizes_not_seen_follows_from_those_that_were(model: str) -> None:
     """One, two and four devices on a node, and two nodes once."""
     places = [(1, False), (2, False), (4, False), (16, True), (24, True)]
     seen = [Seen(devices, far, steps_tried(model, devices, far)) for devices, far in places]
 
-    found = goodputs(fit_steps(seen), CATALOGUE[model].batches, [6, 20], 8)
+    found = goodputs(fit_steps(seen), TRAININGS[model].batches, [6, 20], 8)
 
     assert found.tolist() == pytest.approx(
         [best_of(model, 6, False).goodput, best_of(model, 20, True).goodput], rel=0.1
@@ -112,7 +112,7 @@ def test_what_was_not_seen_is_taken_as_free() -> None:
 def test_steps_on_several_devices_alone_still_give_a_fit() -> None:
     seen = [Seen(devices, False, steps_tried("bert", devices, False)) for devices in (2, 4, 8)]
 
-    found = goodputs(fit_steps(seen), CATALOGUE["bert"].batches, [6], 8)
+    found = goodputs(fit_steps(seen), TRAININGS["bert"].batches, [6], 8)
 
     assert found[0] == pytest.approx(best_of("bert", 6, False).goodput, rel=0.2)
 
@@ -121,7 +121,7 @@ def test_simulated_jobs_tell_of_their_training_and_real_ones_do_not() -> None:
     known, unknown = job("k", model="bert", work=100.0), job("u", model="mine", work=100.0)
 
     simulated = SimulatedReports()
-    assert simulated.batches(known) == CATALOGUE["bert"].batches
+    assert simulated.batches(known) == TRAININGS["bert"].batches
     assert simulated.steps(known, 2, False) == steps_tried("bert", 2, False)
     assert (simulated.batches(unknown), simulated.steps(unknown, 2, False)) == (None, ())
     assert simulated.losses(unknown, 50.0) == report(unknown, 50.0)

@@ -12,7 +12,7 @@ import pytest
 from rota.core.errors import RotaError
 from rota.core.model import JobId
 from rota.perf.catalogue import catalogue
-from rota.perf.training import CATALOGUE
+from rota.perf.training import TRAININGS
 from rota.traces import Outcome, Submission, Workload, read_trace, write_trace
 from rota.traces.generators import DESCRIPTIONS, generate
 
@@ -243,7 +243,7 @@ def test_wishes_leave_the_jobs_as_they_are_otherwise(tmp_path: Path) -> None:
     assert bare(wishing) == bare(plain)
     elastic = [entry.job for entry in wishing.submissions if entry.job.elastic is not None]
     assert len(elastic) / 400 == pytest.approx(0.5, abs=0.08)
-    assert {job.model for job in elastic} == set(CATALOGUE)
+    assert {job.model for job in elastic} == set(TRAININGS)
     due = [entry for entry in wishing.submissions if entry.job.deadline_s is not None]
     assert len(due) / 400 == pytest.approx(0.25, abs=0.08)
     write_trace(wishing, tmp_path / "w.csv")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE
 from rota.core.placement import tasks_of
-from rota.mechanisms.sizes import Candidate
+from rota.mechanisms.sizes import Candidate, Plain, Plan, SizeQuestion
 from rota.perf.goodput_fit import Seen, fit_steps, goodputs
 from rota.perf.reports import Reports
 from rota.perf.speed_fit import fit_speed
@@ -106,6 +107,44 @@ class GoodputBook:
         seen = [Seen(devices, far, self._reports.steps(live.job, devices, far)) for devices, far in one.places]
         devices = [_devices(live, tasks) for tasks in sizes]
         return goodputs(fit_steps(seen), batches, devices, node_devices)
+
+
+class GoodputRule(Plain):
+    """A rule that chooses sizes by goodput at the end of every round, and keeps to its plan while nothing changes."""
+
+    def __init__(self, round_s: float, reports: Reports) -> None:
+        self.interval_s: float | None = round_s
+        self._book = GoodputBook(reports)
+        self._last: tuple[Any, Plan] | None = None
+
+    @property
+    def memory(self) -> Any:
+        """Observations."""
+        return self._book.memory
+
+    def recall(self, memory: Any) -> None:
+        """Go on from there."""
+        self._book.recall(memory)
+
+    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
+        """One more observation."""
+        self._book.saw(live, nodes)
+
+    def left(self, live: LiveJob) -> None:
+        """Forget a job."""
+        self._book.forget(live)
+
+    def plan(self, question: SizeQuestion) -> Plan:
+        """Choose anew if anything is otherwise than at the last plan."""
+        jobs = [found for found in question.candidates if found.sizes]
+        key = (question.free_milli, [(found.seq, found.tasks, self._book.seen(found)) for found in jobs])
+        if self._last is None or self._last[0] != key:
+            self._last = (key, self.choose(jobs, question, crc32(repr(key).encode())))
+        return self._last[1]
+
+    def choose(self, jobs: list[Candidate], question: SizeQuestion, mark: int) -> Plan:
+        """Sizes for these jobs; `mark` is another number for every other question, for who needs chance."""
+        raise NotImplementedError
 
 
 def _devices(live: LiveJob, tasks: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rota.core.model import Job
 from rota.perf.convergence import LossReport, report
-from rota.perf.training import CATALOGUE, Batches, Sample, steps_tried
+from rota.perf.training import TRAININGS, Batches, Sample, steps_tried
 
 
 class Reports:
@@ -31,13 +31,13 @@ class SimulatedReports(Reports):
     """Jobs of models that the simulator knows tell of their steps, all others of their losses only."""
 
     def batches(self, job: Job) -> Batches | None:
-        """As the catalogue has them."""
-        known = CATALOGUE.get(job.model or "")
+        """As they truly are."""
+        known = TRAININGS.get(job.model or "")
         return None if known is None else known.batches
 
     def steps(self, job: Job, devices: int, several_nodes: bool) -> tuple[Sample, ...]:
-        """As the catalogue has them."""
-        return steps_tried(job.model, devices, several_nodes) if job.model in CATALOGUE else ()
+        """As they truly are."""
+        return steps_tried(job.model, devices, several_nodes) if job.model in TRAININGS else ()
 
     def losses(self, job: Job, work: float) -> LossReport | None:
         """With noise."""

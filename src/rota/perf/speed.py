@@ -17,7 +17,7 @@ from rota.core.model import WHOLE, DeviceType, Job, Level
 from rota.core.placement import Placement, devices_of, tasks_of
 from rota.perf.observed import LearningSpeeds
 from rota.perf.profiles import Speeds
-from rota.perf.training import CATALOGUE, best_of
+from rota.perf.training import TRAININGS, best_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class SpeedModel:
         role = job.roles[0]
         if job.elastic is None:
             return 1.0
-        if job.model in CATALOGUE:
+        if job.model in TRAININGS:
             per_task = max(role.device_milli // WHOLE, 1)
             now = best_of(job.model, tasks * per_task, several_nodes)
             return now.goodput / best_of(job.model, role.count * per_task, False).goodput

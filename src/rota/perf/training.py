@@ -106,7 +106,7 @@ class Sample(NamedTuple):
 
 
 # Of the order of published measurements on data-centre GPUs, rounded; assumed, not measured by us.
-CATALOGUE: Mapping[str, Training] = {
+TRAININGS: Mapping[str, Training] = {
     "resnet18": Training(
         times=StepTime(0.010, 3.0e-4, 0.020, 0.0005, 0.028, 0.0006, 1.6),
         batches=Batches(own=128, most=4096, most_per_device=1024, noise=1200.0),
@@ -137,15 +137,15 @@ CATALOGUE: Mapping[str, Training] = {
 
 @lru_cache(maxsize=100_000)
 def best_of(model: str, devices: int, several_nodes: bool) -> Best:
-    """The best that a model of the catalogue can do."""
-    known = CATALOGUE[model]
+    """The best that a model of known training can do."""
+    known = TRAININGS[model]
     return best_batch(known.times, known.batches, devices, several_nodes)
 
 
 @lru_cache(maxsize=100_000)
 def steps_tried(model: str, devices: int, several_nodes: bool) -> tuple[Sample, ...]:
     """What a job that tries the smallest, the best and the largest of its batches finds."""
-    known = CATALOGUE[model]
+    known = TRAININGS[model]
     choices = known.batches.choices(devices)
     tried = sorted({choices[0], best_of(model, devices, several_nodes).batch, choices[-1]})
     return tuple(Sample(batch, known.times.step_s(batch, devices, several_nodes)) for batch in tried)

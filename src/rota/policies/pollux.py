@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
-from rota.core.live import LiveJob
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing
-from rota.mechanisms.goodput import GoodputBook
-from rota.mechanisms.sizes import Candidate, Plain, Plan, SizeQuestion, Target
+from rota.mechanisms.goodput import GoodputRule
+from rota.mechanisms.sizes import Candidate, Plan, SizeQuestion, Target
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -148,45 +145,19 @@ class Search:
         return best
 
 
-class Pollux(Plain):
-    """Keeps what was observed, and the last plan while nothing has changed."""
+class Pollux(GoodputRule):
+    """Chance hangs on what is asked and on the seed, and need not be remembered."""
 
     def __init__(self, params: PolluxParams, knowledge: Knowledge) -> None:
-        self.interval_s: float | None = params.round_s
+        super().__init__(params.round_s, knowledge.reports)
         self._params = params
         self._seed = knowledge.seed
-        self._book = GoodputBook(knowledge.reports)
-        self._last: tuple[Any, Plan] | None = None
 
-    @property
-    def memory(self) -> Any:
-        """Observations. Chance hangs on what is asked and on the seed, and need not be remembered."""
-        return self._book.memory
-
-    def recall(self, memory: Any) -> None:
-        """Go on from there."""
-        self._book.recall(memory)
-
-    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
-        """One more observation."""
-        self._book.saw(live, nodes)
-
-    def left(self, live: LiveJob) -> None:
-        """Forget a job."""
-        self._book.forget(live)
-
-    def plan(self, question: SizeQuestion) -> Plan:
-        """Search anew if anything is otherwise than at the last plan."""
-        jobs = [found for found in question.candidates if found.sizes]
+    def choose(self, jobs: list[Candidate], question: SizeQuestion, mark: int) -> Plan:
+        """Search anew."""
         if not jobs:
             return Plan({})
-        key = (question.free_milli, [(found.seq, found.tasks, self._book.seen(found)) for found in jobs])
-        if self._last is None or self._last[0] != key:
-            rng = np.random.default_rng([self._seed, crc32(repr(key).encode())])
-            self._last = (key, self._search(jobs, question, rng))
-        return self._last[1]
-
-    def _search(self, jobs: list[Candidate], question: SizeQuestion, rng: np.random.Generator) -> Plan:
+        rng = np.random.default_rng([self._seed, mark])
         sizes = [self._book.allowed(found) for found in jobs]
         speedups = [self._speedup(found, own, question, len(jobs)) for found, own in zip(jobs, sizes, strict=True)]
         levels = Search(jobs, speedups, sizes, question.free_milli).run(self._params, rng).tolist()

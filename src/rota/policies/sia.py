@@ -9,19 +9,18 @@ Goodput is learned while jobs run, scaled between types by a short profile, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rota.core.errors import RotaError
 from rota.core.inventory import Pool
-from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing
-from rota.mechanisms.goodput import GoodputBook
+from rota.mechanisms.goodput import GoodputRule
 from rota.mechanisms.programs import NoSolution, Program, Solver
-from rota.mechanisms.sizes import Candidate, Plain, Plan, SizeQuestion, Target, whole_shapes
+from rota.mechanisms.sizes import Candidate, Plan, SizeQuestion, Target, whole_shapes
 
 _GAP = 1e-3
 """How far from the optimum the program may stop, as a part of it."""
@@ -56,43 +55,17 @@ class Choice(NamedTuple):
     goodput: float
 
 
-class Sia(Plain):
-    """Keeps what was observed, and the last plan while nothing has changed."""
+class Sia(GoodputRule):
+    """An integer program whenever anything has changed."""
 
     def __init__(self, params: SiaParams, knowledge: Knowledge) -> None:
-        self.interval_s: float | None = params.round_s
+        super().__init__(params.round_s, knowledge.reports)
         self._params = params
         self._speed = knowledge.speed
         self._restart_s = knowledge.restart_s
-        self._book = GoodputBook(knowledge.reports)
-        self._last: tuple[Any, Plan] | None = None
 
-    @property
-    def memory(self) -> Any:
-        """Observations."""
-        return self._book.memory
-
-    def recall(self, memory: Any) -> None:
-        """Go on from there."""
-        self._book.recall(memory)
-
-    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
-        """One more observation."""
-        self._book.saw(live, nodes)
-
-    def left(self, live: LiveJob) -> None:
-        """Forget a job."""
-        self._book.forget(live)
-
-    def plan(self, question: SizeQuestion) -> Plan:
-        """Solve anew if anything is otherwise than at the last plan."""
-        jobs = [found for found in question.candidates if found.sizes]
-        key = (question.free_milli, [(found.seq, found.tasks, self._book.seen(found)) for found in jobs])
-        if self._last is None or self._last[0] != key:
-            self._last = (key, self._solved(jobs, question))
-        return self._last[1]
-
-    def _solved(self, jobs: list[Candidate], question: SizeQuestion) -> Plan:
+    def choose(self, jobs: list[Candidate], question: SizeQuestion, mark: int) -> Plan:
+        """Solve anew."""
         choices = [choice for at, found in enumerate(jobs) for choice in self._choices(at, found, question)]
         if not choices:
             return Plan({})

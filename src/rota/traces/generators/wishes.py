@@ -10,10 +10,10 @@ from random import Random
 
 from rota.core.errors import RotaError
 from rota.core.model import Elastic, Job
-from rota.perf.training import CATALOGUE
+from rota.perf.training import TRAININGS
 from rota.traces.workload import Submission
 
-MODELS = tuple(CATALOGUE)
+MODELS = tuple(TRAININGS)
 AT_MOST = 64
 """No job grows beyond so many devices."""
 GROWTH = 8
