@@ -200,6 +200,23 @@ def test_newcomer_waits_for_the_end_of_the_quantum() -> None:
     assert world.code("a") is ReasonCode.DEVICES_BUSY
 
 
+def test_job_that_takes_its_time_to_stop_keeps_its_pass() -> None:
+    # a and b have half a device each in tickets. a runs from 0 to 60 s: its pass is 60 / 0.5 = 120. It is told to stop,
+    # and still saves its state when c comes at 61 s. The device is b's since 60 s, so that b's pass is 1 / 0.5 = 2:
+    # there c starts.
+    world = World(gpus=1, policy="gandiva-fair")
+    world.settle(world.submit("a", user="u"))
+    world.submit("b", user="v")
+    assert world.timer(60.0) == [stop("a")]
+    world.pass_s(1.0)
+
+    world.submit("c", user="w")
+
+    assert dict(world.engine.memory["rule"]["passes"]) == {0: 120.0, 1: 2.0, 2: 2.0}
+    assert world.stopped("a") == [start("b", on("n1", 1))]
+    assert dict(world.engine.memory["rule"]["passes"]) == {0: 120.0, 1: 2.0, 2: 2.0}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from rota.core.decisions import Cause
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import DeviceType, JobState
@@ -34,11 +35,13 @@ class Want(NamedTuple):
 
 @dataclass(slots=True)
 class Scene:
-    """What a rule is asked about: who waits and who holds devices, both in order of submission, and what is free."""
+    """What a rule is asked about: who waits, who holds devices and who is on its way out of them; what is free."""
 
     now_s: float = 0.0
     waiting: dict[LiveJob, None] = field(default_factory=dict)
     holding: dict[LiveJob, None] = field(default_factory=dict)
+    leaving: dict[LiveJob, None] = field(default_factory=dict)
+    """Jobs whose devices were taken, until they have vacated them and wait again."""
     inventory: Inventory = field(default_factory=Inventory)
     allocator: Allocator | None = None
     _runs: dict[Hashable, bool] = field(default_factory=dict)
@@ -55,8 +58,12 @@ class Scene:
         return self._runs[key]
 
     def in_order(self) -> list[LiveJob]:
-        """All of them, in order of submission."""
+        """Who waits or holds devices, in order of submission."""
         return sorted([*self.waiting, *self.holding], key=lambda live: live.seq)
+
+    def contending(self) -> list[LiveJob]:
+        """Also those who are on their way out, in order of submission."""
+        return sorted([*self.waiting, *self.holding, *self.leaving], key=lambda live: live.seq)
 
 
 @dataclass(slots=True)
@@ -125,7 +132,9 @@ class PickScheduler:
         scene = self._scene
         scene.now_s, scene.inventory = state.now_s, state.inventory
         for live in sorted(state.jobs.values(), key=lambda live: live.seq):
-            if live.placement is not None:
+            if live.placement is None and live.stopping in (Cause.PREEMPTED, Cause.MOVED) and live.job.gpu_milli:
+                scene.leaving[live] = None
+            elif live.placement is not None:
                 if live.job.gpu_milli:
                     scene.holding[live] = None
             elif live.state is JobState.WAITING and not live.unmet and live.stopping is None:
@@ -160,8 +169,10 @@ class PickScheduler:
         for live in changes.left:
             scene.waiting.pop(live, None)
             scene.holding.pop(live, None)
+            scene.leaving.pop(live, None)
             self._bare.pop(live, None)
         for live in changes.arrived:
+            scene.leaving.pop(live, None)
             if live.state is JobState.WAITING and live.placement is None and not live.unmet:
                 self._enlist(live)
         if changes.arrived or changes.left or changes.freed:
@@ -203,7 +214,9 @@ class PickScheduler:
         """A job that a draft touched: it holds devices now, or it comes back when it has left them."""
         scene = self._scene
         if live.placement is None:
-            scene.holding.pop(live, None)
+            if live in scene.holding:
+                del scene.holding[live]
+                scene.leaving[live] = None
         elif live.job.gpu_milli:
             scene.waiting.pop(live, None)
             scene.holding[live] = None

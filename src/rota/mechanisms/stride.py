@@ -110,12 +110,18 @@ def balanced(
         if target is not None:
             found[seq] = target
             load[target] += tickets[seq]
+    widest = max(devices.values(), default=1)
+    lowest = min((load[server] / devices[server] for server in devices), default=0.0)
     for seq in movable:
-        now, better = found.get(seq), least(sizes[seq])
-        if now is None or better is None or now == better:
+        now = found.get(seq)
+        if now is None or lowest + tickets[seq] / widest >= load[now] / devices[now]:
+            continue
+        better = least(sizes[seq])
+        if better is None or now == better:
             continue
         if (load[better] + tickets[seq]) / devices[better] < load[now] / devices[now] * (1 - 1e-9):
             load[now] -= tickets[seq]
             load[better] += tickets[seq]
             found[seq] = better
+            lowest = min(load[server] / devices[server] for server in devices)
     return found

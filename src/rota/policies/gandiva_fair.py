@@ -47,8 +47,19 @@ Shares = dict[DeviceType, dict[str, float]]
 """Devices of each type that each user is entitled to."""
 
 
+class _Standing:
+    """What follows from who contends and from the devices alone: shares; with one type, also who runs on it."""
+
+    __slots__ = ("key", "kinds", "shares")
+
+    def __init__(self, key: tuple[list[int], list[int]], shares: Shares) -> None:
+        self.key = key
+        self.shares = shares
+        self.kinds: dict[int, DeviceType] | None = None
+
+
 class GandivaFair:
-    """Passes, homes and types of all jobs; entitlements are worked out anew at every pick."""
+    """Passes, homes and types of all jobs; entitlements are worked out anew when somebody came or went."""
 
     def __init__(self, params: GandivaFairParams, speed: SpeedModel) -> None:
         self._params = params
@@ -59,6 +70,7 @@ class GandivaFair:
         self._tickets: dict[int, float] = {}
         self._charged_s = 0.0
         self._next_s = 0.0
+        self._standing: _Standing | None = None
 
     @property
     def memory(self) -> Any:
@@ -75,6 +87,7 @@ class GandivaFair:
         self._passes = Passes(dict(memory["passes"]))
         self._homes, self._tickets = dict(memory["homes"]), dict(memory["tickets"])
         self._charged_s, self._next_s = memory["times_s"]
+        self._standing = None
 
     def up(self, scene: Scene) -> list[LiveJob]:
         """At the end of a quantum in which somebody waited, all devices are given out anew."""
@@ -98,8 +111,7 @@ class GandivaFair:
     def pick(self, scene: Scene) -> Picks:
         """Pool by pool, who has the smallest pass; then whoever still fits."""
         jobs = scene.in_order()
-        self._passes.welcome([live.seq for live in jobs])
-        kinds = self._kinds(scene, jobs, self.shares(scene, jobs))
+        kinds = self._settled_kinds(scene, jobs)
         wants: list[Want] = []
         for pool in scene.inventory.pools:
             mine = [live for live in jobs if kinds.get(live.seq) == pool.device_type]
@@ -107,6 +119,21 @@ class GandivaFair:
         passes = self._passes.by_job
         rest = sorted(jobs, key=lambda live: (passes[live.seq], live.seq))
         return Picks(wants=wants, fill=[Want(live) for live in rest])
+
+    def _settled_kinds(self, scene: Scene, jobs: Sequence[LiveJob]) -> dict[int, DeviceType]:
+        """A type for every job. What hangs on nothing but who contends is kept until somebody comes or goes."""
+        everyone = scene.contending()
+        key = [live.seq for live in everyone], [pool.usable for pool in scene.inventory.pools]
+        standing = self._standing
+        if standing is None or standing.key != key:
+            self._passes.welcome(key[0])
+            standing = self._standing = _Standing(key, self.shares(scene, everyone))
+        if standing.kinds is not None:
+            return standing.kinds
+        if len(standing.shares) == 1:
+            standing.kinds = self._kinds(scene, everyone, standing.shares)
+            return standing.kinds
+        return self._kinds(scene, jobs, standing.shares)
 
     def _quantum(self, scene: Scene, jobs: Sequence[LiveJob], kind: DeviceType) -> list[Want]:
         """Who runs next on a type, and on which server."""
