@@ -1,82 +1,36 @@
-"""Random clusters of cells and random histories on them, drawn from one source of chance.
+"""Random histories of gangs on random clusters of cells, drawn from one source of chance.
 
-`trace` runs a history: gangs come pod by pod and leave, nodes fail and come back, promises change. All invariants
-are checked after every step; at the end everything leaves and heals, and no tenant may have lost a cell.
+`trace` runs a history: gangs come pod by pod and leave, nodes fail and come back, hardware and promises change. All
+invariants are checked after every step, and that a tenant could have all it owns; at the end everything leaves and
+heals, every tenant is given all it owns at once, and nothing may be missing.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
-from rota.core.cells import CellEntry, CellPlan, CellType, CellTypeName, PinnedId, Quota, TenantCells
-from rota.core.errors import InvariantBroken, RotaError
+from rota.core.cells import CellEntry, CellTypeName, PinnedId
 from rota.core.model import TenantId
 from rota.tenancy.cells.check import check_cells
-from rota.tenancy.cells.groups import Bind, Gangs, GroupId, Phase, PodId, PodRefused, PodSpec, Preempt
-
-
-def random_plan(rng: random.Random) -> CellPlan:
-    """One to three chains of two to four levels, up to four tenants, some cells pinned; promises that can be kept."""
-    types: dict[CellTypeName, CellType] = {}
-    physical: list[CellEntry] = []
-    names = iter(range(10_000))
-    for chain in range(rng.randint(1, 3)):
-        ladder = _ladder(rng, chain, types)
-        for _ in range(rng.randint(1, 3)):
-            physical.append(replace(_cell(rng, ladder, types, names), type=ladder[-1]))
-    plan = CellPlan(types=types, physical=tuple(physical), tenants={})
-    return replace(plan, tenants=random_tenants(rng, plan))
-
-
-def _ladder(rng: random.Random, chain: int, types: dict[CellTypeName, CellType]) -> list[CellTypeName]:
-    ladder = [CellTypeName(f"G{rng.randint(0, 1)}")]
-    inside = rng.randint(1, 3)
-    for level in range(1, inside + rng.randint(0, 2) + 1):
-        name = CellTypeName(f"C{chain}L{level}")
-        types[name] = CellType(child=ladder[-1], children=rng.randint(1, 3), is_node=level == inside)
-        ladder.append(name)
-    return ladder
-
-
-def _cell(
-    rng: random.Random, ladder: list[CellTypeName], types: dict[CellTypeName, CellType], names: object
-) -> CellEntry:
-    kind = types[ladder[-1]]
-    pinned = PinnedId(f"pin{next(names)}") if rng.random() < 0.15 else None  # type: ignore[call-overload]
-    if kind.is_node:
-        return CellEntry(address=f"n{next(names)}", pinned=pinned)  # type: ignore[call-overload]
-    children = tuple(_cell(rng, ladder[:-1], types, names) for _ in range(kind.children))
-    return CellEntry(pinned=pinned, children=children)
-
-
-def random_tenants(rng: random.Random, plan: CellPlan) -> dict[TenantId, TenantCells]:
-    """Promises drawn one by one, each kept only if all of them together can be."""
-    tenants = {TenantId(f"t{t}"): TenantCells() for t in range(rng.randint(1, 4))}
-    chains = list(dict.fromkeys(entry.type for entry in plan.physical if entry.type is not None))
-    pins = [pin for entry in plan.physical for pin in _pins(entry)]
-    for _ in range(rng.randint(1, 8)):
-        tenant = rng.choice(list(tenants))
-        cells = tenants[tenant]
-        if pins and rng.random() < 0.3:
-            more = replace(cells, pinned=(*cells.pinned, rng.choice(pins)))
-        else:
-            chain = rng.choice(chains)
-            quota = Quota(chain=chain, type=rng.choice(plan.ladder(chain)), cells=rng.randint(1, 3))
-            more = replace(cells, quotas=(*cells.quotas, quota))
-        attempt = {**tenants, tenant: more}
-        try:
-            check_cells(Gangs(replace(plan, tenants=attempt)).books)
-        except (RotaError, InvariantBroken):  # the latter: pinned cells break up more than their number says
-            continue
-        tenants = attempt
-    return tenants
-
-
-def _pins(entry: CellEntry) -> list[PinnedId]:
-    found = [] if entry.pinned is None else [entry.pinned]
-    return found + [pin for child in entry.children or () for pin in _pins(child)]
+from rota.tenancy.cells.groups import (
+    HIGHEST_PRIORITY,
+    Bind,
+    Gangs,
+    GroupId,
+    Phase,
+    PodId,
+    PodRefused,
+    PodSpec,
+    Preempt,
+    Wait,
+)
+from rota.tenancy.cells.schedule import nodes_of
+from rota.tenancy.cells.tree import Virtual
+from tenancy.random_plans import changed_cells, random_plan, random_tenants
 
 
 class Trace:
@@ -89,6 +43,8 @@ class Trace:
         self.specs: dict[PodId, PodSpec] = {}
         self.bound: dict[PodId, Bind] = {}
         self.bad: set[str] = set()
+        self.gone: list[CellEntry] = []
+        """Top cells that have left and may come back."""
         self.groups = 0
 
     def step(self) -> None:
@@ -107,6 +63,7 @@ class Trace:
         check_cells(self.gangs.books)
         for group in self.gangs.groups.values():
             assert group.waiting if group.claim.reserves else group.bound, f"group {group.name} has no pods"
+        self._could_have_all(self.rng.choice(list(self.gangs.books.forest.estates)))
 
     def end(self) -> None:
         """Everyone leaves, everything heals: every promised cell must be there again."""
@@ -118,6 +75,50 @@ class Trace:
         assert not self.gangs.groups
         for estate in self.gangs.books.forest.estates.values():
             assert all(root.physical is None for roots in estate.roots.values() for root in roots)
+        self.bad.clear()
+        self._have_all()
+
+    def _could_have_all(self, tenant: TenantId) -> None:
+        """Whoever is there: with the highest priority a tenant could have all its cells of a size, if none is bad."""
+        forest = self.gangs.books.forest
+        sick = {cell.chain for node in self.bad for cell in forest.cells_by_node.get(node, ())}
+        for chain, spec in self._all_of(tenant):
+            if chain not in sick:
+                answer = self.gangs.schedule(PodId(f"all-{tenant}"), spec, Phase.FILTERING)
+                assert not isinstance(answer, Wait), f"{tenant} can't have {spec.members} of {chain}: {answer}"
+
+    def _have_all(self) -> None:
+        """Every tenant takes all that it owns, all at once."""
+        for tenant in self.gangs.books.forest.estates:
+            for _, spec in sorted(self._all_of(tenant), key=lambda gang: (-gang[1].devices, -gang[1].members[0][0])):
+                for number in range(spec.members[0][0]):
+                    pod = PodId(f"{spec.group}-{number}")
+                    answer = self.gangs.schedule(pod, spec, Phase.FILTERING)
+                    assert isinstance(answer, Bind), f"{pod} of {spec.members} is not bound: {answer}"
+                    self.gangs.commit(pod, spec, answer)
+        check_cells(self.gangs.books)
+
+    def _all_of(self, tenant: TenantId) -> Iterator[tuple[CellTypeName, PodSpec]]:
+        """Gangs that take all cells of a tenant, one for each size of node in each chain and pinned cell."""
+        forest = self.gangs.books.forest
+        estate = forest.estates[tenant]
+        owned: list[tuple[PinnedId | None, list[Virtual]]] = [(None, roots) for roots in estate.roots.values()]
+        owned += [(pinned, [root]) for pinned, root in estate.pinned.items()]
+        for pinned, roots in owned:
+            chain = forest.chains[roots[0].chain]
+            for size, pods in Counter(node.leaves for node in nodes_of(roots, chain.node_level)).items():
+                yield (
+                    chain.name,
+                    PodSpec(
+                        tenant=tenant,
+                        priority=HIGHEST_PRIORITY,
+                        devices=size,
+                        leaf_type=chain.leaf_type if pinned is None else None,
+                        pinned=pinned,
+                        group=GroupId(f"all-{tenant}-{pinned or chain.name}-{size}"),
+                        members=((pods, size),),
+                    ),
+                )
 
     def _arrive(self) -> None:
         rng, forest = self.rng, self.gangs.books.forest
@@ -189,7 +190,9 @@ class Trace:
             self.gangs.books.set_bad(node)
 
     def _reconfigure(self) -> None:
-        self.plan = replace(self.plan, tenants=random_tenants(self.rng, self.plan))
+        """As after a restart with another file: other promises, and half of the time other hardware."""
+        plan = changed_cells(self.rng, self.plan, self.gone) if self.rng.random() < 0.5 else self.plan
+        self.plan = replace(plan, tenants=random_tenants(self.rng, plan))
         self.gangs = Gangs(self.plan)
         for node in sorted(self.bad):
             self.gangs.books.set_bad(node)

@@ -11,8 +11,7 @@ import sys
 from dataclasses import replace
 
 from builders import World
-from rota.core.cells import CellPlan
-from rota.core.change import way_to
+from rota.core.cells import CellEntry, CellPlan
 from rota.core.cluster import Cluster
 from rota.core.decisions import Decision, Start, Stop
 from rota.core.errors import RotaError
@@ -35,11 +34,12 @@ from rota.core.model import OPPORTUNISTIC, Job, JobId, JobState, NodeId, Role, T
 from rota.core.reasons import Reason
 from rota.core.tenants import ANY_TYPE, Share, TenantPlan
 from rota.files.hived import cluster_from
+from rota.live.present import Present
 from rota.placement import style
 from rota.tenancy import allocator
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.cells.check import check_cells
-from tenancy.random_cells import random_plan, random_tenants
+from tenancy.random_plans import changed_cells, random_plan, random_tenants
 
 POLICIES = ("fifo:backfill=true", "easy", "priority", "srtf", "fair-share:half_life_s=20", "drf")
 TENANTS = ("t0", "t1", "t2")
@@ -74,8 +74,11 @@ class History:
         self.tenancy = tenancy
         plan = random_plan(rng)
         self.plan: CellPlan = plan
-        self.cluster = self._cluster(plan)
-        self.world = World(of=self.cluster, tenancy=tenancy, policy=rng.choice(POLICIES))
+        self.gone: list[CellEntry] = []
+        """Top cells that have left and may come back."""
+        first = self._cluster(plan)
+        self.present = Present(first, first, tenancy, has_fixed_nodes=False)
+        self.world = World(of=first, tenancy=tenancy, policy=rng.choice(POLICIES))
         self.world.engine.step(0.0, [TimerFired()])
         self.orders: list[Decision] = []
         self.down: set[NodeId] = set()
@@ -120,12 +123,13 @@ class History:
             if not self.orders and all(live.state.is_final for live in self.world.state.jobs.values()):
                 break
         self._recount()
-        alone = allocator(self.tenancy, style("consolidate"), self.cluster)
+        cluster = self.present.cluster
+        alone = allocator(self.tenancy, style("consolidate"), cluster)
         for live in self.world.state.jobs.values():
             if not live.state.is_final:
                 twin = LiveJob(live.job, 0, 0.0, 1.0)
                 twin.demoted = live.demoted
-                answer = alone.offer(twin, Inventory(self.cluster), 1e300)
+                answer = alone.offer(twin, Inventory(cluster), 1e300)
                 assert isinstance(answer, Reason), f"job {live.job.id} is lost: {self.world.why(live.job.id)}"
 
     def _recount(self) -> None:
@@ -201,21 +205,18 @@ class History:
         return any(slot.node == index for slot in ((live.placement or ()) if live.stopping is None else leaving))
 
     def _change(self) -> None:
-        """New promises, and now and then a machine goes or comes back."""
-        plan = self.plan
-        if len(plan.physical) > 1 and self.rng.random() < 0.4:
-            keep = self.rng.sample(plan.physical, len(plan.physical) - 1)
-            plan = replace(plan, physical=tuple(entry for entry in plan.physical if entry in keep), tenants={})
+        """New promises, and half of the time other hardware; refused where a manager would refuse it."""
+        plan = changed_cells(self.rng, self.plan, self.gone) if self.rng.random() < 0.5 else self.plan
         plan = replace(plan, tenants=random_tenants(self.rng, plan))
-        after = self._cluster(plan)
+        inventory = self.world.state.inventory
         try:
-            allocator(self.tenancy, style("consolidate"), after)
+            after = self._cluster(plan)
+            events = self.present.way_to(after, self.world.state)
         except RotaError:
             return
-        inventory = self.world.state.inventory
-        present = [books.node for books in inventory.nodes if not books.removed]
-        self._take(*way_to(after, present, self.cluster))
-        self.cluster = after
+        self._take(*events)
+        self.present.became(after, self.world.state)
+        self.plan = plan
         self.down = {
             name
             for name in self.down

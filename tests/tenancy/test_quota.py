@@ -226,3 +226,40 @@ def test_a_user_limit_counts_in_all_tenants_below() -> None:
     )
     w.settle(w.submit("b2", gpus=2, tenant="b", user="bob"))
     assert w.states()["b2"] == "running"
+
+
+def test_equals_do_not_take_from_each_other() -> None:
+    """Both borrow what their parent left idle, and so has neither more right; only the stranger has less."""
+    lab = TenantId("lab")
+    w = world({"lab": own(2), "x": own(0, parent=lab), "y": own(0, parent=lab), "z": own(0)}, gpus=1)
+    w.settle(w.submit("x1", gpus=1, tenant="x"))
+    w.pass_s(100.0).settle(w.submit("z1", gpus=1, tenant="z"))
+
+    w.pass_s(1.0).settle(w.submit("x2", gpus=1, tenant="x"))
+    assert w.states() == {"x1": "running", "z1": "waiting", "x2": "running"}
+
+    assert w.submit("y1", gpus=1, tenant="y") == []
+
+
+def test_a_tenants_promise_holds_against_the_tenant_above_it() -> None:
+    w = world({"lab": own(8), "x": own(4, parent=TenantId("lab"))})
+    for name in ("l1", "l2"):
+        w.settle(w.submit(name, gpus=4, tenant="lab"))
+
+    w.settle(w.submit("x1", gpus=4, tenant="x"))
+
+    assert w.states() == {"l1": "running", "l2": "waiting", "x1": "running"}
+    assert w.submit("x2", gpus=4, tenant="x") == []
+
+
+def test_strangers_do_not_reclaim_what_stays_within_a_parents_share() -> None:
+    """`x` uses what its sibling left idle; what `z` wants back is with `s`, however little that one has had."""
+    lab = TenantId("lab")
+    shares = {"lab": own(4), "x": own(0, parent=lab), "y": own(4, parent=lab), "z": own(4), "s": own(0)}
+    w = world(shares)
+    w.settle(w.submit("x1", gpus=4, tenant="x"))
+    w.pass_s(100.0).settle(w.submit("s1", gpus=4, tenant="s"))
+
+    w.pass_s(1.0).settle(w.submit("z1", gpus=4, tenant="z"))
+
+    assert w.states() == {"x1": "running", "s1": "waiting", "z1": "running"}

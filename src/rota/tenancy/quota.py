@@ -22,7 +22,7 @@ from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.core.tenants import ANY_TYPE, TenantPlan
 from rota.core.use import FadedUse
-from rota.tenancy.accounts import Accounts
+from rota.tenancy.accounts import Accounts, Lending
 from rota.tenancy.audit import refuse_broken_shares
 from rota.tenancy.open import OpenAllocator
 from rota.tenancy.shares import stated_shares
@@ -329,10 +329,11 @@ class QuotaAllocator:
         wanted = self._narrowed(live, kind)
         victims: list[tuple[LiveJob, Placement]] = []
         found: Placement | None = None
-        lent = {name: account.lent_to(kind) for name, account in self._accounts.items()}
+        lending = Lending(self._accounts, kind)
         for victim in self._borrowers(kind, now_s):
             placement = victim.placement
-            if placement is None or not self._still_lent(victim, owner, lent):
+            is_lodger = victim.standing == OPPORTUNISTIC
+            if placement is None or not (is_lodger or lending.give_back(victim.job.tenant, owner, victim.gpu_milli)):
                 continue
             inventory.give(placement, victim.job.roles, victim.job.exclusive)
             victims.append((victim, placement))
@@ -348,19 +349,7 @@ class QuotaAllocator:
 
     def _is_anything_lent(self, kind: DeviceType) -> bool:
         """Whether anyone holds devices of a type beyond what it owns."""
-        return bool(self._lodgers) or any(account.lent_to(kind) > 0 for account in self._accounts.values())
-
-    def _still_lent(self, victim: LiveJob, owner: TenantId, lent: dict[TenantId, int]) -> bool:
-        """Whether a victim's tenant still holds more than its own; if so, less from now on."""
-        if victim.standing == OPPORTUNISTIC:
-            return True
-        line = [name for name, _ in self._accounts.line(victim.job.tenant)]
-        outside = line[: line.index(owner)] if owner in line else line
-        if line and not any(lent[name] > 0 for name in outside):
-            return False
-        for name in line:
-            lent[name] -= victim.gpu_milli
-        return True
+        return bool(self._lodgers) or Lending(self._accounts, kind).is_any
 
     def _borrowers(self, kind: DeviceType, now_s: float) -> list[LiveJob]:
         """Who may have to give back: work without a guarantee, then of those that have had most, the latest first."""

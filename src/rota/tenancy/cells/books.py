@@ -15,7 +15,7 @@ from rota.core.model import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.build import Chain, build
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.free import FreeCells
-from rota.tenancy.cells.tree import FREE, Physical, Virtual, count, devices_of, turned
+from rota.tenancy.cells.tree import FREE, Physical, Virtual, count, devices_of, turned, whole_cells
 
 
 class Books:
@@ -38,7 +38,8 @@ class Books:
             self._open(chain)
         for physical in self.forest.pinned.values():
             if physical.virtual is not None:
-                self.free[physical.chain].take(physical)
+                for cell in whole_cells(physical):
+                    self.free[physical.chain].take(cell)
         self._refuse_broken_promises()
 
     def _refuse_broken_promises(self) -> None:
@@ -175,18 +176,22 @@ class Books:
             self._change_unbound(virtual, 1)
 
     def _show_bad_parts(self, bound: Iterable[Virtual]) -> None:
-        """A bad part of a bound cell is bound too, so that its tenant knows which of its devices are bad."""
+        """A bad part of a bound cell is bound too, so that its tenant knows which of its devices are bad.
+
+        Unless the cell has more parts than it was promised with, and enough of them are sound.
+        """
         for virtual in bound:
             physical = virtual.physical
             if physical is None or not physical.bad:
                 continue
+            unbound = [part for part in virtual.children if part.physical is None]
+            sound = sum(1 for child in physical.children if child.virtual is None and not child.bad)
             for child in physical.children:
                 if not child.bad:
                     continue
-                if child.virtual is None:
-                    spare = next((part for part in virtual.children if part.physical is None), None)
-                    if spare is None:
-                        continue
+                if child.virtual is None and len(unbound) > sound:
+                    spare = next(part for part in unbound if part.may_be(child))
+                    unbound.remove(spare)
                     _bind(child, spare)
                 if child.virtual is not None:
                     self._show_bad_parts((child.virtual,))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rota.core.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName, PinnedId, TenantCells
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import TenantId
-from rota.tenancy.cells.tree import Physical, Virtual, devices_of
+from rota.tenancy.cells.tree import Physical, Virtual, devices_of, whole_cells
 
 _UNLISTED = CellEntry()
 
@@ -31,6 +31,10 @@ class Chain:
     def top_level(self) -> int:
         """The level of the top cells."""
         return len(self.ladder)
+
+    def fanout_above(self, level: int) -> int:
+        """Children of a cell of the level above; nought above the top."""
+        return self.fanout[level + 1] if level < self.top_level else 0
 
     @property
     def leaf_type(self) -> CellTypeName:
@@ -162,6 +166,7 @@ def _grow(
             for i, child in enumerate(entry.children)
         )
     cell.leaves = sum(child.leaves for child in cell.children)
+    cell.is_whole = len(cell.children) >= width and all(child.is_whole for child in cell.children)
     cell.nodes = (cell.node,) if cell.node is not None else tuple(n for child in cell.children for n in child.nodes)
     spread = [sum(amounts) for amounts in zip(*(child.spread for child in cell.children), strict=True)]
     cell.spread = (*spread, 1)
@@ -230,7 +235,11 @@ def _pinned_root(forest: Forest, tenant: TenantId, pinned: PinnedId, where: str)
         raise RotaError(f"{where} is {pinned!r}, which lies in the pinned cell {inside.pinned!r}")
     if any(cell.virtual is not None for child in physical.children for cell in _below(child)):
         raise RotaError(f"{where} is {pinned!r}, which contains another pinned cell that a tenant owns")
-    root = _virtual(forest.chains[physical.chain], physical.level, f"{tenant}/{pinned}", tenant)
+    address = f"{tenant}/{pinned}"
+    if physical.is_whole:
+        root = _virtual(forest.chains[physical.chain], physical.level, address, tenant)
+    else:
+        root = _twin(physical, address, tenant)
     root.is_pinned = True
     root.physical = physical
     physical.virtual = root
@@ -262,51 +271,57 @@ def _virtual(chain: Chain, level: int, address: str, tenant: TenantId, parent: V
     return cell
 
 
+def _twin(physical: Physical, address: str, tenant: TenantId, parent: Virtual | None = None) -> Virtual:
+    """A virtual cell of the very shape of a physical one, part by part."""
+    cell = Virtual(physical.chain, physical.type, physical.level, address, tenant)
+    cell.parent = cell.above = parent
+    cell.twin = physical
+    if parent is not None:
+        cell.root = parent.root
+    if physical.children:
+        cell.children = tuple(_twin(child, f"{address}/{i}", tenant, cell) for i, child in enumerate(physical.children))
+        cell.leaves = physical.leaves
+    return cell
+
+
 # -- promises ------------------------------------------------------------------------------------
 
 
 def promised(forest: Forest, chain: Chain) -> dict[int, int]:
-    """Cells of a chain that tenants own, by level, pinned ones included."""
+    """Whole cells of a chain that tenants own, by level, pinned ones included."""
     amounts: dict[int, int] = {}
     for estate in forest.estates.values():
         for root in estate.roots.get(chain.name, ()):
             amounts[root.level] = amounts.get(root.level, 0) + 1
         for root in estate.pinned.values():
-            if root.chain == chain.name:
-                amounts[root.level] = amounts.get(root.level, 0) + 1
+            if root.chain == chain.name and root.physical is not None:
+                for cell in whole_cells(root.physical):
+                    amounts[cell.level] = amounts.get(cell.level, 0) + 1
     return amounts
 
 
 def _refuse_overcommitment(forest: Forest) -> None:
     """From the top down: what a level does not promise can be split for the level below.
 
-    Counted by the cells that are there, which may be fewer than their types say; a promised cell may take the largest.
+    Only cells count that have all the parts which their type says; of others, those parts that have.
     """
     for chain in forest.chains.values():
         amounts = promised(forest, chain)
-        there = [sum(top.spread[level] for top in chain.tops) for level in range(chain.top_level + 1)]
-        widest = _widest(chain)
+        there = [0] * (chain.top_level + 1)
+        for top in chain.tops:
+            for cell in whole_cells(top):
+                there[cell.level] += 1
+        left = 0
         for level in range(chain.top_level, 0, -1):
+            left = left * chain.fanout_above(level) + there[level]
             needed = amounts.get(level, 0)
-            if needed > there[level]:
+            if needed > left:
                 raise RotaError(
                     f"virtualClusters: tenants own {needed} cells of {chain.ladder[level - 1]!r} in chain "
-                    f"{chain.name!r} (level {level}), of which {max(there[level], 0)} are left: "
+                    f"{chain.name!r} (level {level}), of which {left} are left: "
                     f"{_owners(forest, chain, level)}; promise less or add physical cells"
                 )
-            for below in range(level):
-                there[below] -= needed * widest[level][below]
-
-
-def _widest(chain: Chain) -> list[list[int]]:
-    """By level: the most cells of each lower level that one of its cells has."""
-    widest = [[0] * (chain.top_level + 1) for _ in range(chain.top_level + 1)]
-    for top in chain.tops:
-        for cell in _below(top):
-            row = widest[cell.level]
-            for below, amount in enumerate(cell.spread):
-                row[below] = max(row[below], amount)
-    return widest
+            left -= needed
 
 
 def _owners(forest: Forest, chain: Chain, level: int) -> str:

@@ -65,7 +65,8 @@ def _check_physical(cell: Physical) -> None:
         _must(cell.parent is None or not cell.parent.is_free_territory, cell, "it is part of a larger free cell")
         for part in _all(cell):
             _must(part.virtual is None, part, "it is free and bound")
-        siblings = cell.parent.children if cell.parent is not None else ()
+        _must(cell.is_whole, cell, "it is free and lacks parts")
+        siblings = cell.parent.children if cell.parent is not None and cell.parent.is_whole else ()
         _must(not siblings or not all(s.is_listed for s in siblings), cell, "it should have merged with its siblings")
 
 
@@ -82,6 +83,8 @@ def _check_virtual(cell: Virtual) -> None:
         return
     _must(cell.physical.virtual is cell, cell, "it is bound to a cell that is not bound to it")
     _must(cell.physical.level == cell.level, cell, "it is bound to a cell of another level")
+    _must(cell.may_be(cell.physical), cell, "it is bound to another cell than the one of its shape")
+    _must(cell.twin is not None or cell.physical.is_whole, cell, "it is bound to a cell that lacks parts")
     if cell.parent is not None:
         _must(cell.parent.physical is cell.physical.parent, cell, "it is bound outside of what it is part of")
         _must(bool(used) or bool(cell.physical.bad), cell, "it is bound without being used or bad")

@@ -1,6 +1,7 @@
 """Free physical cells of a chain: split to give out a smaller one, merged again when all parts are back.
 
-A free cell is *listed* if it is not part of a larger free cell. How many cells of each level could be had by
+A free cell is *listed* if it is not part of a larger free cell. Cells that lack parts are never free as such, only their
+whole parts are. How many cells of each level could be had by
 splitting, and how many of those are bad, is counted as cells come and go.
 """
 
@@ -11,23 +12,24 @@ from collections.abc import Iterator, Sequence
 
 from rota.core.errors import InvariantBroken
 from rota.tenancy.cells.build import Chain
-from rota.tenancy.cells.tree import Physical
+from rota.tenancy.cells.tree import Physical, whole_cells
 
 
 class FreeCells:
     """The listed cells of a chain by level, in the order in which they came."""
 
-    __slots__ = ("_fanout", "bad", "left", "listed")
+    __slots__ = ("_chain", "bad", "left", "listed")
 
     def __init__(self, chain: Chain) -> None:
-        self._fanout = chain.fanout
+        self._chain = chain
         self.listed: list[dict[Physical, None]] = [{} for _ in range(chain.top_level + 1)]
         self.left = [0] * (chain.top_level + 1)
         """Free cells by level, those inside larger free ones included."""
         self.bad = [0] * (chain.top_level + 1)
         """How many of those are bad."""
         for top in chain.tops:
-            self._list(top)
+            for cell in whole_cells(top):
+                self._list(cell)
 
     def healthy(self, level: int) -> int:
         """Free cells of a level with nothing bad in them."""
@@ -49,11 +51,12 @@ class FreeCells:
 
     def give(self, cell: Physical) -> None:
         """A cell is free again; it merges with its siblings as long as all of them are."""
-        while cell.parent is not None and all(child.is_listed or child is cell for child in cell.parent.children):
-            for child in cell.parent.children:
+        parent = cell.parent
+        while parent is not None and parent.is_whole and all(c.is_listed or c is cell for c in parent.children):
+            for child in parent.children:
                 if child is not cell:
                     self._unlist(child)
-            cell = cell.parent
+            cell, parent = parent, parent.parent
         self._list(cell)
 
     def turned(self, cell: Physical) -> None:
@@ -68,8 +71,7 @@ class FreeCells:
         """Whether so many free cells, split where need be, make up for all that tenants may still ask for."""
         spare = 0
         for level in range(len(counts) - 1, 0, -1):
-            spare = spare * (self._fanout[level + 1] if level + 1 < len(self._fanout) else 0)
-            spare += counts[level] - owed[level]
+            spare = spare * self._chain.fanout_above(level) + counts[level] - owed[level]
             if spare < 0:
                 return False
         return True

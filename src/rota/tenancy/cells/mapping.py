@@ -118,6 +118,8 @@ class _Search:
 
     def put(self, wish: Wish, cell: Physical) -> bool:
         """A wish onto this very cell."""
+        if not wish.cell.may_be(cell):
+            return False
         if not wish.parts:
             self._sites[wish.cell] = cell
             return True

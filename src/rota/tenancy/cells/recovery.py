@@ -105,8 +105,8 @@ def _own_cell(books: Books, claim: Claim, leaf: Physical, root_type: CellTypeNam
     elif virtual.tenant != claim.tenant or (virtual.root.is_pinned and virtual.root is not _pinned(books, claim)):
         return None
     while virtual is not None and path:
-        path.pop()
-        virtual = _weakest(virtual.children, claim.priority)
+        below = path.pop()
+        virtual = _weakest([part for part in virtual.children if part.may_be(below)], claim.priority)
     return virtual
 
 

@@ -119,10 +119,10 @@ class Scheduler:
         for tenant, estate in forest.estates.items():
             for name, roots in estate.roots.items():
                 level = forest.chains[name].node_level
-                self._virtual[tenant, name] = View(_nodes_of(roots, level), packs_all=True)
+                self._virtual[tenant, name] = View(nodes_of(roots, level), packs_all=True)
             for pinned, root in estate.pinned.items():
                 level = forest.chains[root.chain].node_level
-                self._virtual[tenant, pinned] = View(_nodes_of([root], level), packs_all=True)
+                self._virtual[tenant, pinned] = View(nodes_of([root], level), packs_all=True)
 
     def plan(
         self, request: Request, suggested: Collection[str] | None = None, *, spares: bool = False
@@ -223,7 +223,7 @@ class Scheduler:
         return Refusal(obstacle=obstacle, need=request.devices, room=room, owned=owned)
 
 
-def _nodes_of(roots: Sequence[Virtual], level: int) -> list[Virtual]:
+def nodes_of(roots: Sequence[Virtual], level: int) -> list[Virtual]:
     """What counts as a node to a tenant: its nodes, and cells it owns that are smaller than one."""
 
     def parts(cell: Virtual) -> Iterator[Virtual]:

@@ -52,6 +52,7 @@ class Physical(Cell):
         "displaced",
         "index",
         "is_listed",
+        "is_whole",
         "node",
         "nodes",
         "parent",
@@ -73,6 +74,8 @@ class Physical(Cell):
         self.pinned: PinnedId | None = None
         self.virtual: Virtual | None = None
         """The virtual cell that it stands for now."""
+        self.is_whole = True
+        """Whether it has at least the children that its type says, and so have they: only such a cell can be promised."""
         self.is_listed = False
         """Whether it is free as a whole and not part of a larger free cell."""
         self.bad = 0
@@ -103,7 +106,7 @@ class Physical(Cell):
 class Virtual(Cell):
     """A cell of a tenant's private cluster; bound to a physical cell while it is in use, or bad."""
 
-    __slots__ = ("children", "is_pinned", "order", "parent", "physical", "root", "tenant")
+    __slots__ = ("children", "is_pinned", "order", "parent", "physical", "root", "tenant", "twin")
 
     def __init__(self, chain: CellTypeName, kind: CellTypeName, level: int, address: str, tenant: TenantId) -> None:
         super().__init__(chain, kind, level, address)
@@ -116,6 +119,12 @@ class Virtual(Cell):
         self.is_pinned = False
         """Of a promised cell: whether it is bound to one place for ever."""
         self.order = 0
+        self.twin: Physical | None = None
+        """Of a part of a pinned cell that is not whole: the one cell of the same shape, for which alone it may stand."""
+
+    def may_be(self, physical: Physical) -> bool:
+        """Whether it may stand for a cell of its level."""
+        return self.twin is None or self.twin is physical
 
     @property
     def is_healthy(self) -> bool:
@@ -143,6 +152,15 @@ def virtual_devices_of(cell: Virtual) -> Iterator[Virtual]:
         yield cell
     for child in cell.children:
         yield from virtual_devices_of(child)
+
+
+def whole_cells(cell: Physical) -> Iterator[Physical]:
+    """The largest cells in a cell, itself included, that are whole."""
+    if cell.is_whole:
+        yield cell
+        return
+    for child in cell.children:
+        yield from whole_cells(child)
 
 
 def ancestor(cell: Physical, level: int) -> Physical | None:
