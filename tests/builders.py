@@ -12,7 +12,7 @@ import pytest
 
 from rota.core.check import check
 from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.engine import Engine, Journal
 from rota.core.events import (
     End,
@@ -23,11 +23,14 @@ from rota.core.events import (
     JobEnded,
     JobHeld,
     JobReleased,
+    Moved,
     Resized,
+    Resumed,
     SpeedChanged,
     Started,
     StartFailed,
     Stopped,
+    Suspended,
     TimerFired,
 )
 from rota.core.live import LiveJob
@@ -258,6 +261,15 @@ class World:
     def resized(self, name: str, rate: float = 1.0) -> list[Decision]:
         return self.step(Resized(JobId(name), self._work(name, None), rate, self.now_s))
 
+    def moved(self, name: str, rate: float = 1.0) -> list[Decision]:
+        return self.step(Moved(JobId(name), self._work(name, None), rate, self.now_s))
+
+    def suspended(self, *names: str) -> list[Decision]:
+        return self.step(*(Suspended(JobId(name), self._work(name, None)) for name in names))
+
+    def resumed(self, *names: str, rate: float = 1.0) -> list[Decision]:
+        return self.step(*(Resumed(JobId(name), rate, self.now_s) for name in names))
+
     def ended(self, *names: str, end: End = End.SUCCEEDED) -> list[Decision]:
         return self.step(*(JobEnded(JobId(name), end, self._work(name, None)) for name in names))
 
@@ -283,6 +295,12 @@ class World:
                 return SpeedChanged(name, self._work(name, None), 1.0)
             case Resize():
                 return Resized(name, self._work(name, None), 1.0, self.now_s)
+            case Move():
+                return Moved(name, self._work(name, None), 1.0, self.now_s)
+            case Suspend():
+                return Suspended(name, self._work(name, None))
+            case Resume():
+                return Resumed(name, 1.0, self.now_s)
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rota.core import codec
 from rota.core.cluster import Cluster
-from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Move, Resize, Resume, Start, Stop, Suspend
 from rota.core.events import Event, JobArrived, NodeAdded, PromisesChanged
 from rota.core.model import Job, JobId, Locality, TenantId
 from rota.core.placement import Placement, Slot
@@ -98,6 +98,7 @@ SLOTS = st.builds(
     tasks=st.integers(1, 9),
     role=st.integers(0, 3),
     milli=st.integers(1, 1000),
+    in_turn=st.booleans(),
 )
 PLACEMENTS: st.SearchStrategy[Placement] = st.lists(SLOTS, max_size=4).map(tuple)
 
@@ -106,6 +107,9 @@ PLACEMENTS: st.SearchStrategy[Placement] = st.lists(SLOTS, max_size=4).map(tuple
     decision=st.one_of(
         st.builds(Start, job_id=NAMES, placement=PLACEMENTS),
         st.builds(Resize, job_id=NAMES, placement=PLACEMENTS),
+        st.builds(Move, job_id=NAMES, placement=PLACEMENTS),
+        st.builds(Resume, job_id=NAMES, placement=PLACEMENTS),
+        st.builds(Suspend, job_id=NAMES),
         st.builds(Stop, job_id=NAMES, cause=st.sampled_from(Cause)),
     )
 )

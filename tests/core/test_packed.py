@@ -6,7 +6,9 @@ import pytest
 
 from builders import Script, World, on, start, stop
 from rota.core.check import check
+from rota.core.decisions import Resize
 from rota.core.errors import PlanRefused
+from rota.core.model import JobId
 from rota.core.placement import fault_in, packed
 from rota.core.policy import Draft
 
@@ -68,7 +70,8 @@ def test_newcomer_joins_without_the_other_moving() -> None:
         draft.assign(world.live("a"), shared)
         draft.assign(world.live("b"), shared)
 
-    assert plan(world, script, join) == [start("b", shared)]
+    assert plan(world, script, join) == [Resize(JobId("a"), shared), start("b", shared)]
+    world.resized("a")
     world.started("b")
     world.pass_s(10.0)
     assert world.live("a").attained_gpu_s(world.now_s) == 30.0
@@ -78,7 +81,7 @@ def test_newcomer_joins_without_the_other_moving() -> None:
         draft.release(world.live("a"))
         draft.assign(world.live("a"), on("n1", 2))
 
-    assert plan(world, script, part) == [stop("b")]
+    assert plan(world, script, part) == [stop("b"), Resize(JobId("a"), on("n1", 2))]
     world.stopped("b")
     check(world.state)
 

@@ -51,7 +51,7 @@ def test_packed_job_runs_at_the_speed_of_its_pair(profiles: Profiles) -> None:
     nodes = [node("n1", 2, device_type=V100)]
     one, other = job("i", gpus=2, model="a"), job("j", gpus=2, model="b")
 
-    assert SpeedModel(profiles=profiles).rate(one, packed(on("n1", 2), 500), nodes, beside=other) == 3.0
+    assert SpeedModel(profiles=profiles).rate(one, packed(on("n1", 2), 500), nodes, mates=[(other, 1.0)]) == 3.0
 
 
 def test_own_form_says_the_same(profiles: Profiles, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import World, at_once, in_rounds, in_rounds_mostly_slow
-from rota.core.decisions import Decision, Renew, Resize, Start, Stop
+from rota.core.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.events import (
     End,
     Event,
@@ -18,15 +18,18 @@ from rota.core.events import (
     JobHeld,
     JobReleased,
     Lapsed,
+    Moved,
     NodeBack,
     NodeDrained,
     NodeLost,
     NodeUndrained,
     Resized,
+    Resumed,
     SpeedChanged,
     Started,
     StartFailed,
     Stopped,
+    Suspended,
     TimerFired,
 )
 from rota.core.model import JobId, JobState
@@ -81,6 +84,14 @@ class SlowDriver:
             case Resize(_, placement):
                 self.where[name] = placement
                 self.tell(Resized(name, work, 1.0, self.world.now_s))
+            case Move(_, placement):
+                self.where[name] = placement
+                self.tell(Moved(name, work, 1.0, self.world.now_s))
+            case Suspend():
+                self.tell(Suspended(name, work))
+            case Resume(_, placement):
+                self.where[name] = placement
+                self.tell(Resumed(name, 1.0, self.world.now_s))
             case Renew(_, placement, _):
                 self.where[name] = placement
                 self.tell(SpeedChanged(name, work, 1.0))

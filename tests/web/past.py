@@ -117,6 +117,14 @@ class Past:
         """The job goes on."""
         self._control.answered(Resized(order.job.id, 0.0, 1.0, self.now_s), Word())
 
+    def suspend(self, job_id: JobId) -> None:
+        """No policy of the demonstration suspends."""
+        raise NotImplementedError
+
+    def resume(self, job_id: JobId) -> None:
+        """No policy of the demonstration suspends."""
+        raise NotImplementedError
+
     def find(self, order: Order) -> None:
         """There is nothing to be found."""
 
@@ -161,7 +169,7 @@ async def _live(records: Records, scheduling: Scheduling, jobs: int, seed: int) 
     with _clock(lambda: past[0].now_s if past else begin_s):
         control = boot(records, scheduling)
         past.append(Past(control, begin_s, rng))
-        control._driver = past[0]
+        control.give_to(past[0])
         requests = Requests(control, records, lambda _: None, Foresight(scheduling, records.url))
         tasks: list[asyncio.Task[object]] = []
         for number in range(jobs):

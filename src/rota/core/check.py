@@ -13,7 +13,7 @@ from rota.core.errors import InvariantBroken
 from rota.core.inventory import UNCOUNTED, Inventory, NodeFree
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, JobId, JobState, Role
-from rota.core.placement import Placement, Slot, device_indexes, fault_in, held_milli
+from rota.core.placement import Placement, Slot, device_indexes, fault_in, held_milli, is_parked, parked, same_devices
 from rota.core.state import State
 
 _ON_DEVICES = frozenset({JobState.STARTING, JobState.RUNNING})
@@ -42,7 +42,7 @@ def check(state: State) -> None:
             raise InvariantBroken(f"job {name}: it is filed under another name than its own, {live.job.id}")
         _check_standing(live, state)
         _check_books(live, state)
-        if live.placement is not None:
+        if live.placement is not None and (live.parked is None or not is_parked(live.placement)):
             _check_claim(live, live.placement, state.inventory)
     _check_sequence(state)
     _check_dependencies(state)
@@ -66,7 +66,12 @@ def _check_standing(live: LiveJob, state: State) -> None:
     _must(live.reserved == (live.job.id in state.reserved), live, "its reservation is not registered")
     _must(holds or not live.reserved, live, "it has a reservation of nothing")
     _must(stopping is None or live.job.id in state.vacating, live, "it is being stopped but vacates nothing")
-    if live.state in _ON_DEVICES:
+    if live.parked is not None:
+        _check_resting(live, live.parked, state)
+    if live.state is JobState.SUSPENDED:
+        _must(live.parked is not None, live, "it rests nowhere")
+        _must(holds or stopping is not None, live, "it keeps nothing of where it rests")
+    elif live.state in _ON_DEVICES:
         if stopping is None:
             _must(holds and not live.reserved, live, "it holds nothing")
             as_claimed = live.run_milli == live.gpu_milli or live.job.id in state.vacating
@@ -80,6 +85,18 @@ def _check_standing(live: LiveJob, state: State) -> None:
         _must(live.state is JobState.WAITING or not holds, live, "it claims devices")
     _must(live.lease is None or holds or stopping is not None, live, "it has a lease of nothing")
     _must((live.ended_s is not None) == live.state.is_final, live, "its end does not fit its state")
+
+
+def _check_resting(live: LiveJob, resting: Placement, state: State) -> None:
+    """A suspended job keeps its place on the host, or has its devices back; one on its way there vacates them."""
+    _must(live.state in (JobState.SUSPENDED, JobState.RUNNING), live, "it rests and is not suspended")
+    if live.state is JobState.RUNNING:
+        _must(live.job.id in state.vacating, live, "it is told to rest and vacates nothing")
+    if live.stopping is None and live.placement is not None:
+        is_back = same_devices(live.placement, resting) and live.state is JobState.SUSPENDED
+        is_moved = live.job.id in state.vacating and not is_parked(live.placement)
+        _must(is_back or is_moved or live.placement == parked(resting), live, "it claims other devices than its own")
+    _must(live.placement is None or not live.reserved or not is_parked(live.placement), live, "it waits for nothing")
 
 
 def _check_books(live: LiveJob, state: State) -> None:
@@ -112,7 +129,7 @@ def _check_claim(live: LiveJob, placement: Placement, inventory: Inventory) -> N
         _must(type_by_role.setdefault(slot.role, kind) == kind, live, f"role {role.name!r} is on two types")
         if memory is not None and slot.devices:
             _must(role.device_memory_bytes <= memory, live, "a device has less memory than a task needs")
-        if live.reserved:
+        if live.reserved and live.state is not JobState.SUSPENDED:
             _must(
                 books.up and not books.drained,
                 live,
@@ -149,9 +166,9 @@ def _check_registers(state: State) -> None:
         _must(state.jobs.get(name) is live, live, "the reservation is of a job that is not known")
     for name, (live, held) in state.vacating.items():
         _must(state.jobs.get(name) is live, live, "what is vacated belongs to a job that is not known")
-        _must(live.state in _ON_DEVICES, live, "it vacates devices but is on none")
+        _must(live.state in (*_ON_DEVICES, JobState.SUSPENDED), live, "it vacates devices but is on none")
         _must(bool(held), live, "it vacates nothing")
-        _must(live.stopping is not None or live.job.elastic is not None, live, "it vacates for no reason")
+        _must(live.stopping is not None or live.placement != held, live, "it vacates for no reason")
 
 
 def _must(holds: bool, live: LiveJob, fault: str) -> None:
@@ -168,13 +185,24 @@ def _must(holds: bool, live: LiveJob, fault: str) -> None:
 def _physical(state: State) -> Iterator[tuple[LiveJob, Placement]]:
     """Where tasks really are: where they were started, until they have answered a stop or a resize."""
     for live in state.jobs.values():
-        if live.state not in _ON_DEVICES:
+        if live.state not in _ON_DEVICES and live.state is not JobState.SUSPENDED:
+            continue
+        if live.parked is not None and live.stopping is None:
+            yield live, _resting(live, state)
             continue
         _, leaving = state.vacating.get(live.job.id, (live, ()))
         if live.stopping is not None:
             leaving = tuple(slot for slot in leaving if not _is_packed(slot, live.job.roles[slot.role]))
         here = leaving if live.stopping is not None else (live.placement or ()) + leaving
-        yield live, here if live.job.elastic is None else _merged(here)
+        yield live, _merged(here) if live.job.elastic is not None or leaving else here
+
+
+def _resting(live: LiveJob, state: State) -> Placement:
+    """Where the tasks of a job are that is suspended, is told to be, or is on its way back or elsewhere."""
+    _, leaving = state.vacating.get(live.job.id, (live, ()))
+    if live.state is JobState.RUNNING:
+        return leaving
+    return state.where(live) + leaving
 
 
 def _is_packed(slot: Slot, role: Role) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from rota.core import events as ev
 from rota.core.cluster import Cluster, Node
 from rota.core.codec_promises import decode_cells, decode_tenants, encode_cells, encode_tenants
-from rota.core.decisions import Cause, Decision, Lease, Renew, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Lease, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.events import End, Event
 from rota.core.model import Checkpoint, Elastic, Job, JobId, Level, Locality, Role
 from rota.core.placement import Placement, Slot, device_indexes
@@ -26,6 +26,9 @@ _EVENT_NAMES: dict[type, str] = {
     ev.StartFailed: "start-failed",
     ev.Stopped: "stopped",
     ev.Resized: "resized",
+    ev.Moved: "moved",
+    ev.Suspended: "suspended",
+    ev.Resumed: "resumed",
     ev.SpeedChanged: "speed-changed",
     ev.Lapsed: "lapsed",
     ev.JobEnded: "ended",
@@ -107,8 +110,11 @@ def encode_decision(decision: Decision, node_names: Sequence[str]) -> Json:
             return {"order": "renew", "job_id": job_id, "on": on, "lease": encode_plain(lease)}
         case Stop(job_id, cause):
             return {"order": "stop", "job_id": job_id, "cause": cause.value}
-        case Resize(job_id, placement):
-            return {"order": "resize", "job_id": job_id, "on": encode_placement(placement, node_names)}
+        case Suspend(job_id):
+            return {"order": "suspend", "job_id": job_id}
+        case Resize(job_id, placement) | Move(job_id, placement) | Resume(job_id, placement):
+            order = type(decision).__name__.lower()
+            return {"order": order, "job_id": job_id, "on": encode_placement(placement, node_names)}
 
 
 def decode_decision(value: Mapping[str, Any], index_by_node: Mapping[str, int]) -> Decision:
@@ -122,22 +128,30 @@ def decode_decision(value: Mapping[str, Any], index_by_node: Mapping[str, int]) 
             return Renew(job_id, decode_placement(value["on"], index_by_node), Lease(**value["lease"]))
         case "resize":
             return Resize(job_id, decode_placement(value["on"], index_by_node))
+        case "move":
+            return Move(job_id, decode_placement(value["on"], index_by_node))
+        case "resume":
+            return Resume(job_id, decode_placement(value["on"], index_by_node))
+        case "suspend":
+            return Suspend(job_id)
         case _:
             return Stop(job_id, Cause(value["cause"]))
 
 
 def encode_placement(placement: Placement, node_names: Sequence[str]) -> list[list[Any]]:
-    """Slots as [node, devices, tasks, role, thousandths]."""
+    """Slots as [node, devices, tasks, role, thousandths], and true at the end of those that take turns."""
     return [
-        [node_names[slot.node], device_indexes(slot.devices), slot.tasks, slot.role, slot.milli] for slot in placement
+        [node_names[slot.node], device_indexes(slot.devices), slot.tasks, slot.role, slot.milli]
+        + ([True] if slot.in_turn else [])
+        for slot in placement
     ]
 
 
 def decode_placement(value: Sequence[Sequence[Any]], index_by_node: Mapping[str, int]) -> Placement:
     """Slots from their JSON form."""
     return tuple(
-        Slot(index_by_node[node], sum(1 << d for d in devices), tasks, role, milli)
-        for node, devices, tasks, role, milli in value
+        Slot(index_by_node[node], sum(1 << d for d in devices), tasks, role, milli, bool(turns))
+        for node, devices, tasks, role, milli, *turns in value
     )
 
 

@@ -51,7 +51,33 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Run an elastic job with another number of tasks. Answered by `Resized`."""
+    """Run an elastic job with another number of tasks, or any job with another part of its devices.
+
+    Answered by `Resized`.
+    """
+
+    job_id: JobId
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Save a job's state and go on elsewhere, on devices that are free. Answered by `Moved`."""
+
+    job_id: JobId
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Let a job's tasks rest where they are and give their devices to others. Answered by `Suspended`."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let the tasks of a suspended job go on, on the devices where they rest. Answered by `Resumed`."""
 
     job_id: JobId
     placement: Placement
@@ -66,4 +92,4 @@ class Renew:
     lease: Lease
 
 
-Decision: TypeAlias = Start | Stop | Resize | Renew
+Decision: TypeAlias = Start | Stop | Resize | Move | Suspend | Resume | Renew

@@ -9,6 +9,7 @@ from rota.core.decisions import Decision
 from rota.core.errors import InvariantBroken
 from rota.core.events import Event
 from rota.core.intake import Intake
+from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState
 from rota.core.orders import Orders
 from rota.core.policy import Allocator, Changes, Draft, Policy
@@ -54,6 +55,8 @@ class Engine:
         if state.ledger is not None:
             state.ledger.adopt(state)
         policy.adopt(state)
+        self._strays = [] if getattr(policy, "suspends", False) else _resting(state)
+        """Jobs that another policy suspended and this one would never resume."""
 
     @property
     def state(self) -> State:
@@ -138,6 +141,8 @@ class Engine:
             intake.end_pauses()
         if orders.vacated:
             orders.start_reserved()
+        if self._strays:
+            self._strays = [live for live in self._strays if not intake.send_back(live)]
         changes = intake.changes
         ledger = self._state.ledger
         if ledger is not None and ledger.wakeup_s <= now_s:
@@ -168,3 +173,8 @@ class Engine:
             if live.wait_code is not reason.code:
                 live.wait_code = reason.code
                 self._waits.append((live.job.id, reason))
+
+
+def _resting(state: State) -> list[LiveJob]:
+    """Jobs that are suspended, or told to be."""
+    return [live for live in state.jobs.values() if live.parked is not None]

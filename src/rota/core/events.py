@@ -93,6 +93,33 @@ class Resized:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """A move that was ordered is complete: the job runs elsewhere."""
+
+    job_id: JobId
+    work: float
+    rate: float
+    work_from_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A job's tasks rest, as was ordered; they have left their devices and lost nothing."""
+
+    job_id: JobId
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A suspended job's tasks go on, as was ordered: at `rate` a second from `work_from_s` on."""
+
+    job_id: JobId
+    rate: float
+    work_from_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class SpeedChanged:
     """A running job's speed changed (neighbours came or went, or a measurement says so)."""
 
@@ -194,6 +221,9 @@ Event: TypeAlias = (
     | StartFailed
     | Stopped
     | Resized
+    | Moved
+    | Suspended
+    | Resumed
     | SpeedChanged
     | Lapsed
     | JobEnded

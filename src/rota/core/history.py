@@ -40,6 +40,8 @@ class JobRow(NamedTuple):
     lost_s: float
     """Work undone by faults, in seconds at nominal speed."""
     deadline_s: float | None
+    suspensions: int = 0
+    moves: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,4 +91,6 @@ def _row(live: LiveJob, now_s: float) -> JobRow:
         overhead_s=live.overhead_s,
         lost_s=live.lost_work / nominal,
         deadline_s=job.deadline_s,
+        suspensions=live.suspensions,
+        moves=live.moves,
     )

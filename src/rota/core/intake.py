@@ -17,6 +17,7 @@ from rota.core.events import (
     JobHeld,
     JobReleased,
     Lapsed,
+    Moved,
     NodeAdded,
     NodeBack,
     NodeDrained,
@@ -25,10 +26,12 @@ from rota.core.events import (
     NodeUndrained,
     PromisesChanged,
     Resized,
+    Resumed,
     SpeedChanged,
     Started,
     StartFailed,
     Stopped,
+    Suspended,
     TimerFired,
 )
 from rota.core.live import LiveJob
@@ -66,6 +69,9 @@ class Intake:
             StartFailed: self._start_failed,
             Stopped: self._stopped,
             Resized: self._resized,
+            Moved: self._moved,
+            Suspended: self._suspended,
+            Resumed: self._resumed,
             SpeedChanged: self._speed_changed,
             Lapsed: self._lapsed,
             JobEnded: self._job_ended,
@@ -97,10 +103,16 @@ class Intake:
             if live.state is JobState.WAITING and not live.unmet:
                 self.changes.arrived.append(live)
 
+    def send_back(self, live: LiveJob) -> bool:
+        """A suspended job that nobody would resume waits like any other; False while it is not suspended yet."""
+        if live.state is JobState.SUSPENDED and live.stopping is None:
+            self._evict(live, Cause.PREEMPTED)
+        return live.parked is None or live.stopping is not None
+
     def _evict(self, live: LiveJob, cause: Cause) -> None:
         """Stop a job for good; its claim ends now, its hold on the devices when it answers."""
-        held = live.placement
-        if held is None:
+        held = self._state.where(live)
+        if not held:
             raise InvariantBroken(f"job {live.job.id} holds nothing and can't be stopped")
         self._state.give_up_claim(live)
         self._orders.stop(live, held, cause)
@@ -128,7 +140,7 @@ class Intake:
         if live.stopping is not None:
             self._leave(live)
             live.stopping = Cause.CANCELLED
-        elif live.state in (JobState.STARTING, JobState.RUNNING):
+        elif live.state in (JobState.STARTING, JobState.RUNNING, JobState.SUSPENDED):
             self._evict(live, Cause.CANCELLED)
         else:
             self._leave(live)
@@ -176,7 +188,8 @@ class Intake:
         cause = live.stopping
         if cause is None:
             raise InvariantBroken(f"job {event.job_id} stopped without an order")
-        if live.run_since_s is not None and cause in (Cause.PREEMPTED, Cause.MOVED):
+        has_run = live.run_since_s is not None or live.state is JobState.SUSPENDED
+        if has_run and cause in (Cause.PREEMPTED, Cause.MOVED):
             live.preemptions += 1
         self._state.halt(live, event.work)
         self._orders.vacated = True
@@ -193,7 +206,7 @@ class Intake:
 
     def _resized(self, event: Resized) -> None:
         live = self._state.live(event.job_id)
-        if live.stopping is not None:
+        if live.stopping is not None or live.parked is not None:
             return
         self._state.vacating.pop(event.job_id, None)
         self._orders.vacated = True
@@ -202,6 +215,34 @@ class Intake:
         live.run_milli = live.gpu_milli
         self._state.running(live, event.rate, event.work_from_s)
         self.changes.started.append(live)
+
+    def _moved(self, event: Moved) -> None:
+        live = self._state.live(event.job_id)
+        if live.stopping is None:
+            live.moves += 1
+            live.parked = None
+            self._resized(Resized(event.job_id, event.work, event.rate, event.work_from_s))
+            self._timers.limit(live)
+
+    def _suspended(self, event: Suspended) -> None:
+        live = self._state.live(event.job_id)
+        if live.stopping is not None:
+            return
+        if live.state is not JobState.RUNNING or live.parked is None:
+            raise InvariantBroken(f"job {event.job_id} was suspended without an order")
+        self._state.suspend(live, event.work)
+        self._orders.vacated = True
+        self.changes.started.append(live)
+
+    def _resumed(self, event: Resumed) -> None:
+        live = self._state.live(event.job_id)
+        if live.stopping is not None:
+            return
+        if live.state is not JobState.SUSPENDED or live.reserved:
+            raise InvariantBroken(f"job {event.job_id} was resumed without an order")
+        self._state.running(live, event.rate, event.work_from_s)
+        self.changes.started.append(live)
+        self._timers.limit(live)
 
     def _speed_changed(self, event: SpeedChanged) -> None:
         live = self._state.live(event.job_id)
@@ -340,7 +381,7 @@ class Intake:
 
     def _drop_reservations(self, index: int) -> None:
         for live in list(self._state.reserved.values()):
-            if any(slot.node == index for slot in live.placement or ()):
+            if live.state is not JobState.SUSPENDED and any(slot.node == index for slot in live.placement or ()):
                 self._state.give_up_claim(live)
                 self.changes.left.append(live)
                 if live.stopping is None:

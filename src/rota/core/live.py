@@ -80,8 +80,10 @@ class LiveJob:
         "lease",
         "lost_work",
         "memo",
+        "moves",
         "nominal_rate",
         "overhead_s",
+        "parked",
         "placement",
         "preemptions",
         "ran_s",
@@ -97,6 +99,7 @@ class LiveJob:
         "state",
         "stopping",
         "submitted_s",
+        "suspensions",
         "unmet",
         "wait_code",
         "work",
@@ -114,6 +117,8 @@ class LiveJob:
         self.placement: Placement | None = None
         """The devices that it claims: held when starting or running, reserved otherwise."""
         self.reserved = False
+        self.parked: Placement | None = None
+        """The devices on which its tasks rest or are told to, if it is suspended: where it can be resumed."""
         self.stopping: Cause | None = None
         self.unmet = 0
         """Dependencies that have not succeeded yet, and one more while it waits to be tried again."""
@@ -136,6 +141,8 @@ class LiveJob:
         self.first_start_s: float | None = None
         self.ended_s: float | None = None
         self.preemptions = 0
+        self.suspensions = 0
+        self.moves = 0
         self.restarts = 0
         self.overhead_s = 0.0
         self.lost_work = 0.0
@@ -248,6 +255,7 @@ class LiveJob:
         copy.since_s = self.since_s
         copy.placement = self.placement
         copy.reserved = self.reserved
+        copy.parked = self.parked
         copy.stopping = self.stopping
         copy.unmet = self.unmet
         copy.retry_s = self.retry_s
@@ -264,6 +272,8 @@ class LiveJob:
         copy.first_start_s = self.first_start_s
         copy.ended_s = self.ended_s
         copy.preemptions = self.preemptions
+        copy.suspensions = self.suspensions
+        copy.moves = self.moves
         copy.restarts = self.restarts
         copy.overhead_s = self.overhead_s
         copy.lost_work = self.lost_work

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.live import LiveJob
 from rota.core.model import JobState
-from rota.core.placement import Placement, same_devices
+from rota.core.placement import Placement, is_parked, parked, same_devices
 from rota.core.policy import Draft
 from rota.core.state import State
 
@@ -24,7 +24,7 @@ class Orders:
         """Order what a draft holds. Returns jobs that lost a reservation and contend again."""
         for live, lease in draft.leases.items():
             live.lease = lease
-        dropped = self._follow(draft.touched) if draft.touched else []
+        dropped = self._follow(draft) if draft.touched else []
         for live, lease in draft.leases.items():
             if live.state is JobState.RUNNING and live.stopping is None:
                 self.decisions.append(Renew(live.job.id, live.placement or (), lease))
@@ -42,27 +42,38 @@ class Orders:
         self.vacated = False
         for live in list(self._state.reserved.values()):
             if live.stopping is None and self._state.is_clear(live):
-                self._start(live)
+                self._begin(live)
 
-    def _follow(self, touched: dict[LiveJob, Placement | None]) -> list[LiveJob]:
-        state = self._state
+    def _follow(self, draft: Draft) -> list[LiveJob]:
         comers: list[LiveJob] = []
         resized: list[tuple[LiveJob, Placement]] = []
-        for live, before in touched.items():
+        moved: list[tuple[LiveJob, Placement]] = []
+        for live, before in draft.touched.items():
             after = live.placement
             if after is before or after == before:
                 continue
-            if before is None or live.reserved:
+            if live.state is JobState.SUSPENDED and live.stopping is None:
+                self._rouse(live, before or (), comers, moved)
+            elif before is None or live.reserved:
                 comers.append(live)
             elif after is not None and same_devices(before, after):
-                live.settle(state.now_s)
-                live.run_milli = live.gpu_milli
-            elif after is not None and self._is_resizable(live):
+                self._share(live, after, draft)
+            elif after is not None and is_parked(after):
+                self._state.order_suspend(live, before)
+                self.decisions.append(Suspend(live.job.id))
+            elif after is not None and live in draft.moves and self._is_settled(live):
+                moved.append((live, before))
+            elif after is not None and live.job.elastic is not None and self._is_settled(live):
                 resized.append((live, before))
             else:
                 self.stop(live, before, Cause.PREEMPTED if after is None else Cause.MOVED)
-        if resized:
-            self._resize(resized)
+        if resized or moved:
+            self._shift(resized, moved)
+        return self._let_come(comers)
+
+    def _let_come(self, comers: list[LiveJob]) -> list[LiveJob]:
+        """Start those whose devices are clear, let the others wait for theirs; who lost its claim contends again."""
+        state = self._state
         dropped: list[LiveJob] = []
         for live in comers:
             if live.placement is None:
@@ -71,29 +82,57 @@ class Orders:
                 if live.stopping is None:
                     dropped.append(live)
             elif state.is_clear(live):
-                self._start(live)
+                self._begin(live)
             elif not live.reserved:
                 state.reserve(live)
         return dropped
 
-    def _is_resizable(self, live: LiveJob) -> bool:
-        return (
-            live.job.elastic is not None and live.state is JobState.RUNNING and live.job.id not in self._state.vacating
-        )
+    def _rouse(
+        self, live: LiveJob, before: Placement, comers: list[LiveJob], moved: list[tuple[LiveJob, Placement]]
+    ) -> None:
+        """A suspended job was given devices, or lost its claim to some, or has to go altogether."""
+        after, resting = live.placement, live.parked or ()
+        if live.reserved:
+            live.reserved = False
+            del self._state.reserved[live.job.id]
+        held = before if live.run_milli else parked(resting)
+        if after is None:
+            self.stop(live, held, Cause.PREEMPTED)
+        elif same_devices(after, resting):
+            comers.append(live)
+        elif not is_parked(after):
+            moved.append((live, held))
 
-    def _resize(self, resized: list[tuple[LiveJob, Placement]]) -> None:
-        """Change the size of running jobs; one whose new devices are not vacated yet has to stop first."""
+    def _share(self, live: LiveJob, after: Placement, draft: Draft) -> None:
+        """Another part of the same devices, at once; with a lease it is in the order that renews it."""
+        live.settle(self._state.now_s)
+        live.run_milli = live.gpu_milli
+        if live.state is JobState.RUNNING and live not in draft.leases and self._is_settled(live):
+            self.decisions.append(Resize(live.job.id, after))
+
+    def _is_settled(self, live: LiveJob) -> bool:
+        """Whether a job runs where it should, with no order that is still to be answered."""
+        return live.state is JobState.RUNNING and live.job.id not in self._state.vacating
+
+    def _shift(self, resized: list[tuple[LiveJob, Placement]], moved: list[tuple[LiveJob, Placement]]) -> None:
+        """Let jobs go on elsewhere; one whose new devices are not vacated yet has to stop first."""
         state = self._state
-        for live, before in resized:
+        for live, before in (*resized, *moved):
             state.vacating[live.job.id] = (live, before)
-        for live, before in resized:
+        for number, (live, before) in enumerate((*resized, *moved)):
             if state.is_clear(live):
-                self.decisions.append(Resize(live.job.id, live.placement or ()))
+                kind = Resize if number < len(resized) else Move
+                self.decisions.append(kind(live.job.id, live.placement or ()))
             else:
                 del state.vacating[live.job.id]
                 self.stop(live, before, Cause.MOVED)
 
-    def _start(self, live: LiveJob) -> None:
+    def _begin(self, live: LiveJob) -> None:
+        """A job's devices are clear: it goes on where it rests, or starts."""
+        if live.state is JobState.SUSPENDED:
+            self._state.resume(live)
+            self.decisions.append(Resume(live.job.id, live.placement or ()))
+            return
         self._state.begin(live)
         live.wait_code = None
         self.decisions.append(Start(live.job.id, live.placement or (), live.lease))

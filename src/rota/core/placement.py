@@ -11,7 +11,8 @@ class Slot(NamedTuple):
     """Tasks of one role on one node, and the devices they hold there, as a bit mask.
 
     `milli` is what they hold of each of those devices. Tasks that ask for whole devices and hold less of
-    each are packed: they run beside others on the same devices. A plain tuple: there are several per job.
+    each are packed: they run beside others on the same devices. Those that run `in_turn` have the devices to
+    themselves for that part of the time. A plain tuple: there are several per job.
     """
 
     node: int
@@ -19,6 +20,7 @@ class Slot(NamedTuple):
     tasks: int = 1
     role: int = 0
     milli: int = WHOLE
+    in_turn: bool = False
 
 
 Placement = tuple[Slot, ...]
@@ -44,6 +46,21 @@ def devices_of(placement: Placement) -> int:
 def packed(placement: Placement, milli: int) -> Placement:
     """The same devices, with only so much of each held."""
     return tuple(slot._replace(milli=milli) for slot in placement)
+
+
+def in_turn(placement: Placement, milli: int) -> Placement:
+    """The same devices, to itself for that part of the time."""
+    return tuple(slot._replace(milli=milli, in_turn=True) if slot.devices else slot for slot in placement)
+
+
+def parked(placement: Placement) -> Placement:
+    """What suspended tasks keep of where they rest: the host's resources, no devices."""
+    return tuple(slot._replace(devices=0, milli=WHOLE, in_turn=False) for slot in placement)
+
+
+def is_parked(placement: Placement) -> bool:
+    """Whether a placement holds no devices at all."""
+    return not any(slot.devices for slot in placement)
 
 
 def same_devices(one: Placement, other: Placement) -> bool:
@@ -89,6 +106,13 @@ def fault_in(placement: Placement, job: Job) -> str | None:
             return f"{tasks} tasks of role {role.name!r} are placed; the gang needs {low}"
     for slot in placement:
         role = job.roles[slot.role]
+        if slot.in_turn:
+            if (
+                slot.devices.bit_count() != slot.tasks * max(role.device_milli // WHOLE, 1)
+                or not 0 < slot.milli <= WHOLE
+            ):
+                return f"{slot.tasks} tasks of role {role.name!r} take turns on {slot.devices.bit_count()} devices"
+            continue
         is_packed = role.device_milli >= WHOLE > slot.milli > 0
         held = slot.devices.bit_count() * (WHOLE if is_packed else slot.milli)
         if held != slot.tasks * role.device_milli:

@@ -15,8 +15,8 @@ from rota.core.decisions import Lease
 from rota.core.errors import PlanRefused
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
-from rota.core.model import Job, Locality
-from rota.core.placement import Placement, fault_in
+from rota.core.model import Job, JobState, Locality
+from rota.core.placement import Placement, fault_in, is_parked, parked
 from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.core.tenants import TenantPlan
@@ -41,7 +41,10 @@ class Changes:
 
 
 class Policy(Protocol):
-    """What should hold devices. Told of every change, asked for a plan when one may be due."""
+    """What should hold devices. Told of every change, asked for a plan when one may be due.
+
+    One that has `suspends = True` looks after suspended jobs; under any other they are stopped and wait.
+    """
 
     @property
     def wakeup_s(self) -> float:
@@ -161,7 +164,7 @@ class Placer(Protocol):
 class Draft:
     """A plan in the making: claims are really moved, step by step, and can be moved back."""
 
-    __slots__ = ("_ledger", "_log", "allocator", "inventory", "leases", "now_s", "touched", "waits")
+    __slots__ = ("_ledger", "_log", "allocator", "inventory", "leases", "moves", "now_s", "touched", "waits")
 
     def __init__(self, inventory: Inventory, allocator: Allocator, now_s: float) -> None:
         self.inventory = inventory
@@ -172,6 +175,8 @@ class Draft:
         """Each job that was changed, with the placement that it had before."""
         self.leases: dict[LiveJob, Lease] = {}
         """How long each job may go on that was given a lease."""
+        self.moves: dict[LiveJob, None] = {}
+        """Jobs that go on elsewhere with their state, instead of being stopped and started again."""
         self.waits: list[tuple[LiveJob, Reason]] = []
         self._log: list[tuple[LiveJob, Placement | None]] = []
 
@@ -202,6 +207,59 @@ class Draft:
         if live.placement is None:
             raise PlanRefused(f"job {live.job.id}: it holds nothing that could be taken from it")
         self._change(live, None)
+
+    def move(self, live: LiveJob, placement: Placement) -> None:
+        """Let a job that runs or is suspended go on elsewhere."""
+        mark = self.mark()
+        self.release(live)
+        try:
+            self.assign(live, placement)
+        except PlanRefused:
+            self.undo(mark)
+            raise
+        self.moves[live] = None
+
+    def share(self, live: LiveJob, placement: Placement) -> None:
+        """Let a job have another part of the devices that it holds."""
+        mark = self.mark()
+        self.release(live)
+        fault = fault_in(placement, live.job)
+        if fault is None and not self.inventory.is_free(placement, live.job.roles, live.job.exclusive, back=True):
+            fault = "that much of its devices is not free"
+        if fault is not None:
+            self.undo(mark)
+            raise PlanRefused(f"job {live.job.id}: {fault}")
+        self._change(live, placement)
+
+    def suspend(self, live: LiveJob) -> None:
+        """Let a running job rest where it is, so that others can have its devices."""
+        held = live.placement
+        if live.state is JobState.SUSPENDED and live.reserved and live.parked is not None:
+            self._change(live, parked(live.parked))
+        elif held is None or live.state is not JobState.RUNNING or live.stopping is not None or live.job.exclusive:
+            raise PlanRefused(f"job {live.job.id}: it can't be suspended, it is {live.state.value}")
+        elif is_parked(held) or live.run_milli != live.gpu_milli:
+            raise PlanRefused(f"job {live.job.id}: it is being resized, moved or suspended")
+        else:
+            self._change(live, parked(held))
+
+    def can_resume(self, live: LiveJob) -> bool:
+        """Whether the devices on which a suspended job rests are free in this draft."""
+        if live.state is not JobState.SUSPENDED or live.parked is None or live.stopping is not None:
+            return False
+        if live.placement is None or not is_parked(live.placement):
+            return False
+        roles = live.job.roles
+        self.inventory.give(live.placement, roles)
+        fits = self.inventory.is_free(live.parked, roles, back=True)
+        self.inventory.take(live.placement, roles)
+        return fits
+
+    def resume(self, live: LiveJob) -> None:
+        """Let a suspended job go on, on the devices where it rests."""
+        if live.parked is None or not self.can_resume(live):
+            raise PlanRefused(f"job {live.job.id}: it can't be resumed, it is {live.state.value}")
+        self._change(live, live.parked)
 
     def lease(self, live: LiveJob, lease: Lease) -> None:
         """Let a job that holds devices in this draft go on for so long, and no longer without a new lease."""

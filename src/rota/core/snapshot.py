@@ -32,6 +32,8 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
     ("first_start_s", None),
     ("ended_s", None),
     ("preemptions", 0),
+    ("suspensions", 0),
+    ("moves", 0),
     ("restarts", 0),
     ("retry_s", None),
     ("demoted", False),
@@ -73,8 +75,10 @@ def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
         value["stopping"] = live.stopping.value
     if live.lease is not None:
         value["lease"] = encode_plain(live.lease)
-    if live.placement is not None and not live.reserved:
-        value["on"] = encode_placement(live.placement, node_names)
+    if live.parked is not None:
+        value["parked"] = encode_placement(live.parked, node_names)
+    if live.placement is not None and (not live.reserved or live.parked is not None):
+        value["on"] = encode_placement(state.where(live), node_names)
     leaving = state.vacating.get(live.job.id)
     if leaving is not None:
         value["leaving"] = encode_placement(leaving[1], node_names)
@@ -141,6 +145,8 @@ def _admit(state: State, job: Job, value: Mapping[str, Any], index_by_node: Mapp
     live.stopping = Cause(value["stopping"]) if "stopping" in value else None
     live.lease = Lease(**value["lease"]) if "lease" in value else None
     live.unmet = 0 if live.retry_s is None else 1
+    if "parked" in value:
+        live.parked = decode_placement(value["parked"], index_by_node)
     if "on" in value:
         placement = decode_placement(value["on"], index_by_node)
         if not state.inventory.is_free(placement, job.roles, job.exclusive):

@@ -11,7 +11,7 @@ from rota.core.errors import InvariantBroken, RotaError
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState, NodeId
-from rota.core.placement import Placement
+from rota.core.placement import Placement, parked
 from rota.core.use import Past
 
 if TYPE_CHECKING:
@@ -137,6 +137,36 @@ class State:
             live.reserved = False
             del self.reserved[live.job.id]
 
+    def where(self, live: LiveJob) -> Placement:
+        """What a job's tasks really hold; one that rests and waits for its devices has none of them yet."""
+        if live.reserved and live.parked is not None:
+            return parked(live.parked)
+        return live.placement or ()
+
+    def order_suspend(self, live: LiveJob, held: Placement) -> None:
+        """The job's tasks must rest; their devices stay physically held until it answers."""
+        live.parked = held
+        self.vacating[live.job.id] = (live, held)
+
+    def suspend(self, live: LiveJob, work: float) -> None:
+        """All tasks rest."""
+        self.vacating.pop(live.job.id, None)
+        live.settle(self.now_s)
+        live.run_since_s = None
+        live.run_milli = 0
+        live.work = work
+        live.rate = 0.0
+        live.since_s = self.now_s
+        live.suspensions += 1
+        live.state = JobState.SUSPENDED
+
+    def resume(self, live: LiveJob) -> None:
+        """The job's devices are its own again; the driver lets it go on."""
+        if live.reserved:
+            live.reserved = False
+            del self.reserved[live.job.id]
+        live.run_milli = live.gpu_milli
+
     def reserve(self, live: LiveJob) -> None:
         """The job waits for its claimed devices to be vacated."""
         live.reserved = True
@@ -156,6 +186,7 @@ class State:
         now_s = self.now_s
         live.settle(now_s)
         live.state = JobState.RUNNING
+        live.parked = None
         live.rate = rate
         live.run_since_s = now_s
         live.work_from_s = work_from_s
@@ -183,6 +214,7 @@ class State:
         if live.placement is None:
             live.lease = None
         live.stopping = None
+        live.parked = None
         live.since_s = self.now_s
         live.state = JobState.WAITING
 

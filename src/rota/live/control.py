@@ -9,20 +9,19 @@ running that is not known.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
 from rota.core.cluster import Cluster
-from rota.core.decisions import Cause, Decision, Renew, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Move, Resize, Start
 from rota.core.engine import Engine
 from rota.core.events import (
     Event,
@@ -39,12 +38,11 @@ from rota.core.events import (
 )
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
-from rota.core.placement import Placement
 from rota.core.reasons import Reason
 from rota.core.state import State
-from rota.drivers.local.order import Order, Word
-from rota.files.job import job_file, launch_of
+from rota.drivers.local.order import Word
 from rota.live.dependents import Dependents
+from rota.live.hands import Driver, Hands
 from rota.live.leases import Leases
 from rota.live.present import KEY as CLUSTER_KEY
 from rota.live.present import Present
@@ -62,28 +60,6 @@ MOST_EVENTS = 100
 """How many events one step takes in: what a long list of jobs may keep others waiting."""
 MEMORY_EVERY_S = 1.0
 _MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged)
-
-
-class Driver(Protocol):
-    """What the loop asks of a driver."""
-
-    def start(self, order: Order) -> None:
-        """Start a job's tasks, each exactly once however often this is asked."""
-
-    def find(self, order: Order) -> None:
-        """Take a running job on again."""
-
-    def resize(self, order: Order, before: Placement) -> None:
-        """Let a running job go on with another number of tasks than it had."""
-
-    def stop(self, job_id: JobId, cause: Cause) -> None:
-        """End a job's tasks."""
-
-    def settle(self) -> None:
-        """Every job that should run was handed over: whatever else runs is nobody's."""
-
-    def close(self) -> None:
-        """Let go; the tasks run on."""
 
 
 @dataclass(slots=True)
@@ -163,7 +139,7 @@ class Control:
         self._dependents = Dependents(engine.state)
         self._leases = Leases(engine.state, lambda event: self._put(Entry([event])))
         self._listeners: list[Callable[[Sequence[News]], None]] = []
-        self._driver: Driver | None = None
+        self._hands: Hands | None = None
 
     @property
     def state(self) -> State:
@@ -228,10 +204,15 @@ class Control:
 
     # -- the loop --------------------------------------------------------------------------------
 
+    def give_to(self, driver: Driver) -> None:
+        """From now on this driver carries decisions out."""
+        self._hands = Hands(self.state, self.kept, self._leases, driver, self.answered)
+
     async def run(self, driver: Driver) -> None:
         """For ever. Jobs that should be running are found again first."""
-        self._driver = driver
-        self._take_up(driver)
+        self.give_to(driver)
+        assert self._hands is not None
+        self._hands.take_up()
         self._put(Entry([TimerFired()]))
         while True:
             await self._something_to_do()
@@ -269,7 +250,8 @@ class Control:
             if entry.done is not None and not entry.done.done():
                 entry.done.set_result(None)
         self._tell(list(made.touched.values()))
-        self._carry_out(made.decisions)
+        assert self._hands is not None
+        self._hands.carry_out(made.decisions)
         for live in made.touched.values():
             self._leases.watch(live)
         for job_id in self._dependents.forget(made.touched):
@@ -293,7 +275,9 @@ class Control:
         self.step_s.append(time.perf_counter() - begun)
         self.step_times.add(self.step_s[-1])
         for decision in decisions:
-            if isinstance(decision, Start | Resize):
+            if isinstance(decision, Start | Move) or (
+                isinstance(decision, Resize) and decision.job_id in self.state.vacating
+            ):
                 self.kept[decision.job_id].attempt += 1
         made.add(self.steps, now_s, events, decisions, self._tape.waits)
         self.steps += 1
@@ -354,49 +338,3 @@ class Control:
                 "why": record.message or None,
             },
         )
-
-    # -- the driver ------------------------------------------------------------------------------
-
-    def _carry_out(self, decisions: Sequence[Decision]) -> None:
-        assert self._driver is not None
-        for decision in decisions:
-            match decision:
-                case Start(job_id, _):
-                    self._driver.start(self._order(self.state.jobs[job_id]))
-                case Stop(job_id, cause):
-                    self._driver.stop(job_id, cause)
-                case Resize(job_id, _):
-                    self._resize(self.state.jobs[job_id], self._driver)
-                case Renew(job_id, _, _):
-                    self._leases.renewed(self.state.jobs[job_id])
-
-    def _resize(self, live: LiveJob, driver: Driver) -> None:
-        _, before = self.state.vacating[live.job.id]
-        driver.resize(replace(self._order(live), resizes=True), before)
-
-    def _order(self, live: LiveJob) -> Order:
-        record = self.kept[live.job.id]
-        held = self.state.vacating.get(live.job.id)
-        placement = live.placement if live.stopping is None else (held or (live, ()))[1]
-        return Order(
-            job=live.job,
-            launch=launch_of(job_file(json.loads(record.spec)), live.job.id),
-            placement=placement or (),
-            attempt=record.attempt,
-            failures=record.failures,
-            work_s=live.work,
-        )
-
-    def _take_up(self, driver: Driver) -> None:
-        """After a restart: whatever was starting, running or stopping goes on doing that."""
-        for live in list(self.state.jobs.values()):
-            if live.state is JobState.STARTING and live.stopping is None:
-                driver.start(self._order(live))
-            elif live.stopping is None and live.job.id in self.state.vacating:
-                self._resize(live, driver)
-            elif live.state in (JobState.STARTING, JobState.RUNNING):
-                driver.find(self._order(live))
-            if live.stopping is not None:
-                driver.stop(live.job.id, live.stopping)
-            self._leases.take_up(live)
-        driver.settle()

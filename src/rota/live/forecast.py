@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from rota.core.decisions import Decision, Renew, Resize, Start, Stop
+from rota.core.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.engine import Engine
 from rota.core.events import (
     End,
@@ -19,14 +19,18 @@ from rota.core.events import (
     JobArrived,
     JobEnded,
     Lapsed,
+    Moved,
     Resized,
+    Resumed,
     SpeedChanged,
     Started,
     Stopped,
+    Suspended,
     TimerFired,
 )
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState
+from rota.core.placement import is_parked
 
 GUESS_S = (600.0, 3600.0, 6 * 3600.0)
 """How long a job takes of which nothing is known: short, usual, long."""
@@ -150,8 +154,18 @@ class _Run:
             elif live.state is JobState.STARTING:
                 self._expect(live, now_s)
                 yield Started(live.job.id, 1.0, now_s)
+            elif live.parked is not None:
+                yield from self._settle_resting(live, now_s)
             elif live.state is JobState.RUNNING:
                 self._expect(live, now_s)
+
+    def _settle_resting(self, live: LiveJob, now_s: float) -> Iterator[Event]:
+        """One that is told to rest does; one that is told to go on does that."""
+        if live.state is JobState.RUNNING:
+            yield Suspended(live.job.id, live.work_done(now_s))
+        elif live.placement is not None and not is_parked(live.placement) and not live.reserved:
+            self._expect(live, now_s)
+            yield Resumed(live.job.id, 1.0, now_s)
 
     def _expect(self, live: LiveJob, now_s: float) -> None:
         """Say when a running job, or its lease, will end: one that ran longer than expected takes as long again."""
@@ -194,6 +208,14 @@ class _Run:
                 return Stopped(job_id, live.work_done(now_s) if live.job.checkpoint else 0.0)
             case Resize(job_id, _):
                 return Resized(job_id, live.work_done(now_s), 1.0, now_s)
+            case Move(job_id, _):
+                return Moved(job_id, live.work_done(now_s), 1.0, now_s)
+            case Suspend(job_id):
+                self._due.pop(job_id, None)
+                return Suspended(job_id, live.work_done(now_s))
+            case Resume(job_id, _):
+                self._expect(live, now_s)
+                return Resumed(job_id, 1.0, now_s)
             case Renew(job_id, _, _):
                 self._expect(live, now_s)
                 return SpeedChanged(job_id, live.work, 1.0)

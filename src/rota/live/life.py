@@ -82,7 +82,13 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[Moment]:
         case ev.JobEnded(end=end):
             yield Moment(at_s=at_s, what=end.value, state=JobState(end.value))
         case ev.Resized():
-            yield Moment(at_s=at_s, what="runs with another number of tasks")
+            yield Moment(at_s=at_s, what="runs with another number of tasks or another part of its devices")
+        case ev.Moved():
+            yield Moment(at_s=at_s, what="runs elsewhere", state=JobState.RUNNING)
+        case ev.Suspended():
+            yield Moment(at_s=at_s, what="rests where it is", state=JobState.SUSPENDED)
+        case ev.Resumed():
+            yield Moment(at_s=at_s, what="goes on", state=JobState.RUNNING)
         case _:
             return
 

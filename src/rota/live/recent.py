@@ -19,7 +19,7 @@ import numpy as np
 
 from rota.core import events as ev
 from rota.core.codec import decode_decision, decode_event, decode_job
-from rota.core.decisions import Cause, Decision, Resize, Start, Stop
+from rota.core.decisions import Cause, Decision, Move, Resize, Resume, Start, Stop
 from rota.core.events import Event
 from rota.core.model import WHOLE, JobId, TenantId
 from rota.core.placement import held_milli
@@ -173,6 +173,9 @@ class Recent:
                 if job_id in self._jobs:
                     self._leave(self._jobs[job_id], now_s)
                     self._wait_or_go(job_id, now_s, stopped=isinstance(event, ev.Stopped))
+            case ev.Suspended(job_id):
+                if job_id in self._jobs:
+                    self._leave(self._jobs[job_id], now_s)
             case ev.JobHeld(job_id):
                 if job_id in self._jobs:
                     self._stop_waiting(self._jobs[job_id], now_s)
@@ -194,7 +197,7 @@ class Recent:
                     known.started = True
                     self._starts.append((now_s, now_s - known.submitted_s))
                 known.held_since_s, known.held_milli = now_s, held_milli(placement)
-            case Resize(_, placement):
+            case Resize(_, placement) | Move(_, placement) | Resume(_, placement):
                 self._leave(known, now_s)
                 known.held_since_s, known.held_milli = now_s, held_milli(placement)
             case Stop(_, cause):

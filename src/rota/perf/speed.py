@@ -7,7 +7,7 @@ seconds on the reference device. Every effect is a factor, 1 where it is not mod
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,15 @@ class Costs:
     """How much running time a fault can undo, for jobs that do not say; 0 means none."""
     checkpoint_s: float = 0.0
     """How long a job that is told to stop takes to save its state; it holds its devices meanwhile."""
+    resume_s: float = 0.0
+    """Time after a suspended job was resumed in which no work is done."""
+    move_s: float | None = None
+    """Time after a move in which no work is done; None: as after a restart."""
+
+    @property
+    def of_move_s(self) -> float:
+        """What a move costs."""
+        return self.restart_s if self.move_s is None else self.move_s
 
     def __post_init__(self) -> None:
         if not 0 <= self.restart_s < math.inf:
@@ -38,6 +47,10 @@ class Costs:
             raise RotaError(f"checkpoint interval is {self.checkpoint_interval_s:g}; it must be 0 or more")
         if not 0 <= self.checkpoint_s < math.inf:
             raise RotaError(f"checkpoint time is {self.checkpoint_s:g}; it must be a number of seconds, 0 or more")
+        if not 0 <= self.resume_s < math.inf:
+            raise RotaError(f"resume cost is {self.resume_s:g}; it must be a number of seconds, 0 or more")
+        if not 0 <= self.of_move_s < math.inf:
+            raise RotaError(f"move cost is {self.of_move_s:g}; it must be a number of seconds, 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +60,7 @@ class SpeedModel:
     `spread` is by the widest level that the job's devices span; neighbours count once each, on any shared device or
     shared node. How an elastic job's speed grows with its size is known for models of the catalogue; for others,
     `scaling` is the exponent of the size against the size it asked for.
+    `turn_loss` is the part of their time that jobs lose which take turns on a device.
     With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
     With `is_estimate`, profiles are what a policy believes; how fast jobs really run is not in them.
     """
@@ -57,6 +71,7 @@ class SpeedModel:
     scaling: float = 1.0
     device_neighbour: float = 1.0
     node_neighbour: float = 1.0
+    turn_loss: float = 0.0
     scattered: bool = False
     is_estimate: bool = False
 
@@ -67,6 +82,8 @@ class SpeedModel:
         for name, factor in factors:
             if not 0 < factor <= 1:
                 raise RotaError(f"the speed factor {name} is {factor:g}; it must be above 0 and at most 1")
+        if not 0 <= self.turn_loss < 1:
+            raise RotaError(f"the loss of jobs that take turns is {self.turn_loss:g}; it must be 0 or more and below 1")
         for device_type, speed in self.type_speed.items():
             if not 0 < speed < math.inf:
                 raise RotaError(f"the speed of type {device_type!r} is {speed:g}; it must be a number above 0")
@@ -129,6 +146,20 @@ class SpeedModel:
                 return measured
         return self.on_type(job, device_type) * self.device_neighbour
 
+    def among(self, job: Job, part: float, mates: Sequence[tuple[Job, float]], device_type: DeviceType) -> float:
+        """Work a second of a job packed with others, each held back to a part of what it would do by itself.
+
+        A mate that does less is in the way less. Of more than one, what each takes away alone is multiplied.
+        """
+        if len(mates) == 1 and part == mates[0][1] == 1.0:
+            return self.beside(job, mates[0][0], device_type)
+        alone = self.on_type(job, device_type)
+        rate = alone * part
+        for mate, its_part in mates:
+            if alone > 0:
+                rate *= 1.0 - max(1.0 - self.beside(job, mate, device_type) / alone, 0.0) * its_part
+        return rate
+
     @property
     def knows_pairs(self) -> bool:
         """Whether there is a measure of how jobs run together on the same devices."""
@@ -170,13 +201,18 @@ class SpeedModel:
         nodes: list[Node],
         device_neighbours: int = 0,
         node_neighbours: int = 0,
-        beside: Job | None = None,
+        mates: Sequence[tuple[Job, float]] = (),
     ) -> float:
-        """Work a second of a job on a placement, beside so many neighbours, or packed with one that is known."""
-        device_type = nodes[placement[0].node].device_type
+        """Work a second of a job on a placement, beside so many neighbours, or packed with some that are known."""
+        first = placement[0]
+        device_type = nodes[first.node].device_type
         rate = self._base(job, placement, device_type)
-        if beside is not None:
-            rate = self.beside(job, beside, device_type)
+        if first.in_turn:
+            asked = min(job.roles[first.role].device_milli, WHOLE)
+            rate *= first.milli / asked * (1.0 if first.milli == WHOLE else 1.0 - self.turn_loss)
+            device_neighbours = 0
+        if mates:
+            rate = self.among(job, duty(job, placement, len(mates)), mates, device_type)
         if self.spread and len(placement) > 1:
             rate *= self.spread.get(span(placement, nodes), 1.0)
         if device_neighbours:
@@ -212,3 +248,14 @@ def span(placement: Placement, nodes: list[Node]) -> Level:
             return Level.CLUSTER
         widest = max(widest, Level.RACK if node.rack == first.rack else Level.DOMAIN)
     return widest
+
+
+def duty(job: Job, placement: Placement, mates: int) -> float:
+    """What a packed job does of what it would do by itself: all with an equal part of its devices, else in proportion.
+
+    A task that asked for part of a device does all of its own.
+    """
+    if not placement or job.roles[placement[0].role].is_fraction:
+        return 1.0
+    milli, equal = placement[0].milli, WHOLE // (mates + 1)
+    return 1.0 if milli >= equal else milli / equal

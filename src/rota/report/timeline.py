@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Decision, Renew, Stop
+from rota.core.decisions import Decision, Renew, Stop, Suspend
 from rota.core.engine import Journal
 from rota.core.events import (
     Event,
@@ -24,14 +24,17 @@ from rota.core.events import (
     JobEnded,
     JobHeld,
     JobReleased,
+    Moved,
     NodeAdded,
     NodeBack,
     NodeLost,
     NodeRemoved,
     Resized,
+    Resumed,
     Started,
     StartFailed,
     Stopped,
+    Suspended,
 )
 from rota.core.history import History
 from rota.core.model import WHOLE, JobId, NodeId
@@ -129,7 +132,7 @@ class Timeline:
         for decision in decisions:
             if isinstance(decision, Renew):
                 self._renew(decision, now_s)
-            elif not isinstance(decision, Stop):
+            elif not isinstance(decision, Stop | Suspend):
                 self._ordered[decision.job_id] = decision.placement
 
     def _leave(self, job_id: JobId, now_s: float) -> None:
@@ -142,7 +145,7 @@ class Timeline:
         self._start_s.append(start_s)
         self._end_s.append(now_s)
         self._slots.append(len(placement))
-        for node, devices, _, _, milli in placement:
+        for node, devices, _, _, milli, _ in placement:
             self._nodes.append(node)
             self._masks.append(devices)
             self._milli.append(milli)
@@ -156,9 +159,14 @@ class Timeline:
 
     def _note_rare(self, event: Event, now_s: float) -> None:
         match event:
-            case Resized():
-                if event.job_id in self._running:
-                    placement = self._ordered.pop(event.job_id, self._running[event.job_id][1])
+            case Resumed():
+                self._running[event.job_id] = (now_s, self._ordered.pop(event.job_id, ()))
+            case Suspended():
+                self._leave(event.job_id, now_s)
+            case Resized() | Moved():
+                if event.job_id in self._running or isinstance(event, Moved):
+                    _, before = self._running.get(event.job_id, (now_s, ()))
+                    placement = self._ordered.pop(event.job_id, before)
                     self._leave(event.job_id, now_s)
                     self._running[event.job_id] = (now_s, placement)
             case StartFailed():

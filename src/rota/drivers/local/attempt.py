@@ -55,6 +55,12 @@ class Attempt:
         self.ending = False
         self.resizes = False
         """Whether it goes on with a job that ran before with another number of tasks."""
+        self.moves = False
+        """Whether it goes on with a job that ran before elsewhere."""
+        self.rests = False
+        """Whether its tasks should rest."""
+        self.turned = False
+        """Whether it is still to be answered that they rest, or go on."""
         self.successor: Order | None = None
         """What to start when it has stopped, if it is being resized."""
 
@@ -77,6 +83,11 @@ class Attempt:
     def all_running(self) -> bool:
         """Whether every task was started."""
         return all(task.phase is Phase.RUNNING or (task.phase is Phase.ENDED and task.ran) for task in self.tasks)
+
+    @property
+    def has_turned(self) -> bool:
+        """Whether every task rests that should, or goes on."""
+        return all(task.phase is Phase.ENDED or task.rests is self.rests for task in self.tasks)
 
     @property
     def all_ended(self) -> bool:

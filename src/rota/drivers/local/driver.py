@@ -10,19 +10,18 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rota.core.cluster import Node
 from rota.core.decisions import Cause
-from rota.core.events import End, Event, Interrupted, JobEnded, Resized, Started, StartFailed, Stopped
+from rota.core.events import Event
 from rota.core.model import JobId
 from rota.core.placement import Placement
-from rota.drivers.local.attempt import Attempt, Outcome, Verdict
+from rota.drivers.local import answers
+from rota.drivers.local.attempt import Attempt, Verdict
 from rota.drivers.local.cgroup import Cgroups, NoCgroups
-from rota.drivers.local.failure import pause_s, tries_again
 from rota.drivers.local.folder import Json, attempt_folder, mark_of, read_json, shared_folder, write_json
 from rota.drivers.local.order import Order, Word
 from rota.drivers.local.task import Phase, Task
@@ -94,13 +93,13 @@ class LocalDriver:
         self._look(attempt)
 
     def resize(self, order: Order, before: Placement) -> None:
-        """Run a job with another number of tasks: it saves and ends as for any stop, then starts anew."""
+        """Run a job with another number of tasks or elsewhere: it saves and ends as for any stop, then starts anew."""
         attempt = self._attempts.get(order.job.id)
         if attempt is None:  # after a restart of the server: go on where the last one stopped
             if self._has_begun(order):
                 self.start(order)
                 return
-            attempt = self._found(replace(order, placement=before, resizes=False))
+            attempt = self._found(replace(order, placement=before, resizes=False, moves=False), earlier=order.moves)
         attempt.successor = order
         attempt.ordered = Cause.MOVED
         self._end(attempt, attempt.launch.grace_s)
@@ -113,9 +112,34 @@ class LocalDriver:
         """Take a running job on again, after a restart of the server."""
         self._look(self._found(order))
 
-    def _found(self, order: Order) -> Attempt:
-        """The attempt that runs; of a job that was being resized it may be the one before."""
-        if order.job.elastic is not None and not self._has_begun(order):
+    def suspend(self, job_id: JobId) -> None:
+        """Let a job's tasks rest where they are, until they are told to go on or to end."""
+        self._turn(job_id, rests=True)
+
+    def resume(self, job_id: JobId) -> None:
+        """Let a job's tasks go on."""
+        self._turn(job_id, rests=False)
+
+    def _turn(self, job_id: JobId, *, rests: bool) -> None:
+        attempt = self._attempts.get(job_id)
+        if attempt is None or attempt.ending:
+            return
+        attempt.rests, attempt.turned = rests, True
+        for task in attempt.tasks:
+            if task.phase is not Phase.ENDED:
+                self._order_rest(attempt, task)
+        self._look(attempt)
+
+    def _order_rest(self, attempt: Attempt, task: Task) -> None:
+        try:
+            task.order_rest(attempt.rests)
+        except OSError:  # the disk is full; there may be room soon
+            if self._attempts.get(attempt.job.id) is attempt:
+                self._loop.call_later(FULL_S, self._order_rest, attempt, task)
+
+    def _found(self, order: Order, *, earlier: bool = False) -> Attempt:
+        """The attempt that runs; of a job that was being resized or moved it may be the one before."""
+        if (earlier or order.job.elastic is not None) and not self._has_begun(order):
             order = replace(order, attempt=order.attempt - 1)
         attempt = self._attempt(order)
         attempt.announced = True
@@ -156,7 +180,7 @@ class LocalDriver:
             task = Task(seat, folder / str(seat.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{seat.rank}")
             tasks.append(task)
         attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
-        attempt.resizes = order.resizes
+        attempt.resizes, attempt.moves = order.resizes, order.moves
         for task in tasks:
             task.refresh()
             self._by_token[task.token] = (attempt, task)
@@ -328,17 +352,14 @@ class LocalDriver:
             self._open_barrier(attempt)
         if not attempt.announced and attempt.all_running:
             attempt.announced = True
-            self._answer(self._begun(attempt), Word())
+            self._answer(answers.begun(attempt), Word())
+        if attempt.turned and attempt.has_turned and not attempt.ending and not attempt.all_ended:
+            attempt.turned = False
+            self._answer(answers.turned(attempt), Word())
         if attempt.all_ended:
             self._conclude(attempt)
         elif not attempt.ending and attempt.is_decided():
             self._end(attempt, attempt.launch.grace_s)
-
-    def _begun(self, attempt: Attempt) -> Event:
-        now_s = time.time()
-        if attempt.resizes:
-            return Resized(attempt.job.id, attempt.work_s, attempt.rate, now_s)
-        return Started(attempt.job.id, attempt.rate, now_s)
 
     def _open_barrier(self, attempt: Attempt) -> None:
         go = attempt.tasks[0].folder.parent / "go"
@@ -367,40 +388,8 @@ class LocalDriver:
         failures = self._failures.pop(job_id)
         outcome = attempt.outcome()
         if attempt.successor is not None and outcome.verdict is Verdict.STOPPED:
-            self.start(replace(attempt.successor, work_s=self._kept_s(attempt)))
+            self.start(replace(attempt.successor, work_s=answers.kept_s(attempt)))
             return
-        event = self._event(attempt, outcome, failures)
+        event = answers.ended(attempt, outcome, failures)
         failure = None if outcome.failure is None else outcome.failure.code.value
         self._answer(event, Word(exit_code=outcome.exit_code, message=outcome.message, failure=failure))
-
-    def _event(self, attempt: Attempt, outcome: Outcome, failures: int) -> Event:
-        job_id = attempt.job.id
-        kept_s = self._kept_s(attempt)
-        stops_for_good = attempt.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT)
-        match outcome.verdict:
-            case Verdict.SUCCEEDED:
-                return JobEnded(job_id, End.SUCCEEDED, kept_s)
-            case Verdict.STOPPED:
-                return Stopped(job_id, kept_s)
-            case Verdict.NEVER_STARTED:
-                if attempt.ordered is not None:
-                    return Stopped(job_id, attempt.work_s)
-                if attempt.resizes:
-                    return Interrupted(job_id, attempt.work_s, time.time() + pause_s(1))
-                return StartFailed(job_id, outcome.message, time.time() + pause_s(1))
-            case Verdict.LOST:
-                return Stopped(job_id, kept_s) if stops_for_good else Interrupted(job_id, kept_s)
-            case Verdict.FAILED:
-                failures += 1
-                assert outcome.failure is not None
-                if tries_again(outcome.failure, failures, attempt.launch.max_restarts):
-                    return Interrupted(job_id, kept_s, time.time() + pause_s(failures))
-                return JobEnded(job_id, End.FAILED, kept_s)
-
-    def _kept_s(self, attempt: Attempt) -> float:
-        """Work that a checkpoint keeps: all that was run, for a job that saves its progress."""
-        if not attempt.launch.checkpoint:
-            return 0.0
-        begun = [float(task.state["started_s"]) for task in attempt.tasks if "started_s" in task.state]
-        ran_s = max(time.time() - min(begun), 0.0) if begun else 0.0
-        return attempt.work_s + ran_s * attempt.rate

@@ -20,7 +20,9 @@ class Order:
     failures: int
     work_s: float
     resizes: bool = False
-    """Whether it runs already and gets another number of tasks."""
+    """Whether it runs already and gets another number of tasks, or goes elsewhere."""
+    moves: bool = False
+    """Whether it goes elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

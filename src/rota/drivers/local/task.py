@@ -80,9 +80,9 @@ class Task:
         state = read_json(self.folder / "state.json")
         if state is None:
             return False
-        before, self.state = self.phase, state
+        before, rested, self.state = self.phase, self.rests, state
         self.phase = Phase(state["phase"])
-        return self.phase is not before
+        return self.phase is not before or self.rests is not rested
 
     def has_word_of_recorder(self) -> bool:
         """The supervisor died; whether the recorder wrote how the task ended. If so, that is taken."""
@@ -142,6 +142,24 @@ class Task:
         except OSError:  # the disk is full: say it by a signal, which has the same meaning
             self._signal(signal.SIGTERM)
         self.nudge()
+
+    def order_rest(self, rests: bool, until_s: float | None = None) -> None:
+        """Tell the supervisor to stop the task where it is, for a while or until told otherwise; or to let it go on."""
+        write_json(self.folder / "rest.json", {"rests": rests, "until_s": until_s})
+        self.nudge()
+
+    @property
+    def rests(self) -> bool:
+        """Whether the task is stopped where it is."""
+        return self.phase is Phase.RUNNING and self.state.get("rests_since_s") is not None
+
+    def ran_s(self, now_s: float) -> float:
+        """How long the task has run, without the time in which it rested."""
+        if "started_s" not in self.state:
+            return 0.0
+        since_s = self.state.get("rests_since_s")
+        rested_s = float(self.state.get("rested_s", 0.0)) + (0.0 if since_s is None else now_s - float(since_s))
+        return max(now_s - float(self.state["started_s"]) - rested_s, 0.0)
 
     def let_go(self) -> None:
         """The supervisor is gone: collect what the kernel keeps of it."""

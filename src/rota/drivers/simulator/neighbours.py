@@ -39,15 +39,13 @@ class Neighbours:
                     (on_device if devices & slot.devices else on_node).add(other)
         return len(on_device), len(on_node - on_device)
 
-    def mate(self, job_id: JobId, placement: Placement) -> JobId | None:
-        """The job that is packed on exactly the same devices, if there is one."""
+    def mates(self, job_id: JobId, placement: Placement) -> list[JobId]:
+        """The jobs that are packed on the same devices."""
         first = placement[0]
-        if first.milli == WHOLE:
-            return None
-        for other, devices in self._devices_by_job_by_node.get(first.node, {}).items():
-            if other != job_id and devices == first.devices:
-                return other
-        return None
+        if first.milli == WHOLE or first.in_turn:
+            return []
+        on_node = self._devices_by_job_by_node.get(first.node, {})
+        return [other for other, devices in on_node.items() if other != job_id and devices & first.devices]
 
     def pop_affected(self) -> list[JobId]:
         """Jobs whose neighbours changed since the last call."""

@@ -97,7 +97,6 @@ class _Clock:
         self._faults = faults
         self._fault: tuple[float, Event] | None = next(faults, None)
         self.arrived = 0
-        self._adjusts = world.sees_neighbours
         self._stalled = 0
         self._last_s = -math.inf
 
@@ -125,7 +124,7 @@ class _Clock:
                 happened.append(self._world.arrival(submissions[at].job))
                 at += 1
             self.arrived = at
-        if self._adjusts:
+        if self._world.sees_neighbours:
             happened.extend(self._world.adjust(now_s))
         if not happened:
             self._watch(now_s)

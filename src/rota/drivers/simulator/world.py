@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Decision, Lease, Renew, Resize, Start, Stop
+from rota.core.decisions import Decision, Lease, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.events import (
     End,
     Event,
@@ -15,17 +15,20 @@ from rota.core.events import (
     JobArrived,
     JobEnded,
     Lapsed,
+    Moved,
     NodeAdded,
     NodeLost,
     Resized,
+    Resumed,
     SpeedChanged,
     Started,
     Stopped,
+    Suspended,
 )
 from rota.core.model import WHOLE, Job, JobId
-from rota.core.placement import Placement
+from rota.core.placement import Placement, same_devices
 from rota.drivers.simulator.neighbours import Neighbours
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed import Costs, SpeedModel, duty
 from rota.traces.workload import Outcome, Submission
 
 _ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.CANCELLED: End.CANCELLED}
@@ -43,8 +46,10 @@ class Run:
         "lapsed",
         "lease",
         "outcome",
+        "owed_s",
         "placement",
         "rate",
+        "rests",
         "saved",
         "saved_s",
         "saves_until_s",
@@ -72,6 +77,10 @@ class Run:
         """Its lease is over and it waits on its devices."""
         self.saves_until_s: float | None = None
         """Until when it saves its state, if it was told to stop."""
+        self.rests = False
+        """Whether it is suspended."""
+        self.owed_s = 0.0
+        """What was left of a restart when it was suspended."""
 
     def work_at(self, now_s: float) -> float:
         """Work done by now."""
@@ -138,6 +147,10 @@ class World:
                 answers.append(self._stop(run, now_s))
             elif isinstance(decision, Renew):
                 answers.append(self._renew(run, decision, now_s))
+            elif isinstance(decision, Suspend):
+                answers.append(self._suspend(run, now_s))
+            elif isinstance(decision, Resume):
+                answers.append(self._resume(run, decision, now_s))
             else:
                 answers.append(self._resize(run, decision, now_s))
         if self._neighbours is not None:
@@ -239,26 +252,64 @@ class World:
             return run.work_from_s
         return run.work_from_s + left / run.rate if run.rate > 0 else math.inf
 
-    def _resize(self, run: Run, decision: Resize, now_s: float) -> Event:
+    def _resize(self, run: Run, decision: Resize | Move, now_s: float) -> Event:
+        """Another size or place costs a restart, or what moves cost; another part of the same devices nothing."""
+        self._save(run, now_s)
         run.work = run.work_at(now_s)
+        is_move = isinstance(decision, Move)
+        in_place = run.placement is not None and same_devices(run.placement, decision.placement) and not is_move
         self._leave(run)
         run.placement = decision.placement
-        run.work_from_s = now_s + self._costs.restart_s
-        run.saved, run.saved_s = run.work, run.work_from_s
+        if in_place:
+            run.work_from_s = max(now_s, run.work_from_s)
+        else:
+            run.work_from_s = now_s + (self._costs.of_move_s if is_move else self._costs.restart_s)
+            run.saved, run.saved_s = run.work, run.work_from_s
         self._enter(run.job.id, decision.placement)
         self._set_rate(run, self._rate(run))
-        return Resized(run.job.id, run.work, run.rate, run.work_from_s)
+        kind = Moved if is_move else Resized
+        return kind(run.job.id, run.work, run.rate, run.work_from_s)
+
+    def _suspend(self, run: Run, now_s: float) -> Event:
+        """Nothing is lost: the tasks stay where they are."""
+        self._save(run, now_s)
+        run.owed_s = max(run.work_from_s - now_s, 0.0)
+        run.work, run.work_from_s, run.rate = run.work_at(now_s), now_s, 0.0
+        run.end_s = math.inf
+        run.rests = True
+        if self._neighbours is not None and run.placement is not None:
+            self._neighbours.leave(run.job.id, run.placement)
+        return Suspended(run.job.id, run.work)
+
+    def _resume(self, run: Run, decision: Resume, now_s: float) -> Event:
+        run.placement = decision.placement
+        run.rests = False
+        run.saved_s += now_s + self._costs.resume_s - run.work_from_s
+        run.work_from_s = now_s + self._costs.resume_s + run.owed_s
+        self._enter(run.job.id, decision.placement)
+        self._set_rate(run, self._rate(run))
+        return Resumed(run.job.id, run.rate, run.work_from_s)
 
     def _enter(self, job_id: JobId, placement: Placement) -> None:
         """Watch who runs beside whom, as far as that matters for speed."""
-        if self._neighbours is not None and (self._speed.sees_neighbours or placement[0].milli != WHOLE):
+        first = placement[0]
+        if first.in_turn:
+            return
+        if (
+            self._neighbours is None
+            and first.milli != WHOLE
+            and not self._runs[job_id].job.roles[first.role].is_fraction
+        ):
+            self._neighbours = Neighbours()
+        if self._neighbours is not None and (self._speed.sees_neighbours or first.milli != WHOLE):
             self._neighbours.enter(job_id, placement)
 
     def _leave(self, run: Run) -> None:
         run.end_s = math.inf
         run.lease, run.lapsed, run.saves_until_s = None, False, None
+        rested, run.rests = run.rests, False
         if run.placement is not None:
-            if self._neighbours is not None:
+            if self._neighbours is not None and not rested:
                 self._neighbours.leave(run.job.id, run.placement)
             run.placement = None
 
@@ -285,13 +336,19 @@ class World:
         placement = run.placement or ()
         if self._neighbours is None:
             return self._speed.rate(run.job, placement, self._nodes)
-        if self._speed.knows_pairs:
-            mate = self._neighbours.mate(run.job.id, placement)
-            beside = None if mate is None else self._runs[mate].job
-            if not self._speed.sees_neighbours or beside is not None:
-                return self._speed.rate(run.job, placement, self._nodes, beside=beside)
-        on_device, on_node = self._neighbours.count(run.job.id, placement)
-        return self._speed.rate(run.job, placement, self._nodes, on_device, on_node)
+        mates = self._mates(run, placement) if placement[0].milli != WHOLE else []
+        on_device = on_node = 0
+        if self._speed.sees_neighbours:
+            on_device, on_node = self._neighbours.count(run.job.id, placement)
+        return self._speed.rate(run.job, placement, self._nodes, 0 if mates else on_device, on_node, mates)
+
+    def _mates(self, run: Run, placement: Placement) -> list[tuple[Job, float]]:
+        """Those with whom a job is packed and how much each does; parts of devices only where that was measured."""
+        assert self._neighbours is not None
+        if not self._speed.knows_pairs and run.job.roles[placement[0].role].is_fraction:
+            return []
+        others = [self._runs[name] for name in self._neighbours.mates(run.job.id, placement)]
+        return [(other.job, duty(other.job, other.placement or (), len(others))) for other in others]
 
     def _adjust_speeds(self, now_s: float) -> list[Event]:
         """Jobs whose neighbours changed run at another speed from now on."""
@@ -299,7 +356,7 @@ class World:
         changed: list[Event] = []
         for job_id in self._neighbours.pop_affected():
             run = self._runs[job_id]
-            if run.placement is None or run.lapsed or run.saves_until_s is not None:
+            if run.placement is None or run.lapsed or run.rests or run.saves_until_s is not None:
                 continue
             rate = self._rate(run)
             if rate == run.rate:
@@ -322,7 +379,7 @@ class World:
         """Bring the last checkpoint up to date: progress is saved at each full interval of a run."""
         interval_s = self._interval_s(run)
         ran_s = now_s - run.saved_s
-        if interval_s == 0 or ran_s < interval_s or run.saves_until_s is not None:
+        if interval_s == 0 or ran_s < interval_s or run.rests or run.saves_until_s is not None:
             return
         run.saved_s += math.floor(ran_s / interval_s) * interval_s
         run.saved = run.work_at(run.saved_s)

@@ -6,5 +6,6 @@ milliseconds and small. Two processes share the work, so that the death of one n
 waits for the task and writes its exit status down. If the supervisor dies, the recorder ends the task.
 
 Files in FOLDER, each written whole and then renamed: `task.json` (what to run), `claim` (who runs it: made once),
-`state.json` (how far it is), `exit.json` (the recorder's word), `stop.json` (an order), `output-OFFSET.log`.
+`state.json` (how far it is), `exit.json` (the recorder's word), `stop.json` and `rest.json` (orders),
+`output-OFFSET.log`.
 """

@@ -43,6 +43,29 @@ def end_session(pid: int, token: str, members: str | None = None) -> None:
         time.sleep(0.005)
 
 
+def hold_session(pid: int, token: str, members: str | None = None) -> None:
+    """Stop every process of the task where it is, those too that are started meanwhile."""
+    for _ in range(20):
+        going = [each for each in processes_of(pid, token, members) if not _is_stopped(each)]
+        for each in going:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGSTOP)
+        if not going:
+            return
+
+
+def continue_session(pid: int, token: str, members: str | None = None) -> None:
+    """Let every process of the task go on."""
+    for each in processes_of(pid, token, members):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(each, signal.SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    stat = _stat(pid)
+    return stat is None or stat[0] in ("T", "t", "Z", "X")
+
+
 def processes_of(pid: int, token: str, members: str | None = None) -> list[int]:
     """The processes of a task that have not ended."""
     mark = f"ROTA_TASK_TOKEN={token}".encode()

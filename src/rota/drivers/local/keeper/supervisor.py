@@ -12,7 +12,9 @@ import time
 from rota.drivers.local.keeper.files import claim, nudge, read, write_when_possible
 from rota.drivers.local.keeper.output import Output
 from rota.drivers.local.keeper.processes import (
+    continue_session,
     end_session,
+    hold_session,
     kills_for_memory,
     members_of,
     processes_of,
@@ -60,6 +62,9 @@ class Supervisor:
         self._order: Json | None = None
         self._kill_at = float("inf")
         self._cause = ""
+        self._rests_since_s: float | None = None
+        self._rests_until_s = float("inf")
+        self._rested_s = 0.0
         self._poller = select.poll()
         self._poller.register(wake, select.POLLIN)
 
@@ -140,13 +145,15 @@ class Supervisor:
         self._obey()
         while True:
             now = time.monotonic()
-            wait_s = min(self._kill_at - now, MEMORY_EVERY_S if limit else 60.0)
+            wait_s = min(self._kill_at - now, self._rests_until_s - time.time(), MEMORY_EVERY_S if limit else 60.0)
             ready = {fd for fd, _ in self._poller.poll(max(wait_s, 0.0) * 1000)}
             if output in ready and not self._keep(output):
                 self._poller.unregister(output)
             if self._wake in ready:
                 os.read(self._wake, CHUNK)
                 self._obey()
+            if time.time() >= self._rests_until_s:
+                self._go_on()
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 self._end_task()
@@ -176,11 +183,41 @@ class Supervisor:
             self._order = read("stop.json")
         except FileNotFoundError:
             if not _ordered:
+                self._rest_or_go_on()
                 return
             self._order = {"signal": "SIGTERM", "grace_s": self._task["grace_s"]}
         self._kill_at = time.monotonic() + float(self._order["grace_s"])
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid, getattr(signal, self._order["signal"]))
+        self._go_on()
+
+    def _rest_or_go_on(self) -> None:
+        """Carry out what was last said about resting; rest that is only for a while is over by itself."""
+        try:
+            order = read("rest.json")
+        except FileNotFoundError:
+            return
+        until_s = float("inf") if order["until_s"] is None else float(order["until_s"])
+        if not order["rests"] or time.time() >= until_s:
+            self._go_on()
+            return
+        self._rests_until_s = until_s
+        if self._rests_since_s is None:
+            hold_session(self._pid, self._task["token"], members_of(self._task))
+            self._rests_since_s = time.time()
+            self._tell_rest()
+
+    def _go_on(self) -> None:
+        self._rests_until_s = float("inf")
+        if self._rests_since_s is None:
+            return
+        self._rested_s += time.time() - self._rests_since_s
+        self._rests_since_s = None
+        continue_session(self._pid, self._task["token"], members_of(self._task))
+        self._tell_rest()
+
+    def _tell_rest(self) -> None:
+        self._tell(rests_since_s=self._rests_since_s, rested_s=self._rested_s)
 
     def _keep(self, output: int) -> bool:
         """Write down what the task said; False at the end of it."""

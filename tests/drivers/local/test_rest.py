@@ -1,0 +1,137 @@
+"""Real processes that are suspended, resumed and moved; what they did is counted by themselves and by the kernel."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builders import on
+from keepers import Bench, until, with_driver
+from rota.core.decisions import Cause
+from rota.core.events import JobEnded, Moved, Resumed, Started, Stopped, Suspended
+from rota.core.model import JobId
+from rota.drivers.local.keeper.processes import start_time
+
+pytestmark = pytest.mark.slow
+JOB = JobId("1")
+COUNT = (
+    f'exec {sys.executable} -S -c "import itertools\n'
+    "for n in itertools.count():\n"
+    "    if n % 1000 == 0: open('count', 'w').write(str(n))\""
+)
+"""Counts as fast as it can, in its own folder, for ever."""
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def kernel_state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_suspended_task_uses_no_time_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        bench.driver.start(bench.order(COUNT))
+        await until(lambda: bench.events(Started))
+        pid = bench.state()["pid"]
+        await until(lambda: cpu_ticks(pid) >= 10)
+        bench.driver.suspend(JOB)
+        await until(lambda: bench.events(Suspended))
+        assert kernel_state(pid) == "T"
+        spent = cpu_ticks(pid)
+        rested_from_s = bench.state()["rests_since_s"]
+        clock = os.times().elapsed
+        await until(lambda: os.times().elapsed > clock + 0.5)
+        assert cpu_ticks(pid) == spent
+        bench.driver.resume(JOB)
+        await until(lambda: bench.events(Resumed))
+        await until(lambda: cpu_ticks(pid) >= spent + 10)
+        assert bench.state()["pid"] == pid
+        assert bench.state()["rested_s"] >= 0.5
+        (event,) = bench.events(Suspended)
+        assert isinstance(event, Suspended)
+        assert event.work == pytest.approx(rested_from_s - bench.state()["started_s"], abs=0.2)
+        bench.driver.stop(JOB, Cause.CANCELLED)
+        await until(lambda: bench.events(Stopped))
+
+    with_driver(tmp_path, course)
+
+
+def test_all_that_a_task_started_rests_with_it(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        bench.driver.start(bench.order("setsid sh -c 'while :; do :; done' & while :; do :; done"))
+        await until(lambda: bench.events(Started))
+        pid = bench.state()["pid"]
+        await until(lambda: children(pid))
+        (child,) = children(pid)
+        bench.driver.suspend(JOB)
+        await until(lambda: bench.events(Suspended))
+        assert (kernel_state(pid), kernel_state(child)) == ("T", "T")
+        bench.driver.stop(JOB, Cause.CANCELLED)
+        await until(lambda: bench.events(Stopped))
+        assert start_time(child) == 0
+
+    with_driver(tmp_path, course)
+
+
+def test_suspended_task_that_is_stopped_hears_the_signal_and_can_save(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        save = f"trap 'echo saved > {tmp_path}/saved; exit 0' TERM; touch {tmp_path}/ready"
+        bench.driver.start(bench.order(f"{save}; while :; do sleep 0.01; done"))
+        await until((tmp_path / "ready").exists)
+        await until(lambda: bench.events(Started))
+        bench.driver.suspend(JOB)
+        await until(lambda: bench.events(Suspended))
+        bench.driver.stop(JOB, Cause.PREEMPTED)
+        await until(lambda: bench.events(Stopped))
+        assert (tmp_path / "saved").read_text() == "saved\n"
+
+    with_driver(tmp_path, course)
+
+
+def test_new_server_finds_a_suspended_task_and_resumes_it(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        order = bench.order(f"while [ ! -e {tmp_path}/end ]; do sleep 0.01; done")
+        bench.driver.start(order)
+        await until(lambda: bench.events(Started))
+        bench.driver.suspend(JOB)
+        await until(lambda: bench.events(Suspended))
+        bench.close()
+        (tmp_path / "end").touch()
+        again = Bench(bench.home)
+        again.driver.find(order)
+        assert kernel_state(bench.state()["pid"]) == "T"
+        again.driver.resume(JOB)
+        await until(lambda: again.events(JobEnded))
+        again.close()
+
+    with_driver(tmp_path, course)
+
+
+def test_moved_job_goes_on_elsewhere_with_its_work(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        order = bench.order("echo $CUDA_VISIBLE_DEVICES; exec sleep 60")
+        bench.driver.start(order)
+        await until(lambda: bench.events(Started))
+        there = replace(order, placement=on("n1", [2]), attempt=2, resizes=True, moves=True)
+        bench.driver.resize(there, order.placement)
+        await until(lambda: bench.events(Moved))
+        said = bench.home / "runs" / "1" / "2" / "0"
+        await until(lambda: any(path.read_text() == "2\n" for path in said.glob("output-*")))
+        (event,) = bench.events(Moved)
+        assert isinstance(event, Moved)
+        assert event.work > 0.0
+        bench.driver.stop(JOB, Cause.CANCELLED)
+        await until(lambda: bench.events(Stopped))
+
+    with_driver(tmp_path, course)
