@@ -65,6 +65,8 @@ class Request:
     restart_cost_s: float = 0.0
     checkpoint_interval_s: float = 0.0
     checkpoint_s: float = 0.0
+    resume_cost_s: float = 0.0
+    move_cost_s: float | None = None
     seed: int = 0
     jobs: int | None = None
     skip_bad_lines: bool = False
@@ -212,7 +214,7 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
         rates = FaultRates(mean_time_to_failure_s=request.mttf_s, mean_time_to_repair_s=request.mttr_s)
     changes = tuple(_change(text, request.tenancy) for text in request.changes)
     listed = () if request.faults is None else read_faults(request.faults, cluster, *(after for _, after in changes))
-    neighbours = _factors(request.neighbours, "--neighbours", ("device", "node"))
+    neighbours = _factors(request.neighbours, "--neighbours", ("device", "node", "turns"))
     by_profile = request.spread == "profile"
     spread = {} if by_profile else _factors(request.spread, "--spread", tuple(_SPREAD_LEVELS))
     type_speeds = _factors(request.type_speed, "--type-speed", tuple(map(str, cluster.devices_by_type)))
@@ -227,6 +229,7 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
             scaling=request.scaling,
             device_neighbour=neighbours.get("device", 1.0),
             node_neighbour=neighbours.get("node", 1.0),
+            turns=neighbours.get("turns", 1.0),
             scattered=by_profile,
         ),
         estimate=speeds.estimate,
@@ -235,6 +238,8 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
             restart_s=request.restart_cost_s,
             checkpoint_interval_s=request.checkpoint_interval_s,
             checkpoint_s=request.checkpoint_s,
+            resume_s=request.resume_cost_s,
+            move_s=request.move_cost_s,
         ),
         seed=request.seed,
         fault_rates=rates,

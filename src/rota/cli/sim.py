@@ -62,6 +62,10 @@ def sim(
     ] = None,
     observe: Annotated[bool, typer.Option(help="Let speeds seen while jobs run correct the estimates.")] = True,
     restart_cost: Annotated[float, typer.Option(help="Seconds lost at every start but the first.")] = 0.0,
+    resume_cost: Annotated[float, typer.Option(help="Seconds lost whenever a suspended job is resumed.")] = 0.0,
+    move_cost: Annotated[
+        float | None, typer.Option(help="Seconds lost whenever a job goes on elsewhere; as a restart unless given.")
+    ] = None,
     checkpoint_interval: Annotated[
         float,
         typer.Option(help="Seconds of running that a node failure can undo; 0: none, inf: the whole run."),
@@ -74,7 +78,9 @@ def sim(
         str,
         typer.Option(help="Speed factors of jobs over several nodes, e.g. rack=0.9,domain=0.8,cluster=0.7."),
     ] = "",
-    neighbours: Annotated[str, typer.Option(help="Speed factors per neighbour, e.g. device=0.8,node=0.97.")] = "",
+    neighbours: Annotated[
+        str, typer.Option(help="Speed factors per neighbour, e.g. device=0.8,node=0.97; turns=0.98 for jobs in turn.")
+    ] = "",
     type_speed: Annotated[str, typer.Option(help="Speed of device types, e.g. v100=1,k80=0.3.")] = "",
     scaling: Annotated[float, typer.Option(help="Exponent of an elastic job's speed over its size.")] = 1.0,
     faults: Annotated[
@@ -139,6 +145,8 @@ def sim(
         restart_cost_s=restart_cost,
         checkpoint_interval_s=checkpoint_interval,
         checkpoint_s=checkpoint_time,
+        resume_cost_s=resume_cost,
+        move_cost_s=move_cost,
         seed=seed,
         jobs=jobs,
         skip_bad_lines=skip_bad_lines,

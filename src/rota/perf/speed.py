@@ -60,7 +60,7 @@ class SpeedModel:
     `spread` is by the widest level that the job's devices span; neighbours count once each, on any shared device or
     shared node. How an elastic job's speed grows with its size is known for models of the catalogue; for others,
     `scaling` is the exponent of the size against the size it asked for.
-    `turn_loss` is the part of their time that jobs lose which take turns on a device.
+    `turns` is what the switching leaves of the speed of jobs that take turns on a device.
     With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
     With `is_estimate`, profiles are what a policy believes; how fast jobs really run is not in them.
     """
@@ -71,7 +71,7 @@ class SpeedModel:
     scaling: float = 1.0
     device_neighbour: float = 1.0
     node_neighbour: float = 1.0
-    turn_loss: float = 0.0
+    turns: float = 1.0
     scattered: bool = False
     is_estimate: bool = False
 
@@ -79,11 +79,10 @@ class SpeedModel:
         factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
         factors.append(("of a neighbour on the device", self.device_neighbour))
         factors.append(("of a neighbour on the node", self.node_neighbour))
+        factors.append(("of taking turns", self.turns))
         for name, factor in factors:
             if not 0 < factor <= 1:
                 raise RotaError(f"the speed factor {name} is {factor:g}; it must be above 0 and at most 1")
-        if not 0 <= self.turn_loss < 1:
-            raise RotaError(f"the loss of jobs that take turns is {self.turn_loss:g}; it must be 0 or more and below 1")
         for device_type, speed in self.type_speed.items():
             if not 0 < speed < math.inf:
                 raise RotaError(f"the speed of type {device_type!r} is {speed:g}; it must be a number above 0")
@@ -209,7 +208,7 @@ class SpeedModel:
         rate = self._base(job, placement, device_type)
         if first.in_turn:
             asked = min(job.roles[first.role].device_milli, WHOLE)
-            rate *= first.milli / asked * (1.0 if first.milli == WHOLE else 1.0 - self.turn_loss)
+            rate *= first.milli / asked * (1.0 if first.milli == WHOLE else self.turns)
             device_neighbours = 0
         if mates:
             rate = self.among(job, duty(job, placement, len(mates)), mates, device_type)

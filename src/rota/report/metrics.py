@@ -51,6 +51,9 @@ class Metrics:
     cancelled: int
     deadlines: int
     deadlines_met: int
+    suspensions: int
+    moves: int
+    """Jobs that went on elsewhere with their state."""
 
 
 def measure(history: History) -> Metrics:
@@ -105,6 +108,8 @@ def _measure(rows: Sequence[JobRow], ratios: Floats, history: History, span_s: f
         cancelled=states.count("cancelled"),
         deadlines=len(with_deadline),
         deadlines_met=sum(_met_deadline(row) for row in with_deadline),
+        suspensions=sum(row.suspensions for row in rows),
+        moves=sum(row.moves for row in rows),
     )
 
 

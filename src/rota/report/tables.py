@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars
 
 _TEXT = frozenset({"id", "name", "tenant", "user", "state"})
-_WHOLE = frozenset({"tasks", "priority", "preemptions", "restarts"})
+_WHOLE = frozenset({"tasks", "priority", "preemptions", "restarts", "suspensions", "moves"})
 
 
 def write_jobs(history: History, folder: Path) -> tuple[Path, Path]:
