@@ -75,7 +75,7 @@ class Physical(Cell):
         self.virtual: Virtual | None = None
         """The virtual cell that it stands for now."""
         self.is_whole = True
-        """Whether it has at least the children that its type says, and so have they: only such a cell can be promised."""
+        """Whether it has all the children that its type says, and so have they: only such a cell can be promised."""
         self.is_listed = False
         """Whether it is free as a whole and not part of a larger free cell."""
         self.bad = 0
@@ -120,7 +120,7 @@ class Virtual(Cell):
         """Of a promised cell: whether it is bound to one place for ever."""
         self.order = 0
         self.twin: Physical | None = None
-        """Of a part of a pinned cell that is not whole: the one cell of the same shape, for which alone it may stand."""
+        """Of a part of a pinned cell that is not whole: the cell of its shape, for which alone it may stand."""
 
     def may_be(self, physical: Physical) -> bool:
         """Whether it may stand for a cell of its level."""
