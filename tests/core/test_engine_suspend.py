@@ -279,3 +279,15 @@ def test_memory_of_a_device_is_never_shared_out_twice() -> None:
 
     with pytest.raises(PlanRefused, match="not free"):
         plan(world, script, lambda draft: draft.assign(world.live("b"), in_turn(on("n1", 1), 500)))
+
+
+def test_job_without_devices_is_moved_and_not_suspended() -> None:
+    script = Suspending()
+    world = World(gpus=1, nodes=2, policy=script)
+    world.running("a", gpus=0, at=on("n1", 0))
+
+    def act(draft: Draft) -> None:
+        draft.release(world.live("a"))
+        draft.assign(world.live("a"), on("n2", 0))
+
+    assert plan(world, script, act) == [stop("a", Cause.MOVED)]

@@ -58,7 +58,7 @@ class Orders:
                 comers.append(live)
             elif after is not None and same_devices(before, after):
                 self._share(live, after, draft)
-            elif after is not None and is_parked(after):
+            elif after is not None and is_parked(after) and not is_parked(before):
                 self._state.order_suspend(live, before)
                 self.decisions.append(Suspend(live.job.id))
             elif after is not None and live in draft.moves and self._is_settled(live):
