@@ -123,15 +123,15 @@ def test_job_under_another_name_is_found() -> None:
         check(world.state)
 
 
-def test_gang_on_two_types_is_found() -> None:
+def test_parts_of_devices_of_two_types_are_found() -> None:
     two = cluster(node("n1", 1, device_type="a"), node("n2", 1, device_type="b"))
     world = World(of=two, policy=Script())
-    world.engine.step(0.0, [JobArrived(job("a", workers=2))])
+    world.engine.step(0.0, [JobArrived(job("a", workers=2, gpus=0.5))])
     builders.made.clear()
     live = world.live("a")
-    live.set_placement(on("n1", 1) + on("n2", 1))
+    live.set_placement(on("n1", 1, milli=500) + on("n2", 1, milli=500))
     live.state = JobState.STARTING
-    live.run_milli = 2000
+    live.run_milli = 1000
 
     with pytest.raises(InvariantBroken, match="is on two types"):
         check(world.state)

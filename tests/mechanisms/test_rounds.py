@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from builders import World, on
+from builders import World, cluster, node, on, stop
 from rota.core.decisions import Lease, Renew, Start
-from rota.core.events import Lapsed, Stopped
-from rota.core.model import JobId
+from rota.core.events import JobHeld, Lapsed, Stopped
+from rota.core.model import JobId, Level, Locality
+from rota.core.reasons import ReasonCode
 from rota.mechanisms.ledger import Ledger
 
 POLICY = "gavel/isolated:compat=none,round_s=100"
@@ -49,6 +50,42 @@ def test_jobs_take_turns_on_one_device() -> None:
 
     assert ran[0] == "a"
     assert sorted(ran[1:]) == ["a", "a", "b", "b"]
+
+
+def test_who_was_on_its_way_out_when_a_round_came_to_nothing_is_drawn_again() -> None:
+    world = World(gpus=1, policy=POLICY)
+    world.submit("a", work=1000.0)
+    world.started("a")
+    world.submit("b", work=1000.0)
+    world.pass_s(100.0)
+    world.step(Lapsed(JobId("a"), 100.0))
+    world.pass_s(100.0)
+    assert world.step(Lapsed(JobId("a"), 200.0)) == [stop("a")]
+    assert world.step(JobHeld(JobId("b"))) == []
+    world.pass_s(5.0)
+
+    decisions = world.step(Stopped(JobId("a"), 200.0))
+
+    assert decisions == [Start(JobId("a"), on("n1", 1), Lease(300.0, 305.0))]
+
+
+def test_devices_of_one_who_finds_no_place_go_to_the_next() -> None:
+    """Two nodes of two devices in different racks: the gang of four insists on one rack and has to wait."""
+    world = World(of=cluster(node("n1", 2, rack="r1"), node("n2", 2, rack="r2")), policy=POLICY)
+    world.submit("a", workers=2, work=10.0)
+    world.started("a")
+    world.submit("wide", workers=4, work=10.0, locality=Locality(level=Level.RACK, hard=True, relax_after_s=500.0))
+    world.submit("c", workers=4, work=1000.0)
+    world.pass_s(10.0)
+
+    (started,) = world.settle(world.ended("a"))
+
+    assert isinstance(started, Start)
+    assert started.job_id == "c"
+    reason = world.why("wide")
+    assert reason is not None
+    assert reason.code is ReasonCode.FRAGMENTED
+    assert reason.until_s == 500.0
 
 
 def test_who_has_had_least_of_its_share_goes_first() -> None:

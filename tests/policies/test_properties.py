@@ -27,16 +27,19 @@ from rota.perf.speed import Costs
 from rota.traces.workload import Submission, Workload
 from strategies import Story, fits_one_type, stories
 
-RESTLESS = "gavel/min_total_duration_perf:"
-"""With parts of devices and localities that relax, one that adopts its state places a job that it leaves waiting."""
+OPTIONS = [
+    f"gavel/{name}=true,compat=none,round_s={ROUND_S:g}"
+    for name in (
+        "max_min_fairness_perf:elastic",
+        "max_min_fairness_perf:cross_type",
+        "max_min_fairness_packed:mixed_sharing",
+    )
+]
+IN_ROUNDS = [*in_rounds(), *OPTIONS]
 POLICIES = [
     *at_once(),
-    *(
-        pytest.param(each.values[0], marks=pytest.mark.xfail(run=False, reason="places a job only when asked anew"))
-        if not isinstance(each, str) and str(each.values[0]).startswith(RESTLESS)
-        else each
-        for each in in_rounds_mostly_slow()
-    ),
+    *in_rounds_mostly_slow(),
+    *(pytest.param(each, marks=pytest.mark.slow) for each in OPTIONS),
     "fifo:backfill=true",
     "tiresias:order=gittins,thresholds=20/60",
     "priority:aging=360",
@@ -156,7 +159,7 @@ def on_one_type(story: Story) -> Story:
 
 def live_through(story: Story, policy: str) -> State:
     """Run a story to its end under a policy, watched."""
-    if policy in in_rounds():
+    if policy in IN_ROUNDS:
         story = on_one_type(story)
     watch = Watch(story, policy)
     costs = Costs(
@@ -231,7 +234,7 @@ def test_nobody_is_stopped_when_everybody_fits(policy: str, submissions: list[Su
     found = ends(submissions, [gpus], policy)
 
     assert [stops for _, stops in found] == [0] * len(submissions)
-    if policy in in_rounds():
+    if policy in IN_ROUNDS:
         late = [(end_s or math.inf) - soon_s for (end_s, _), soon_s in zip(found, soonest, strict=True)]
         assert all(-1e-9 <= seconds <= ROUND_S + 1e-9 for seconds in late)
     else:

@@ -79,6 +79,9 @@ class Request:
     neighbours: str = ""
     type_speed: str = ""
     scaling: float = 1.0
+    uneven: bool = False
+    spreads: bool = False
+    """Whether all policies may run one job on several device types at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,7 @@ def prepare(request: Request) -> Ready:
         typed = typed_by_speed(workload.submissions, setting.cluster, told)
         workload = replace(workload, submissions=typed)
     refuse_unknown_types(workload.submissions, setting.cluster)
-    misfits = oversized(workload.submissions, setting)
+    misfits = oversized(workload.submissions, setting, spreads=request.spreads)
     if misfits and not request.skip_oversized:
         job, why = misfits[0]
         what = f"job {job.id}: {why};"
@@ -231,6 +234,7 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
             node_neighbour=neighbours.get("node", 1.0),
             turns=neighbours.get("turns", 1.0),
             scattered=by_profile,
+            uneven=request.uneven,
         ),
         estimate=speeds.estimate,
         observes=speeds.spec is None or speeds.spec.observes,

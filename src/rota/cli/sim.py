@@ -83,6 +83,13 @@ def sim(
     ] = "",
     type_speed: Annotated[str, typer.Option(help="Speed of device types, e.g. v100=1,k80=0.3.")] = "",
     scaling: Annotated[float, typer.Option(help="Exponent of an elastic job's speed over its size.")] = 1.0,
+    uneven_batches: Annotated[
+        bool,
+        typer.Option(
+            "--uneven-batches",
+            help="Jobs divide their work by the speed of each device; else the slowest sets the pace.",
+        ),
+    ] = False,
     faults: Annotated[
         Path | None, typer.Option(help="Node failures and repairs: CSV time_s,node,event.", metavar="FILE")
     ] = None,
@@ -159,11 +166,21 @@ def sim(
         neighbours=neighbours,
         type_speed=type_speed,
         scaling=scaling,
+        uneven=uneven_batches,
+        spreads=_all_spread(policy or []),
     )
     if not policy:
         raise RotaError("say which policies to compare with --policy NAME; `rota policies` lists them")
     _study(request, policy, out, figures, output)
     return 0
+
+
+def _all_spread(policies: list[str]) -> bool:
+    """Whether every policy may run one job on several device types at once."""
+    from rota.policies import find_policy
+
+    asked = [find_policy(spec) for spec in policies]
+    return all(getattr(declared.read(options), "cross_type", False) for declared, options in asked)
 
 
 def _study(request: Request, policies: list[str], out: Path | None, figures: Path | None, output: OutputFormat) -> None:

@@ -117,7 +117,10 @@ def _check_books(live: LiveJob, state: State) -> None:
 
 
 def _check_claim(live: LiveJob, placement: Placement, inventory: Inventory) -> None:
-    """A gang is whole, each role on one type that it may use, and a reservation only on nodes that work."""
+    """A gang is whole, on types that it may use, and a reservation only on nodes that work.
+
+    Only tasks of a single role that have whole devices may be on several types at once.
+    """
     fault = fault_in(placement, live.job)
     _must(fault is None, live, fault or "")
     type_by_role: dict[int, str] = {}
@@ -126,7 +129,9 @@ def _check_claim(live: LiveJob, placement: Placement, inventory: Inventory) -> N
         kind, memory = books.node.device_type, books.node.device_memory_bytes
         if role.device_types:
             _must(kind in role.device_types, live, f"a task of role {role.name!r} is on type {kind!r}")
-        _must(type_by_role.setdefault(slot.role, kind) == kind, live, f"role {role.name!r} is on two types")
+        is_mixed = type_by_role.setdefault(slot.role, kind) != kind
+        may_mix = len(live.job.roles) == 1 and role.device_milli >= WHOLE
+        _must(may_mix or not is_mixed, live, f"role {role.name!r} is on two types")
         if memory is not None and slot.devices:
             _must(role.device_memory_bytes <= memory, live, "a device has less memory than a task needs")
         if live.reserved and live.state is not JobState.SUSPENDED:

@@ -63,9 +63,22 @@ def is_parked(placement: Placement) -> bool:
     return not any(slot.devices for slot in placement)
 
 
+def whole(placement: Placement) -> Placement:
+    """The same devices, all of them held whole: a slot for each role and node."""
+    slots: dict[tuple[int, int], Slot] = {}
+    for slot in placement:
+        held = slots.get((slot.node, slot.role))
+        devices, tasks = (0, 0) if held is None else (held.devices, held.tasks)
+        slots[slot.node, slot.role] = Slot(slot.node, devices | slot.devices, tasks + slot.tasks, slot.role)
+    return tuple(slots.values())
+
+
 def same_devices(one: Placement, other: Placement) -> bool:
     """Whether two placements put the same tasks on the same devices, however much they hold of each."""
-    return len(one) == len(other) and all(a[:4] == b[:4] for a, b in zip(one, other, strict=True))
+    if len(one) == len(other) and all(a[:4] == b[:4] for a, b in zip(one, other, strict=True)):
+        return True
+    merged = whole(one)
+    return devices_of(merged) == devices_of(one) == devices_of(other) and merged == whole(other)
 
 
 def tasks_of(placement: Placement, role: int = 0) -> int:

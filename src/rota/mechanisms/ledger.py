@@ -59,6 +59,10 @@ class Ledger:
     def __contains__(self, party: Party) -> bool:
         return party in self._rows
 
+    def scale_of(self, party: Party) -> int:
+        """Devices that a party uses."""
+        return int(self.scale[self._rows[party]])
+
     @property
     def parties(self) -> list[Party]:
         """All parties, in order of joining."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,24 +20,24 @@ from rota.core.model import DeviceType, JobState
 from rota.core.policy import Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
-from rota.mechanisms.draw import draw
+from rota.mechanisms.contenders import Entrance, counted
+from rota.mechanisms.draw import draw, left_of
 from rota.mechanisms.habits import Habits, Seat, timed_leases
 from rota.mechanisms.ledger import Ledger
-from rota.mechanisms.seats import Drawn, Seating, stays_put
+from rota.mechanisms.seats import Drawn, Seating, parts_of, stays_put
 from rota.mechanisms.shares import (
+    SHARES_ONLY,
     Contender,
+    Freedoms,
     PairSpeeds,
     Party,
     Question,
     ShareRule,
     chance_of,
-    contender,
     members_of,
     set_chance,
     sized,
-    tasks_of_party,
 )
-from rota.mechanisms.shares_elastic import elastic_contender, sizes_of
 from rota.perf.speed import SpeedModel
 
 
@@ -45,8 +45,7 @@ from rota.perf.speed import SpeedModel
 class _Turn:
     """A party that was seated in the present round."""
 
-    party: Party
-    at: int
+    drawn: Drawn
     until_s: float
 
 
@@ -68,12 +67,9 @@ class RoundScheduler:
         rng: random.Random,
         good_for_s: float = math.inf,
         length: RoundLength | None = None,
-        elastic: bool = False,
+        freedoms: Freedoms = SHARES_ONLY,
     ) -> None:
-        """`good_for_s`: how long shares hold though nobody comes or goes; `length` says anew how long each round is.
-
-        With `elastic`, the rule decides how many tasks elastic jobs have.
-        """
+        """`good_for_s`: how long shares hold though nobody comes or goes; `length` says anew how long each round is."""
         self._name = name
         self._good_for_s = good_for_s
         self._rule = rule
@@ -81,7 +77,7 @@ class RoundScheduler:
         self._round_s = round_s
         self._quantum_s = round_s / 2
         self._length = length
-        self._elastic = elastic
+        self._freedoms = freedoms
         self._habits = habits
         self._rng = rng
         self._types: tuple[DeviceType, ...] = ()
@@ -102,7 +98,7 @@ class RoundScheduler:
         """When jobs of the present round were through with their lease."""
         self._seating = Seating(self._types, self._jobs)
         self._seen: dict[int, float] = {}
-        self._beside = PairSpeeds(self._speed, self._types)
+        self._beside = PairSpeeds(self._speed, self._types, self._freedoms.mixed_sharing)
         self._due = self._stale = False
         self._began_s = self._round_end_s = self._solved_s = 0.0
         self.wakeup_s = math.inf
@@ -115,12 +111,12 @@ class RoundScheduler:
             "types": list(self._types),
             "devices": list(self._devices),
             "node_devices": list(self._node_devices),
-            "jobs": [[seq, list(job.able), list(job.able_at)] for seq, job in self._jobs.items()],
+            "jobs": [Entrance.memory(job) for job in self._jobs.values()],
             "comers": [live.seq for live in self._comers],
             "bare": [live.seq for live in self._bare],
             "gone": sorted(self._gone),
             "over": list(self._over.items()),
-            "turns": [[list(turn.party), turn.at, turn.until_s] for turn in self._turns],
+            "turns": [[*turn.drawn, turn.until_s] for turn in self._turns],
             "due": self._due,
             "stale": self._stale,
             "times_s": [self._began_s, self._round_end_s, self._solved_s],
@@ -139,15 +135,16 @@ class RoundScheduler:
         self._devices, self._node_devices = tuple(memory["devices"]), tuple(memory["node_devices"])
         self._speed.recall(memory["speeds"])
         self._seen = dict(memory["seen"])
-        self._beside = PairSpeeds(self._speed, self._types)
-        self._jobs = {
-            seq: self._contender(jobs[seq], able, dict(able_at)) for seq, able, able_at in memory["jobs"] if seq in jobs
-        }
+        self._beside = PairSpeeds(self._speed, self._types, self._freedoms.mixed_sharing)
+        entrance = self._entrance()
+        self._jobs = {each[0]: entrance.recall(each, jobs) for each in memory["jobs"] if each[0] in jobs}
         self._seating = Seating(self._types, self._jobs)
         self._comers = {jobs[seq]: None for seq in memory["comers"] if seq in jobs}
         self._bare = {jobs[seq]: None for seq in memory["bare"] if seq in jobs}
         self._gone = {seq for seq in memory["gone"] if seq in jobs}
-        self._turns = [_Turn(tuple(party), at, until_s) for party, at, until_s in memory["turns"]]
+        self._turns = [
+            _Turn(Drawn(tuple(party), at, tuple(parts)), until_s) for party, at, parts, until_s in memory["turns"]
+        ]
         self._over = dict(memory["over"])
         self._due, self._stale = memory["due"], memory["stale"]
         self._began_s, self._round_end_s, self._solved_s = memory["times_s"]
@@ -179,6 +176,9 @@ class RoundScheduler:
                 self._gone.add(live.seq)
                 self._due = True
 
+    def _entrance(self) -> Entrance:
+        return Entrance(self._speed, self._freedoms, self._types, self._node_devices)
+
     def _is_known(self, live: LiveJob) -> bool:
         return live.seq in self._jobs or live in self._comers or live in self._bare
 
@@ -209,15 +209,19 @@ class RoundScheduler:
             if live.seq not in self._jobs and live.state is JobState.WAITING:
                 self._comers[live] = None
                 self._due = True
+            elif not self._turns:  # a round was drawn while it was on its way out, so that nobody runs in it
+                self._due = True
         if changes.shrunk or (changes.freed and not changes.left):
             self._stale = self._due = True
+            if not self._out:
+                self.wakeup_s = now_s
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
-        """A job waits for a round in which its turn comes; or it can't run on anything there is."""
+        """A job waits for a round in which its turn comes, or for a place; or it can't run on anything there is."""
         job = self._jobs.get(waiting.seq)
         if job is not None and not any(job.speeds):
             return Reason(code=ReasonCode.NEVER_FITS, need_milli=waiting.job.gpu_milli)
-        return Reason(code=ReasonCode.ROUND)
+        return self._seating.why(waiting) or Reason(code=ReasonCode.ROUND)
 
     # -- a round ---------------------------------------------------------------------------------
 
@@ -234,7 +238,7 @@ class RoundScheduler:
         self._began_s = draft.now_s
         if self._length is not None:
             self._round_s = self._length(list(self._jobs.values()), draft.now_s)
-        self._seat(draft, self._draw())
+        self._seat(draft, self._order())
         self._start_bare(draft)
         self.wakeup_s = math.inf
         if not self._turns and self._jobs:
@@ -246,11 +250,11 @@ class RoundScheduler:
         if self._turns:
             from_s = self._habits.served_from_s(self._began_s, self._round_end_s)
             for turn in sorted(self._turns, key=lambda turn: -turn.until_s):
-                over_s = max(
-                    (self._over.get(seq, turn.until_s) for seq in members_of(turn.party)), default=turn.until_s
-                )
+                party = turn.drawn.party
+                over_s = max((self._over.get(seq, turn.until_s) for seq in members_of(party)), default=turn.until_s)
                 until_s = self._habits.served_until_s(turn.until_s, over_s)
-                self._ledger.served(turn.party, turn.at, max(until_s - from_s, 0.0))
+                for kind, part in parts_of(turn.drawn):
+                    self._ledger.served(party, kind, max(until_s - from_s, 0.0) * part)
             self._round_end_s = max(turn.until_s for turn in self._turns)
             if self._speed.is_estimate:
                 self._learn()
@@ -268,36 +272,24 @@ class RoundScheduler:
 
     def _learn(self) -> None:
         """What was seen of speeds in the last round corrects the estimates, for everybody whom they concern."""
-        changed = False
-        for turn in self._turns:
-            members = [self._jobs[seq].live.job for seq in turn.party if seq in self._jobs]
-            if len(members) < len(turn.party) or tasks_of_party(turn.party):
-                continue
-            for job, seq, other in zip(members, turn.party, members[::-1], strict=True):
-                rate = self._seen.get(seq, 0.0)
-                changed |= self._speed.observe(job, self._types[turn.at], rate, other if len(members) > 1 else None)
+        changed = self._entrance().learn([turn.drawn for turn in self._turns], self._jobs, self._seen)
         self._seen = {}
-        if self._speed.refit() or changed:
-            self._beside = PairSpeeds(self._speed, self._types)
+        if changed:
+            self._beside = PairSpeeds(self._speed, self._types, self._freedoms.mixed_sharing)
             for seq, known in self._jobs.items():
-                self._jobs[seq] = self._contender(known.live, known.able, dict(known.able_at))
+                self._jobs[seq] = self._entrance().again(known)
             self._stale = True
 
     def _survey(self, inventory: Inventory) -> None:
         """Look at what there is; if that has changed, everybody's speeds are looked up anew."""
-        count, largest = [0] * len(inventory.pools), [0] * len(inventory.pools)
-        for books in inventory.nodes:
-            if books.up and not books.drained:
-                count[books.pool] += books.node.devices
-                largest[books.pool] = max(largest[books.pool], books.node.devices)
-        devices = tuple(count)
+        devices, largest = counted(inventory)
         if devices == self._devices:
             return
-        self._node_devices = tuple(largest)
+        self._node_devices = largest
         self._types, self._devices = tuple(pool.device_type for pool in inventory.pools), devices
         everyone = [job.live for job in self._jobs.values()]
         self._jobs = {}
-        self._beside = PairSpeeds(self._speed, self._types)
+        self._beside = PairSpeeds(self._speed, self._types, self._freedoms.mixed_sharing)
         self._seating = Seating(self._types, self._jobs)
         self._ledger = Ledger(len(devices), self._quantum_s)
         self._comers = dict.fromkeys([*everyone, *self._comers])
@@ -307,9 +299,7 @@ class RoundScheduler:
             if not live.job.gpu_milli:
                 self._bare[live] = None
                 continue
-            sizes = sizes_of(live.job) if self._elastic else []
-            able_at = {tasks: self._seating.able(draft, live, tasks) for tasks in sizes}
-            job = self._contender(live, self._seating.able(draft, live), able_at)
+            job = self._entrance().admit(draft, live, self._seating)
             parties: list[Party] = [(job.seq,)]
             runs = [np.array(job.speeds) > 0]
             if self._rule.packs and self._habits.lists_all_pairs:
@@ -323,12 +313,6 @@ class RoundScheduler:
             self._stale = True
         self._comers = {}
 
-    def _contender(self, live: LiveJob, able: Sequence[bool], able_at: Mapping[int, Sequence[bool]]) -> Contender:
-        """A job with its speeds, on types where it could be placed at all; at all its sizes, if they are looked at."""
-        if able_at:
-            return elastic_contender(live, self._speed, self._types, able_at, self._node_devices)
-        return contender(live, self._speed, self._types, able)
-
     def _solve(self, now_s: float) -> None:
         """Ask for shares when somebody came or went, but not more often than is the habit."""
         if not self._jobs:
@@ -339,11 +323,9 @@ class RoundScheduler:
         self._stale = False
         self._ledger.close(now_s - self._solved_s)
         self._solved_s = now_s
-        shares = (
-            self._rule.shares(Question(now_s, list(self._jobs.values()), self._types, self._devices, self._beside))
-            if self._jobs
-            else {}
-        )
+        jobs, mixed = list(self._jobs.values()), self._freedoms.mixed_sharing
+        asked = Question(now_s, jobs, self._types, self._devices, self._beside, mixed=mixed)
+        shares = self._rule.shares(asked) if jobs else {}
         if self._rule.packs and not self._habits.lists_all_pairs:
             self._enter_pairs(shares)
         self._ledger.set_shares(shares)
@@ -354,33 +336,51 @@ class RoundScheduler:
         for party in shares:
             if len(party) > 1 and party not in self._ledger:
                 one, other = (self._jobs[seq] for seq in party)
-                self._ledger.join([party], one.scale, self._beside(one, other).min(axis=0)[None, :] > 0)
+                scale = max(one.scale, other.scale)
+                self._ledger.join([party], scale, self._beside(one, other).min(axis=0)[None, :] > 0)
 
     # -- drawing and seating ---------------------------------------------------------------------
 
-    def _draw(self) -> list[Drawn]:
-        """Type by type, the parties that run next, as many as there are devices for."""
+    def _draw(self, order: Sequence[int], seated: Sequence[Drawn] = (), failed: Sequence[Drawn] = ()) -> list[Drawn]:
+        """Type by type, the parties that run next, as many as there are devices for, beside those who sit already."""
+        return draw(
+            self._ledger,
+            left_of(self._devices, self._ledger, seated),
+            order,
+            backfills=self._rule.backfills,
+            newcomers=self._habits.serves_newcomers,
+            spread={seq: job for seq, job in self._jobs.items() if job.rooms},
+            taken={seq for each in (*seated, *failed) for seq in members_of(each.party)},
+        )
+
+    def _order(self) -> list[int]:
+        """The order in which types are filled."""
         order = list(range(len(self._types)))
         if not self._rule.sees_types and not self._rule.packs:
             self._rng.shuffle(order)
-        newcomers = self._habits.serves_newcomers
-        return draw(self._ledger, self._devices, order, backfills=self._rule.backfills, newcomers=newcomers)
+        return order
 
-    def _seat(self, draft: Draft, drawn: list[Drawn]) -> None:
-        """Who was drawn gets devices and a lease, as far as there is a place."""
-        for party, at in self._seating.seat(draft, drawn):
+    def _seat(self, draft: Draft, order: Sequence[int]) -> None:
+        """Who is drawn gets devices and a lease; where one finds no place now, its devices go to whoever is next."""
+        seated = self._seating.seat(draft, self._draw(order))
+        if self._seating.failed:
+            seated += self._seating.seat_rest(draft, self._draw(order, seated, list(self._seating.failed)))
+        for each in seated:
+            party, at, parts = each
             members = [self._jobs[seq] for seq in members_of(party)]
             speeds = [members[0].speed(party, at)]
-            if len(members) > 1:
+            if parts:
+                speeds = [self._speed.blend(zip(parts, members[0].part_speeds, strict=True))]
+            elif len(members) > 1:
                 speeds = self._beside(members[0], members[1])[:, at].tolist()
             stays = [stays_put(job.live, draft.touched.get(job.live)) for job in members]
-            seats = [Seat(*each) for each in zip(members, speeds, stays, strict=True)]
+            seats = [Seat(*seat) for seat in zip(members, speeds, stays, strict=True)]
             how = timed_leases if self._speed.is_estimate else self._habits.leases
             leases = how(seats, draft.now_s, self._round_s)
             for job, lease in zip(members, leases, strict=True):
                 draft.lease(job.live, lease)
                 self._out[job.live] = None
-            self._turns.append(_Turn(party, at, max(lease.until_s for lease in leases)))
+            self._turns.append(_Turn(each, max(lease.until_s for lease in leases)))
         for job in self._jobs.values():
             if job.live.placement is None and job.live.wait_code is None:
                 draft.because(job.live, self.explain(job.live, draft))

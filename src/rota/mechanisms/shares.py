@@ -76,6 +76,20 @@ class Contender:
     """Other sizes that it may have, if that is for the policy to decide."""
     able_at: tuple[tuple[int, tuple[bool, ...]], ...] = ()
     """By number of tasks, on which types it could be placed with so many."""
+    rooms: tuple[int, ...] = ()
+    """By type, how many of its tasks there could be, if it may run on several types at once."""
+    part_speeds: tuple[float, ...] = ()
+    """By type, the speed that it would have if all its devices were of that type, be there so many or not."""
+
+    @property
+    def spans(self) -> bool:
+        """Whether it is too large for every type, and runs on several at once or not at all."""
+        return bool(self.rooms) and not any(self.able)
+
+    @property
+    def count(self) -> int:
+        """Tasks that it usually has."""
+        return self.tasks or self.live.job.tasks
 
     @property
     def fastest(self) -> float:
@@ -106,7 +120,9 @@ class Question:
     types: tuple[DeviceType, ...]
     devices: tuple[int, ...]
     beside: Callable[[Contender, Contender], Floats]
-    """Speeds of two jobs of equal size on the same devices: a row each, a column per type."""
+    """Speeds of two jobs on the same devices: a row each, a column per type."""
+    mixed: bool = False
+    """Whether two of different size may share devices, the larger with some of its own to itself."""
     speeds: Floats = field(init=False)
     scale: Floats = field(init=False)
     weight: Floats = field(init=False)
@@ -134,22 +150,46 @@ class Question:
         return sorted(range(len(self.types)), key=lambda at: self.types[at])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freedoms:
+    """What is decided in rounds beside shares: the number of tasks of elastic jobs (`elastic`), whether jobs run on
+    several types at once (`cross_type`), and whether two of different size share devices (`mixed_sharing`)."""
+
+    elastic: bool = False
+    cross_type: bool = False
+    mixed_sharing: bool = False
+
+
+SHARES_ONLY = Freedoms()
+
+
+def nests(large: tuple[int, int] | None, small: tuple[int, int] | None) -> bool:
+    """Whether tasks of one shape (their number, devices of each) can share the devices of whole tasks of another."""
+    if large is None or small is None:
+        return False
+    return small[0] * small[1] < large[0] * large[1] and small[1] % large[1] == 0
+
+
 class PairSpeeds:
     """The speeds of two jobs on the same devices, looked up once for all that are alike."""
 
-    def __init__(self, speed: SpeedModel, types: tuple[DeviceType, ...]) -> None:
+    def __init__(self, speed: SpeedModel, types: tuple[DeviceType, ...], mixed: bool = False) -> None:
         self._speed = speed
         self._types = types
+        self._mixed = mixed
         self._found: dict[tuple[Any, Any], Floats] = {}
 
     def __call__(self, one: Contender, other: Contender) -> Floats:
-        """A row each, a column per type; 0 where one of them can't run, or where they are not of one shape."""
+        """A row each, a column per type; 0 where one of them can't run, or where they can't share devices."""
         key = (one.kind, other.kind)
         found = self._found.get(key)
         if found is None:
             a, b = one.live.job, other.live.job
-            alike = one.shape is not None and one.shape == other.shape
-            may = [alike and x > 0 and y > 0 for x, y in zip(one.speeds, other.speeds, strict=True)]
+            fit = one.shape is not None and one.shape == other.shape
+            if self._mixed and not fit:
+                fit = nests(one.shape, other.shape) or nests(other.shape, one.shape)
+            fit &= not one.spans and not other.spans
+            may = [fit and x > 0 and y > 0 for x, y in zip(one.speeds, other.speeds, strict=True)]
             rows = [
                 (self._speed.beside(a, b, kind), self._speed.beside(b, a, kind)) if fits else (0.0, 0.0)
                 for kind, fits in zip(self._types, may, strict=True)

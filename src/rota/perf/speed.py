@@ -7,7 +7,7 @@ seconds on the reference device. Every effect is a factor, 1 where it is not mod
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,8 @@ class SpeedModel:
     `turns` is what the switching leaves of the speed of jobs that take turns on a device.
     With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
     With `is_estimate`, profiles are what a policy believes; how fast jobs really run is not in them.
+    Where a job's devices are not equally fast, the slowest sets the pace; with `uneven` batches each device has work in
+    proportion to its speed.
     """
 
     profiles: Speeds | None = None
@@ -74,6 +76,7 @@ class SpeedModel:
     turns: float = 1.0
     scattered: bool = False
     is_estimate: bool = False
+    uneven: bool = False
 
     def __post_init__(self) -> None:
         factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
@@ -137,13 +140,34 @@ class SpeedModel:
             return now.goodput / best_of(job.model, role.count * per_task, False).goodput
         return float((tasks / role.count) ** self.scaling)
 
+    def blend(self, parts: Iterable[tuple[int, float]]) -> float:
+        """The speed of a job on devices that differ: of each kind their number, and the speed if all were like that."""
+        present = [(devices, speed) for devices, speed in parts if devices]
+        if not self.uneven:
+            return min(speed for _, speed in present)
+        return sum(devices * speed for devices, speed in present) / sum(devices for devices, _ in present)
+
     def beside(self, job: Job, other: Job, device_type: DeviceType) -> float:
-        """Work a second of a job while another of its size runs on the same devices; 0 where they can't."""
-        if self.profiles is not None and job.model is not None and other.model is not None:
-            measured = self.profiles.beside(device_type, job.model, other.model, max(job.gpu_milli // WHOLE, 1))
-            if measured is not None:
-                return measured
-        return self.on_type(job, device_type) * self.device_neighbour
+        """Work a second of a job while another runs on the same devices, or on some of them; 0 where they can't.
+
+        Two of different sizes slow each other down, where they meet, as two of the smaller size would.
+        """
+        devices = max(job.gpu_milli // WHOLE, 1)
+        shared = min(devices, max(other.gpu_milli // WHOLE, 1))
+        measured = self._measured_beside(job, other, device_type, shared)
+        alone = self.on_type(job, device_type)
+        if shared == devices:
+            return alone * self.device_neighbour if measured is None else measured
+        factor = self.device_neighbour
+        if measured is not None:
+            small = self.profiles.rate(device_type, str(job.model), shared) if self.profiles is not None else None
+            factor = measured / small if small else 0.0
+        return alone * self.blend([(shared, factor), (devices - shared, 1.0)]) if factor else 0.0
+
+    def _measured_beside(self, job: Job, other: Job, device_type: DeviceType, devices: int) -> float | None:
+        if self.profiles is None or job.model is None or other.model is None:
+            return None
+        return self.profiles.beside(device_type, job.model, other.model, devices)
 
     def among(self, job: Job, part: float, mates: Sequence[tuple[Job, float]], device_type: DeviceType) -> float:
         """Work a second of a job packed with others, each held back to a part of what it would do by itself.
@@ -205,7 +229,10 @@ class SpeedModel:
         """Work a second of a job on a placement, beside so many neighbours, or packed with some that are known."""
         first = placement[0]
         device_type = nodes[first.node].device_type
-        rate = self._base(job, placement, device_type)
+        if len(placement) > 1 and len(by_type := _devices_by_type(placement, nodes)) > 1:
+            rate = self.blend((count, self._base(job, placement, kind)) for kind, count in by_type.items())
+        else:
+            rate = self._base(job, placement, device_type)
         if first.in_turn:
             asked = min(job.roles[first.role].device_milli, WHOLE)
             rate *= first.milli / asked * (1.0 if first.milli == WHOLE else self.turns)
@@ -215,10 +242,16 @@ class SpeedModel:
         if self.spread and len(placement) > 1:
             rate *= self.spread.get(span(placement, nodes), 1.0)
         if device_neighbours:
-            rate *= self.device_neighbour**device_neighbours
+            rate *= self._slowed(placement, self.device_neighbour**device_neighbours)
         if node_neighbours:
             rate *= self.node_neighbour**node_neighbours
         return rate
+
+    def _slowed(self, placement: Placement, factor: float) -> float:
+        """What neighbours on its devices leave of a job's speed; some of its devices may be its own."""
+        own = sum(slot.devices.bit_count() for slot in placement if slot.milli == WHOLE)
+        devices = devices_of(placement)
+        return factor if own in (0, devices) else self.blend([(own, 1.0), (devices - own, factor)])
 
     def _base(self, job: Job, placement: Placement, device_type: DeviceType) -> float:
         several_nodes = any(slot.node != placement[0].node for slot in placement)
@@ -233,6 +266,16 @@ class SpeedModel:
                 return measured
             rate = measured
         return rate if job.elastic is None else rate * self._growth(job, tasks_of(placement), several_nodes)
+
+
+def _devices_by_type(placement: Placement, nodes: list[Node]) -> dict[DeviceType, int]:
+    """Of the first role's devices, how many are of each type; the other roles only serve it."""
+    found: dict[DeviceType, int] = {}
+    for slot in placement:
+        if slot.role == placement[0].role:
+            kind = nodes[slot.node].device_type
+            found[kind] = found.get(kind, 0) + slot.devices.bit_count()
+    return found
 
 
 def span(placement: Placement, nodes: list[Node]) -> Level:

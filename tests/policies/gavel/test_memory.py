@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,10 +43,12 @@ POLICIES = [
     "gavel/fifo:compat=none",
     "gavel/finish_time_fairness_packed:compat=none,forecast=true",
     "gavel/max_min_fairness_packed:compat=none,elastic=true",
+    "gavel/max_min_fairness_perf:compat=none,cross_type=true",
+    "gavel/min_total_duration_packed:compat=none,mixed_sharing=true",
 ]
 
 
-def workload(*, sizes: Sequence[int] = (1, 1, 2), elastic: bool = False) -> Workload:
+def workload(*, sizes: Sequence[int] = (1, 1, 2), elastic: bool = False, gangs: bool = False) -> Workload:
     rng = random.Random(7)
     submissions = []
     at_s = 0.0
@@ -53,13 +56,17 @@ def workload(*, sizes: Sequence[int] = (1, 1, 2), elastic: bool = False) -> Work
         at_s += rng.expovariate(1 / 400)
         labels = (("entity", "ab"[number % 2]), ("priority_weight", rng.choice("12")))
         size, work = rng.choice(sizes), rng.uniform(200.0, 5000.0)
-        shape = {"workers": size, "elastic": Elastic(min_tasks=1, max_tasks=4)} if elastic else {"gpus": size}
+        shape: dict[str, Any] = {"workers": size} if elastic or gangs else {"gpus": size}
+        if elastic:
+            shape["elastic"] = Elastic(min_tasks=1, max_tasks=4)
         made = job(f"j{number}", work=work, labels=labels, **shape)
         submissions.append(Submission(submit_s=at_s, job=made))
     return Workload(submissions=tuple(submissions), source="made up", format="jobs")
 
 
 def of(policy: str) -> Workload:
+    if "cross_type" in policy or "mixed_sharing" in policy:
+        return workload(sizes=(1, 2, 3) if "cross_type" in policy else (1, 1, 2), gangs=True)
     return workload(sizes=(1,)) if "allox" in policy else workload(elastic="elastic=true" in policy)
 
 

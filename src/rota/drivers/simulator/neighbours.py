@@ -40,12 +40,14 @@ class Neighbours:
         return len(on_device), len(on_node - on_device)
 
     def mates(self, job_id: JobId, placement: Placement) -> list[JobId]:
-        """The jobs that are packed on the same devices."""
-        first = placement[0]
-        if first.milli == WHOLE or first.in_turn:
-            return []
-        on_node = self._devices_by_job_by_node.get(first.node, {})
-        return [other for other, devices in on_node.items() if other != job_id and devices & first.devices]
+        """The jobs that are packed on the same devices, or on some of them."""
+        found: dict[JobId, None] = {}
+        for slot in placement:
+            if slot.milli != WHOLE and not slot.in_turn:
+                on_node = self._devices_by_job_by_node.get(slot.node, {})
+                found.update({other: None for other, devices in on_node.items() if devices & slot.devices})
+        found.pop(job_id, None)
+        return list(found)
 
     def pop_affected(self) -> list[JobId]:
         """Jobs whose neighbours changed since the last call."""

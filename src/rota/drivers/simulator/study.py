@@ -15,13 +15,16 @@ from rota.core.history import History, history_of
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import Job, NodeId
-from rota.core.policy import Allocator, Policy
+from rota.core.policy import Allocator, Draft, Policy
 from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
 from rota.drivers.simulator.run import Faults, run
 from rota.drivers.simulator.world import World
+from rota.mechanisms.across import may_spread, spread_out
 from rota.mechanisms.declare import Knowledge
+from rota.mechanisms.seats import Seating
+from rota.mechanisms.shares import contender
 from rota.perf.estimates import Estimate
 from rota.perf.observed import LearningSpeeds
 from rota.perf.reports import SimulatedReports
@@ -159,8 +162,11 @@ def refuse_unknown_types(submissions: Sequence[Submission], cluster: Cluster) ->
                 )
 
 
-def oversized(submissions: Sequence[Submission], setting: Setting) -> list[tuple[Job, str]]:
-    """Jobs that would fit into the cluster at no time, even if it were empty; in words, why not."""
+def oversized(submissions: Sequence[Submission], setting: Setting, *, spreads: bool = False) -> list[tuple[Job, str]]:
+    """Jobs that would fit into the cluster at no time, even if it were empty; in words, why not.
+
+    With `spreads`, a job may have tasks on several device types at once.
+    """
     clusters = (setting.cluster, *(cluster for _, cluster in setting.changes))
     wards = [
         (allocator(setting.tenancy, style(setting.placement or "any"), cluster), Inventory(cluster))
@@ -173,7 +179,8 @@ def oversized(submissions: Sequence[Submission], setting: Setting) -> list[tuple
         shape = wards[0][0].shape(live)
         if shape not in verdicts:
             faults = [_misfit(live, alloc, inventory) for alloc, inventory in wards]
-            verdicts[shape] = faults[0] if None not in faults else None
+            is_lost = None not in faults and not (spreads and any(_fits_across(live, *ward, setting) for ward in wards))
+            verdicts[shape] = faults[0] if is_lost else None
         why = verdicts[shape]
         if why is not None:
             misfits.append((submission.job, why))
@@ -186,3 +193,13 @@ def _misfit(live: LiveJob, alloc: Allocator, inventory: Inventory) -> str | None
         return refused
     answer = alloc.offer(live, inventory, _RELAXED_S)
     return answer.sentence() if isinstance(answer, Reason) else None
+
+
+def _fits_across(live: LiveJob, alloc: Allocator, inventory: Inventory, setting: Setting) -> bool:
+    """Whether a job fits on all types together, as rounds would place it."""
+    if not may_spread(live.job):
+        return False
+    types = [pool.device_type for pool in inventory.pools]
+    rooms = Seating(types, {}).rooms(Draft(inventory, alloc, 0.0), live)
+    plain = contender(live, believed(setting), types, [False] * len(types))
+    return spread_out(plain, believed(setting), types, rooms).spans

@@ -295,13 +295,10 @@ class World:
         first = placement[0]
         if first.in_turn:
             return
-        if (
-            self._neighbours is None
-            and first.milli != WHOLE
-            and not self._runs[job_id].job.roles[first.role].is_fraction
-        ):
+        is_packed = any(slot.milli != WHOLE for slot in placement)
+        if self._neighbours is None and is_packed and not self._runs[job_id].job.roles[first.role].is_fraction:
             self._neighbours = Neighbours()
-        if self._neighbours is not None and (self._speed.sees_neighbours or first.milli != WHOLE):
+        if self._neighbours is not None and (self._speed.sees_neighbours or is_packed):
             self._neighbours.enter(job_id, placement)
 
     def _leave(self, run: Run) -> None:
@@ -336,7 +333,7 @@ class World:
         placement = run.placement or ()
         if self._neighbours is None:
             return self._speed.rate(run.job, placement, self._nodes)
-        mates = self._mates(run, placement) if placement[0].milli != WHOLE else []
+        mates = self._mates(run, placement) if any(slot.milli != WHOLE for slot in placement) else []
         on_device = on_node = 0
         if self._speed.sees_neighbours:
             on_device, on_node = self._neighbours.count(run.job.id, placement)

@@ -14,7 +14,7 @@ from rota.core.policy import Allocator, Policy
 from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.habits import Habits, adaptive_round_s
 from rota.mechanisms.rounds import RoundScheduler
-from rota.mechanisms.shares import ShareRule
+from rota.mechanisms.shares import Freedoms, ShareRule
 from rota.policies.gavel.compat import GavelHabits
 from rota.policies.gavel.forecast import Foresight
 
@@ -69,15 +69,35 @@ class SizeParams(LpParams):
     """As all of the family; `collapse` solves alike jobs as one, `spare` shares out what the least served leave.
 
     `forecast` leaves room in the shares for the jobs of the next hour, as many and such as came lately. With `elastic`,
-    the number of tasks of elastic jobs is part of the decision (only with `compat=none`).
+    the number of tasks of elastic jobs is part of the decision; with `cross_type`, jobs of several tasks may run on
+    several types at once (both only with `compat=none`).
     """
 
     elastic: bool = False
+    cross_type: bool = False
 
     def __post_init__(self) -> None:
         LpParams.__post_init__(self)
-        if self.elastic and self.compat is Compat.GAVEL:
-            raise RotaError("elastic=true needs compat=none: in the published simulator every job has one size")
+        refuse_with_quirks(self.compat, "elastic", self.elastic, "every job has one size")
+        refuse_with_quirks(self.compat, "cross_type", self.cross_type, "every job runs on one type")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackParams(SizeParams):
+    """As the policies without pairs; with `mixed_sharing`, a job may share some of its devices with a smaller one and
+    have the others to itself (only with `compat=none`)."""
+
+    mixed_sharing: bool = False
+
+    def __post_init__(self) -> None:
+        SizeParams.__post_init__(self)
+        refuse_with_quirks(self.compat, "mixed_sharing", self.mixed_sharing, "pairs are of equal size")
+
+
+def refuse_with_quirks(compat: Compat, option: str, is_on: bool, why: str) -> None:
+    """An option that the published simulator has nothing like can't be had together with its quirks."""
+    if is_on and compat is Compat.GAVEL:
+        raise RotaError(f"{option}=true needs compat=none: in the published simulator {why}")
 
 
 def shares(
@@ -103,7 +123,11 @@ def shares(
             length=(lambda jobs, now_s: adaptive_round_s(jobs, now_s, knowledge.restart_s)) if adapts else None,
             habits=habits,
             rng=random.Random(knowledge.seed + _TYPE_ORDER_SEED),
-            elastic=isinstance(values, SizeParams) and values.elastic,
+            freedoms=Freedoms(
+                elastic=isinstance(values, SizeParams) and values.elastic,
+                cross_type=isinstance(values, SizeParams) and values.cross_type,
+                mixed_sharing=getattr(values, "mixed_sharing", False),
+            ),
         )
 
     return DeclaredPolicy(

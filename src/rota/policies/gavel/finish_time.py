@@ -12,7 +12,7 @@ import numpy as np
 
 from rota.mechanisms.programs import Solver
 from rota.mechanisms.shares import Floats, Question, Shares
-from rota.policies.gavel.declare import LpParams, SizeParams, shares
+from rota.policies.gavel.declare import LpParams, PackParams, SizeParams, shares
 from rota.policies.gavel.isolated import isolated_shares
 from rota.policies.gavel.layout import Layout, lay_out
 from rota.policies.gavel.least import Best, nothing, serve_the_least
@@ -139,7 +139,7 @@ finish_time_fairness_packed = shares(
     "finish_time_fairness_packed",
     lambda params, knowledge: FinishTimeFairness(params, sees_types=True, packs=True),
     summary="The worst ratio of shared to isolated completion time as small as can be, with pairs.",
-    params=SizeParams,
+    params=PackParams,
     cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",
     knows="length, speed by type",
 )

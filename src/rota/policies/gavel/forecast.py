@@ -7,6 +7,7 @@ get is nobody's claim, so that present jobs are promised least of the devices th
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rota.core.live import LiveJob
@@ -113,8 +114,7 @@ class Foresight:
         guests = [arrival.guest(question.now_s) for arrival in self._expected(question.now_s)]
         if not guests:
             return self._rule.shares(question)
-        company = Question(question.now_s, [*question.jobs, *guests], question.types, question.devices, question.beside)
-        answer = self._rule.shares(company)
+        answer = self._rule.shares(replace(question, jobs=[*question.jobs, *guests]))
         return {party: row for party, row in answer.items() if party[0] >= 0}
 
     def _watch(self, question: Question) -> None:

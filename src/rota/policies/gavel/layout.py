@@ -77,7 +77,23 @@ class Layout:
         program.add_rows(
             rows, columns, ones, np.full(classes, -np.inf), self.count, [("time", key) for key in self.keys]
         )
+        self._keep_gangs_whole(program)
         return program
+
+    def _keep_gangs_whole(self, program: Program) -> None:
+        """A job on several types at once has no larger part of its time on a type than that holds of its tasks.
+
+        Otherwise it could be promised time on the few fast devices alone, on which it can't run.
+        """
+        for at, rows in enumerate(self.members):
+            job = self.question.jobs[rows[0]]
+            if not job.spans:
+                continue
+            own = np.nonzero(self.one == at)[0]
+            for column in own.tolist():
+                kind = int(self.kind[column])
+                part = min(job.rooms[kind] / job.count, 1.0)
+                program.add_row(own, (own == column) - part, high=0.0, key=("gang", self.keys[at], kind))
 
     def progress(self) -> tuple[Ints, Ints, Floats]:
         """What a class gets done, as triplets: row by class, column, speed."""
@@ -165,21 +181,23 @@ def lay_out(
         parts.append(sizes[:5])
         tasks, scales = [*tasks, *sizes[5]], sizes[6]
     merged = [np.concatenate([part[at] for part in parts]) for at in range(5)]
-    first = merged[0].astype(np.int64)
+    first, other = merged[0].astype(np.int64), merged[1].astype(np.int64)
+    scale = question.scale[heads]
+    usual_scale = np.maximum(scale[first], np.where(other == NOBODY, 0.0, scale[other]))[:usual]
     return Layout(
         question=question,
         members=members,
         keys=list(classes),
         count=np.array([len(rows) for rows in members], dtype=np.float64),
-        scale=question.scale[heads],
+        scale=scale,
         speeds=seen[heads],
         one=first,
-        other=merged[1].astype(np.int64),
+        other=other,
         kind=merged[2].astype(np.int64),
         one_speed=merged[3].astype(np.float64),
         other_speed=merged[4].astype(np.float64),
         tasks=np.array(tasks, dtype=np.int64),
-        column_scale=np.concatenate([question.scale[heads][first[:usual]], np.array(scales, dtype=np.float64)]),
+        column_scale=np.concatenate([usual_scale, np.array(scales, dtype=np.float64)]),
     )
 
 
@@ -196,7 +214,7 @@ def _size_columns(question: Question, heads: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _pair_columns(question: Question, members: Sequence[list[int]], heads: Sequence[int]) -> tuple[Any, ...]:
-    """Columns for every two classes of equal size that can run together, and for classes of two or more.
+    """Columns for every two classes that can run together, and for classes of two or more.
 
     On a type with a device for everybody there is nothing to gain from sharing, unless two are faster together.
     """
@@ -206,7 +224,7 @@ def _pair_columns(question: Question, members: Sequence[list[int]], heads: Seque
     for a, row in enumerate(heads):
         for b in range(a, len(heads)):
             mate = jobs[heads[b]] if b != a else jobs[members[a][-1]]
-            if jobs[row].scale != mate.scale or (a == b and len(members[a]) < 2):
+            if (jobs[row].scale != mate.scale and not question.mixed) or (a == b and len(members[a]) < 2):
                 continue
             both = question.beside(jobs[row], mate)
             helps = ~roomy | (both > np.array([jobs[row].speeds, mate.speeds])).any(axis=0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from rota.mechanisms.programs import Programmed
 from rota.mechanisms.shares import Question, Shares
-from rota.policies.gavel.declare import LpParams, SizeParams, shares
+from rota.policies.gavel.declare import LpParams, PackParams, SizeParams, shares
 from rota.policies.gavel.layout import lay_out
 from rota.policies.gavel.least import nothing, serve_the_least
 
@@ -58,6 +58,6 @@ min_total_duration_packed = shares(
     "min_total_duration_packed",
     lambda params, knowledge: MinTotalDuration(params, sees_types=True, packs=True),
     summary="All present jobs end as soon as can be, with two on a device where that helps.",
-    params=SizeParams,
+    params=PackParams,
     knows="length, speed by type",
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from rota.mechanisms.programs import Programmed
 from rota.mechanisms.shares import Floats, Question, Shares
-from rota.policies.gavel.declare import LpParams, SizeParams, shares
+from rota.policies.gavel.declare import LpParams, PackParams, SizeParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
 from rota.policies.gavel.least import nothing, serve_the_least
 
@@ -61,5 +61,5 @@ max_min_fairness_packed = shares(
     "max_min_fairness_packed",
     lambda params, knowledge: MaxMin(params, sees_types=True, packs=True),
     summary="The least effective throughput as large as can be, with two jobs on a device where that helps.",
-    params=SizeParams,
+    params=PackParams,
 )

@@ -10,7 +10,7 @@ import numpy as np
 from rota.core.errors import RotaError
 from rota.mechanisms.programs import Program, Programmed, Solution
 from rota.mechanisms.shares import Contender, Floats, Question, Shares
-from rota.policies.gavel.declare import LpParams, SizeParams, shares
+from rota.policies.gavel.declare import LpParams, SizeParams, refuse_with_quirks, shares
 from rota.policies.gavel.layout import Layout, lay_out
 from rota.policies.gavel.least import nothing
 
@@ -37,6 +37,18 @@ class CostParams(SizeParams):
                     raise RotaError(f"the price of {name!r} is {text!r}; it must be a number above 0")
                 return value
         return PRICES.get(kind, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedCostParams(CostParams):
+    """As the policies without pairs; with `mixed_sharing`, a job may share some of its devices with a smaller one and
+    have the others to itself (only with `compat=none`)."""
+
+    mixed_sharing: bool = False
+
+    def __post_init__(self) -> None:
+        CostParams.__post_init__(self)
+        refuse_with_quirks(self.compat, "mixed_sharing", self.mixed_sharing, "pairs are of equal size")
 
 
 def deadline_s(job: Contender) -> float:
@@ -104,7 +116,8 @@ class MaxSumThroughput(Programmed):
         np.add.at(program.gain, columns, speeds / left[rows])
         if self._by_cost and isinstance(self._params, CostParams):
             price = np.array([self._params.price(kind) for kind in layout.question.types])
-            program.gain /= price[layout.kind] * layout.column_scale / layout.scale[layout.one]
+            size = np.where(layout.tasks > 0, layout.column_scale / layout.scale[layout.one], 1.0)
+            program.gain /= price[layout.kind] * size
         if needs.any():
             high = np.full(len(needs), np.inf)
             program.add_rows(rows, columns, speeds, needs * layout.count, high, [("due", key) for key in layout.keys])
@@ -141,6 +154,6 @@ max_sum_throughput_normalized_by_cost_packed_slos = shares(
     "max_sum_throughput_normalized_by_cost_packed_SLOs",
     lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True, packs=True),
     summary="The most steps a second for the price, deadlines kept where all can be, with pairs.",
-    params=CostParams,
+    params=PackedCostParams,
     knows="length, deadline, speed by type",
 )

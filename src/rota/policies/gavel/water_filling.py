@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rota.core.errors import RotaError
 from rota.mechanisms.programs import NoSolution, Program, Programmed, Solution, Solver
 from rota.mechanisms.shares import Floats, Question, Shares
-from rota.policies.gavel.declare import LpParams, SizeParams, shares
+from rota.policies.gavel.declare import LpParams, PackParams, SizeParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
 from rota.policies.gavel.least import nothing
 from rota.policies.gavel.max_min import fair_need
@@ -221,7 +221,7 @@ max_min_fairness_water_filling_packed = shares(
     "max_min_fairness_water_filling_packed",
     lambda params, knowledge: WaterFilling(params, packs=True),
     summary="As water filling, with two jobs on a device where that helps.",
-    params=SizeParams,
+    params=PackParams,
 )
 hierarchical = shares(
     "hierarchical",
