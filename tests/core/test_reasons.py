@@ -115,6 +115,14 @@ def test_behind_another_job() -> None:
     assert world.why("b") == Reason(code=ReasonCode.BEHIND, job=JobId("a"))
 
 
+def test_what_stays_when_its_turn_comes_is_told_before() -> None:
+    world = World(gpus=4, policy="fifo").running("x", gpus=4)
+    world.submit("a", gpus=4)
+    world.submit("b", gpus=1, device_types=(DeviceType("tpu"),))
+
+    assert world.why("b") == Reason(code=ReasonCode.NO_SUCH_TYPE, need_milli=1000, device_type=DeviceType("tpu"))
+
+
 def test_would_delay_the_head() -> None:
     world = World(gpus=4, policy="easy").running("x", gpus=2, work=100.0)
     world.submit("head", gpus=4, work=10.0)

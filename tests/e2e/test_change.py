@@ -56,7 +56,7 @@ def test_tenants_change_while_jobs_run(hall: Manager) -> None:
 
     assert told.returncode == 0, told.stderr
     rows = {row["change"]: row["names"] for row in json.loads(told.stdout)}
-    assert rows == {"promises to tenants": ["green", "red"], "jobs without a guarantee now": [second]}
+    assert rows == {"promises to tenants": ["green", "blue", "red"], "jobs without a guarantee now": [second]}
     assert [hall.state(job_id) for job_id in (first, second)] == ["running", "running"]
     (green, red) = json.loads(hall.rota("tenants", "-o", "json").stdout)
     assert (green["held"], green["guaranteed"], green["borrowed"]) == (8.0, 4, 4.0)
@@ -84,6 +84,10 @@ def test_a_change_outlives_the_manager_and_replays(hall: Manager) -> None:
     assert hall.wait(red, "running")["attempt"] == 1
     again = hall.rota("tenants", "apply", str(path))
     assert "nothing changes" in again.stderr
+    more = json.loads(
+        hall.rota("tenants", "apply", str(written(hall, "more.yaml", green=1, red=2)), "--dry-run", "-o", "json").stdout
+    )
+    assert [row["names"] for row in more] == [["red"]], "green's promise stays"
     replayed = hall.rota("sim", "--replay", str(journal))
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 

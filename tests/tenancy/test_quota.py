@@ -40,7 +40,27 @@ def test_idle_devices_are_borrowed_and_given_back() -> None:
     w.settle(w.submit("b1", gpus=4, tenant="b"))
 
     assert w.states() == {"a1": "running", "a2": "waiting", "b1": "running"}
-    assert w.code("a2") is ReasonCode.DEVICES_BUSY
+    reason = w.why("a2")
+    assert reason == Reason(code=ReasonCode.SHARE_USED, need_milli=4000, owned_milli=4000, tenant=TenantId("a"))
+    assert reason.sentence() == (
+        "needs 4 devices; of the share of tenant a, 4 devices, 0 devices are left, and too few are idle to borrow; "
+        "starts when jobs of the tenant end, or when others leave enough idle"
+    )
+
+
+def test_a_job_larger_than_its_share_names_the_largest_there_is() -> None:
+    w = world({"lab": own(6), "a": own(2, parent=TenantId("lab")), "b": own(2)})
+    w.settle(w.submit("a1", gpus=1, tenant="a"))
+    w.settle(w.submit("b1", gpus=2, tenant="b"))
+
+    w.settle(w.submit("a2", gpus=3, workers=2, tenant="a"))
+    assert w.why("a2") == Reason(
+        code=ReasonCode.SHARE_USED, need_milli=6000, free_milli=5000, owned_milli=6000, tenant=TenantId("lab")
+    )
+    w.settle(w.submit("b2", gpus=3, workers=2, tenant="b"))
+    assert w.why("b2") == Reason(code=ReasonCode.SHARE_USED, need_milli=6000, owned_milli=2000, tenant=TenantId("b"))
+    w.settle(w.submit("o", gpus=3, workers=2, tenant="b", priority=-1))
+    assert w.code("o") is ReasonCode.DEVICES_BUSY
 
 
 def test_nobody_gives_back_what_is_its_own() -> None:

@@ -19,7 +19,7 @@ from rota.core.codec import encode_cluster
 from rota.core.errors import RotaError
 from rota.files.cluster_file import cluster_from_document
 from rota.live.present import Present
-from rota.live.requests import Asker, by_kind
+from rota.live.requests import Asker
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 409, 412, 422)})
 Who = Annotated[Principal, Depends(principal)]
@@ -36,7 +36,9 @@ _BODY: dict[str, Any] = {
 class ChangeOut(BaseModel):
     """What a change of the cluster took."""
 
-    changed: dict[str, list[str]] = Field(description="Nodes added and removed, tenants with new promises.")
+    changed: dict[str, list[str]] = Field(
+        description="Nodes added and removed, tenants to which another promise is made."
+    )
     without_guarantee: list[str] = Field(description="Jobs that asked for a guarantee and now have none.")
 
 
@@ -59,8 +61,8 @@ async def change(
     who.must_be_admin()
     parts = service(request)
     after = await asyncio.to_thread(_read, await request.body())
-    events = await parts.requests.change_cluster(after, Asker(name=who.name), tag=if_match, dry_run=dry_run)
-    answer = {"changed": by_kind(events), "without_guarantee": _without_guarantee(parts)}
+    changed = await parts.requests.change_cluster(after, Asker(name=who.name), tag=if_match, dry_run=dry_run)
+    answer = {"changed": changed, "without_guarantee": _without_guarantee(parts)}
     return JSONResponse(answer, headers={"ETag": f'"{_present(parts).tag}"'})
 
 

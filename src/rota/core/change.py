@@ -1,11 +1,14 @@
-"""From one cluster to another while jobs run: the events that lead there, nodes that leave first."""
+"""From one cluster to another while jobs run: the events that lead there, nodes that leave first; and who notices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from rota.core.cells import TenantCells
 from rota.core.cluster import Cluster, Node
 from rota.core.events import Event, NodeAdded, NodeRemoved, PromisesChanged
+from rota.core.model import TenantId
+from rota.core.tenants import Share
 
 
 def way_to(after: Cluster, nodes: Sequence[Node], before: Cluster) -> list[Event]:
@@ -16,3 +19,15 @@ def way_to(after: Cluster, nodes: Sequence[Node], before: Cluster) -> list[Event
     if (after.cells, after.tenants) != (before.cells, before.tenants):
         events.append(PromisesChanged(after.cells, after.tenants))
     return events
+
+
+def tenants_affected(before: Cluster, after: Cluster) -> list[TenantId]:
+    """The tenants to which another promise is made, those that are new or gone among them."""
+    old, new = _promises(before), _promises(after)
+    return [name for name in {**old, **new} if old.get(name) != new.get(name)]
+
+
+def _promises(cluster: Cluster) -> Mapping[TenantId, TenantCells | Share]:
+    if cluster.cells is not None:
+        return cluster.cells.tenants
+    return {} if cluster.tenants is None else cluster.tenants.shares

@@ -28,6 +28,7 @@ class ReasonCode(Enum):
     QUOTA_USED = "quota-used"
     QUOTA_TOO_SMALL = "quota-too-small"
     USER_LIMIT = "user-limit"
+    SHARE_USED = "share-used"
     SHARE_LENT = "share-lent"
     CELLS_SCATTERED = "cells-scattered"
     CELLS_LENT = "cells-lent"
@@ -105,6 +106,11 @@ class Reason:
                 return (
                     f"needs {need}; one user of tenant {self.tenant} may hold {owned}, {free} more can be had; "
                     "starts when the user's other jobs end"
+                )
+            case ReasonCode.SHARE_USED:
+                return (
+                    f"needs {need}; of the share of tenant {self.tenant}, {owned}, {free} are left, and too few are "
+                    "idle to borrow; starts when jobs of the tenant end, or when others leave enough idle"
                 )
             case ReasonCode.SHARE_LENT:
                 return (

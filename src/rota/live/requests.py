@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rota.core.change import tenants_affected
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -223,8 +224,10 @@ class Requests:
         word = "drain" if drained else "undrain"
         await self._apply(event, asker, word, node_id, drained={node_id: drained})
 
-    async def change_cluster(self, after: Cluster, asker: Asker, *, tag: str | None, dry_run: bool) -> list[Event]:
-        """Let the cluster become another while jobs run; what that takes. With a tag, only if it is still that one."""
+    async def change_cluster(
+        self, after: Cluster, asker: Asker, *, tag: str | None, dry_run: bool
+    ) -> dict[str, list[str]]:
+        """Let the cluster become another while jobs run; what changes. With a tag, only if it is still that one."""
         present = self._control.present
         assert present is not None, "a manager knows its cluster"
         async with self._changing:
@@ -232,12 +235,13 @@ class Requests:
             if tag is not None and tag.strip('"') != present.tag:
                 raise Outdated("the cluster has changed meanwhile; look at it again (GET /cluster), and repeat")
             events = present.way_to(after, self._control.state)
+            changed = _by_kind(events, present.cluster, after)
             if events and not dry_run:
-                words = ", ".join(f"{len(found)} {kind}" for kind, found in by_kind(events).items())
+                words = ", ".join(f"{len(found)} {kind}" for kind, found in changed.items())
                 gone = {str(event.node_id): False for event in events if isinstance(event, NodeRemoved)}
                 entry = Entry(events, cluster=after, drained=gone, audit=[_audit(asker, "change", "cluster", words)])
                 await self._control.apply(entry)
-        return events
+        return changed
 
     async def _apply(
         self, event: Event, asker: Asker, what: str, thing: str, drained: dict[str, bool] | None = None
@@ -256,7 +260,7 @@ def _audit(asker: Asker, what: str, thing: str, detail: str = "") -> Json:
     return {"at_s": time.time(), "who": asker.name, "what": what, "thing": thing, "detail": detail}
 
 
-def by_kind(events: Sequence[Event]) -> dict[str, list[str]]:
+def _by_kind(events: Sequence[Event], before: Cluster, after: Cluster) -> dict[str, list[str]]:
     """What a change of the cluster takes, in words that people and the audit log read."""
     found: dict[str, list[str]] = {}
     for event in events:
@@ -265,7 +269,8 @@ def by_kind(events: Sequence[Event]) -> dict[str, list[str]]:
                 found.setdefault("nodes added", []).append(node.id)
             case NodeRemoved(node_id):
                 found.setdefault("nodes removed", []).append(node_id)
-            case PromisesChanged(cells, tenants):
-                names = cells.tenants if cells is not None else tenants.shares if tenants is not None else {}
-                found["promises to tenants"] = [str(name) for name in names]
+            case PromisesChanged(cells, _):
+                names = [str(name) for name in tenants_affected(before, after)]
+                rules = ["fairness" if cells is None else "physicalCluster"]
+                found |= {"promises to tenants": names} if names else {"rules": rules}
     return found

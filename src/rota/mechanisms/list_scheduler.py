@@ -23,6 +23,9 @@ from rota.mechanisms.index import Index
 from rota.mechanisms.ordering import Backfill, OrderingRule
 from rota.mechanisms.queue import Key, Lane
 
+_LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS})
+"""Obstacles that stay when a job's turn comes."""
+
 
 class ListScheduler:
     """The policy that an ordering rule makes."""
@@ -121,11 +124,12 @@ class ListScheduler:
         if place is None or place.lane is None:
             return Reason(code=ReasonCode.NOT_CONSIDERED)
         head = place.lane.head[1]
-        if self._rule.backfill is Backfill.NONE and head is not waiting:
-            return Reason(code=ReasonCode.BEHIND, job=head.job.id)
         answer = draft.offer(waiting)
-        if isinstance(answer, Reason):
+        is_behind = self._rule.backfill is Backfill.NONE and head is not waiting
+        if isinstance(answer, Reason) and (not is_behind or answer.code in _LASTING):
             return answer
+        if is_behind:
+            return Reason(code=ReasonCode.BEHIND, job=head.job.id)
         reservation = self._reservations.get(draft.allocator.realm(waiting))
         if reservation is not None:
             return reservation.reason()

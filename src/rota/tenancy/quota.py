@@ -105,6 +105,8 @@ class QuotaAllocator:
             return self._open.offer(live, inventory, now_s)
         if answer is None:
             return self._limit_reason(live.job)
+        if answer.code is ReasonCode.DEVICES_BUSY:
+            return self._lent_reason(live, now_s) or self._used_reason(live) or answer
         return self._lent_reason(live, now_s) or answer
 
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
@@ -319,6 +321,26 @@ class QuotaAllocator:
         at_s, borrower = min(unripe, key=lambda entry: (entry[0], entry[1].seq))
         need = live.job.gpu_milli
         return Reason(code=ReasonCode.SHARE_LENT, need_milli=need, tenant=owner, job=borrower.job.id, until_s=at_s)
+
+    def _used_reason(self, live: LiveJob) -> Reason | None:
+        """Where the tenant's share, or one above it, has no room for the job: how much there is, and what is left."""
+        if live.standing == OPPORTUNISTIC:
+            return None
+        need = live.job.gpu_milli
+        shares = [
+            (account.owned[key] * WHOLE, account.owned[key] * WHOLE - account.held.get(key, 0), name)
+            for kind in self._kinds(live.job)
+            for name, account in self._accounts.line(live.job.tenant)
+            for key in (kind, ANY_TYPE)
+            if key in account.owned
+        ]
+        large = [share for share in shares if share[0] >= need]
+        nothing = (0, 0, live.job.tenant)
+        owned, left, owner = max(large or shares, key=lambda share: (share[1], share[0]), default=nothing)
+        if left >= need:
+            return None
+        left = max(left, 0)
+        return Reason(code=ReasonCode.SHARE_USED, need_milli=need, free_milli=left, owned_milli=owned, tenant=owner)
 
     # -- reclaiming ------------------------------------------------------------------------------
 
