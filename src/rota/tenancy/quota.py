@@ -93,7 +93,7 @@ class QuotaAllocator:
         over = self._user_limit(live)
         if over is not None:
             return over
-        answer: Placement | Reason | None = None
+        reason: Reason | None = None
         kinds = self._kinds(live.job)
         for kind in kinds:
             if not self._may_hold(live, kind):
@@ -101,13 +101,13 @@ class QuotaAllocator:
             answer = self._open.offer(self._narrowed(live, kind), inventory, now_s)
             if not isinstance(answer, Reason):
                 return answer
+            reason = answer
         if not kinds:
             return self._open.offer(live, inventory, now_s)
-        if answer is None:
+        if reason is None:
             return self._limit_reason(live.job)
-        if answer.code is ReasonCode.DEVICES_BUSY:
-            return self._lent_reason(live, now_s) or self._used_reason(live) or answer
-        return self._lent_reason(live, now_s) or answer
+        used = self._used_reason(live) if reason.code is ReasonCode.DEVICES_BUSY else None
+        return self._lent_reason(live, now_s) or used or reason
 
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
         """Devices that belong to the tenant, or to a tenant above it, and were lent."""
