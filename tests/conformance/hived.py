@@ -274,7 +274,11 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     good = total = 0
     for path in options.files:
-        for scenario in json.loads(path.read_text(encoding="utf-8"))["scenarios"]:
+        try:
+            scenarios = json.loads(path.read_text(encoding="utf-8"))["scenarios"]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            parser.error(f"{path} is no file of scenarios: {error}")
+        for scenario in scenarios:
             for name, faults in replay(scenario, _folder(options.config_dir, path, scenario)):
                 total += 1
                 good += not faults

@@ -11,6 +11,8 @@ from rota.core.errors import RotaError
 from rota.core.events import NodeLost
 from rota.core.model import NodeId, TenantId
 from rota.files import read_cluster
+from rota.files.hived import read_cell_plan
+from rota.tenancy.cells.audit import audit
 
 TYPES = """
   cellTypes:
@@ -75,3 +77,25 @@ def test_a_node_too_many_stands_in_for_one_that_is_lost(tmp_path: Path) -> None:
     w.settle(w.submit("two", tenant="green", gpus=2))
 
     assert w.states() == {"one": "running", "two": "running"}
+
+
+def test_where_all_racks_list_fewer_that_is_what_a_rack_is(tmp_path: Path) -> None:
+    w = world(tmp_path, f"[{rack('a1')}, {rack('b1')}]", "{green: {virtualCells: [{cellType: RACK, cellNumber: 2}]}}")
+
+    w.settle(w.submit("g", tenant="green", gpus=2, workers=2))
+
+    assert w.states() == {"g": "running"}
+
+
+def test_everything_odd_is_found_at_once(tmp_path: Path) -> None:
+    racks = f"[{rack('a1', pinned='attic')}, {rack('b1', 'b2')}]"
+    pin = "pinnedCells: [{pinnedCellId: attic}]"
+    tenants = f"{{green: {{virtualCells: [{{cellType: RACK, cellNumber: 2}}], {pin}}}, blue: {{{pin}}}}}"
+    path = tmp_path / "hall.yaml"
+    path.write_text(f"physicalCluster:{TYPES}  physicalCells: {racks}\nvirtualClusters: {tenants}\n", encoding="utf-8")
+
+    assert [finding.partition(" ")[0] for finding in audit(read_cell_plan(path))] == [
+        "physicalCluster.physicalCells[0].cellChildren",
+        "virtualClusters.blue.pinnedCells[0].pinnedCellId",
+        "virtualClusters:",
+    ]

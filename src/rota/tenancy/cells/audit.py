@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from rota.core.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName
+from rota.core.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName, TenantCells
 from rota.core.errors import RotaError
+from rota.core.model import TenantId
 from rota.tenancy.cells.books import Books
 
 
@@ -13,7 +15,7 @@ def audit(plan: CellPlan) -> list[str]:
     """One line for each finding, beginning with the path of the field."""
     findings = [*_child_counts(plan), *_pins(plan), *_quotas(plan)]
     try:
-        Books(plan)
+        Books(_with_one_owner_each(plan))
     except RotaError as error:
         fields = {finding.partition(" ")[0] for finding in findings}
         if str(error).partition(" ")[0] not in fields:
@@ -50,6 +52,17 @@ def _pins(plan: CellPlan) -> Iterator[str]:
             if pinned in owners:
                 yield f"{where} is {pinned!r}, which {owners[pinned]} names too; a pinned cell has one owner"
             owners.setdefault(pinned, where)
+
+
+def _with_one_owner_each(plan: CellPlan) -> CellPlan:
+    """The plan as if only the first owner of each pinned cell were named, so that what else is wrong is found too."""
+    owned: set[str] = set()
+    tenants: dict[TenantId, TenantCells] = {}
+    for tenant, cells in plan.tenants.items():
+        own = tuple(pinned for pinned in dict.fromkeys(cells.pinned) if pinned not in owned)
+        owned.update(own)
+        tenants[tenant] = replace(cells, pinned=own)
+    return replace(plan, tenants=tenants)
 
 
 def _quotas(plan: CellPlan) -> Iterator[str]:

@@ -26,6 +26,8 @@ class Chain:
     """Children of a cell by its level; nought for devices. Index 0 is unused."""
     tops: list[Physical] = field(default_factory=list)
     nodes: list[Physical] = field(default_factory=list)
+    is_odd: bool = False
+    """Whether some cell lists another number of children than its type says."""
 
     @property
     def top_level(self) -> int:
@@ -78,6 +80,9 @@ def build(plan: CellPlan) -> Forest:
     with _no_garbage_collection():
         for position, entry in enumerate(plan.physical):
             _plant(forest, entry, position)
+        for chain in forest.chains.values():
+            if chain.is_odd:
+                _measure(chain)
         for tenant, cells in plan.tenants.items():
             forest.estates[tenant] = _estate(forest, tenant, cells)
     _refuse_overcommitment(forest)
@@ -166,11 +171,28 @@ def _grow(
             for i, child in enumerate(entry.children)
         )
     cell.leaves = sum(child.leaves for child in cell.children)
-    cell.is_whole = len(cell.children) >= width and all(child.is_whole for child in cell.children)
+    chain.is_odd = chain.is_odd or len(cell.children) != width
     cell.nodes = (cell.node,) if cell.node is not None else tuple(n for child in cell.children for n in child.nodes)
     spread = [sum(amounts) for amounts in zip(*(child.spread for child in cell.children), strict=True)]
     cell.spread = (*spread, 1)
     return cell
+
+
+def _measure(chain: Chain) -> None:
+    """Where no cell has all the children that its type says, the most that one has; then tell which cells are whole."""
+    most = [0] * (chain.top_level + 1)
+    for top in chain.tops:
+        for cell in _below(top):
+            most[cell.level] = max(most[cell.level], len(cell.children))
+    chain.fanout = tuple(min(said, found) for said, found in zip(chain.fanout, most, strict=True))
+    for top in chain.tops:
+        _mark(top, chain)
+
+
+def _mark(cell: Physical, chain: Chain) -> None:
+    for child in cell.children:
+        _mark(child, chain)
+    cell.is_whole = len(cell.children) >= chain.fanout[cell.level] and all(child.is_whole for child in cell.children)
 
 
 def _device(forest: Forest, chain: Chain, cell: Physical, own: str, where: str) -> Physical:

@@ -75,7 +75,7 @@ class Physical(Cell):
         self.virtual: Virtual | None = None
         """The virtual cell that it stands for now."""
         self.is_whole = True
-        """Whether it has all the children that its type says, and so have they: only such a cell can be promised."""
+        """Whether it has as many children as its type has, and so have they: only such a cell can be promised."""
         self.is_listed = False
         """Whether it is free as a whole and not part of a larger free cell."""
         self.bad = 0
