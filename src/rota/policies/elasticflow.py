@@ -174,8 +174,11 @@ def _fill(promises: list[_Promise], question: SizeQuestion) -> tuple[set[int], d
 
 
 def _share_out_rest(curves: dict[int, tuple[Candidate, Curve]], levels: dict[int, int], free_milli: int) -> None:
-    """One step more for the job of which the added devices come nearest to the worth of its first ones."""
-    heap: list[tuple[float, int]] = []
+    """One step more for the job of which the added devices come nearest to the worth of its first ones.
+
+    Among equals whoever has fewer steps goes first: of jobs that gain in proportion, all run before any grows.
+    """
+    heap: list[tuple[float, int, int]] = []
 
     def offer(seq: int) -> None:
         found, curve = curves[seq]
@@ -187,12 +190,12 @@ def _share_out_rest(curves: dict[int, tuple[Candidate, Curve]], levels: dict[int
         first = curve[0][1] / max(found.gpus(curve[0][0]), 1 / WHOLE)
         worth = (speed - before) / max(found.gpus(tasks - had), 1 / WHOLE) / first
         if worth > 0:
-            heapq.heappush(heap, (-worth, seq))
+            heapq.heappush(heap, (-worth, level, seq))
 
     for seq in levels:
         offer(seq)
     while heap:
-        _, seq = heapq.heappop(heap)
+        _, _, seq = heapq.heappop(heap)
         found, curve = curves[seq]
         level = levels[seq] + 1
         milli = (curve[level][0] - (curve[level - 1][0] if level else 0)) * found.per_task_milli

@@ -24,6 +24,8 @@ from rota.mechanisms.sizes import Candidate, Plan, SizeQuestion, Target, whole_s
 
 _GAP = 1e-3
 """How far from the optimum the program may stop, as a part of it."""
+_MOST_FACTOR = 0.99
+"""Another configuration is always worth a little less than the present one, or jobs would change places for nothing."""
 _LEAST_FACTOR = 0.05
 """A restart never makes a configuration worth less than this."""
 
@@ -137,9 +139,9 @@ class Sia(GoodputRule):
         """(T - N S) / (T + S): what a job of age T, restarted N times at S seconds each, keeps of its goodput."""
         age_s, cost_s = now_s - found.live.submitted_s, self._restart_s
         if age_s + cost_s <= 0:
-            return 1.0
+            return _MOST_FACTOR
         restarts = found.live.preemptions + found.live.restarts
-        return max((age_s - restarts * cost_s) / (age_s + cost_s), _LEAST_FACTOR)
+        return min(max((age_s - restarts * cost_s) / (age_s + cost_s), _LEAST_FACTOR), _MOST_FACTOR)
 
 
 def _node_devices(pool: Pool) -> int:

@@ -54,7 +54,7 @@ class Contention:
         """So many jobs from now on."""
         self._area += (scene.now_s - self._at_s) * self._jobs
         self._at_s = scene.now_s
-        present = [*scene.waiting, *scene.holding]
+        present = scene.contending()
         self._jobs = len(present)
         known = self._from
         self._from = {live.seq: known.get(live.seq, (scene.now_s, self._area)) for live in present}

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from keepers import Bench, until, with_driver
 from rota.core.decisions import Cause
 from rota.core.events import End, JobEnded, Started, StartFailed
+from rota.core.model import Elastic
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.keeper.processes import start_time
 from rota.drivers.local.task import Task
@@ -59,6 +61,21 @@ def test_task_that_ends_while_it_is_being_found_again_is_not_lost(
         again.close()
         ((event, word),) = again.answers
         assert (event, word.exit_code) == (JobEnded(order.job.id, End.FAILED, event.work), 9)  # type: ignore[union-attr]
+
+    with_driver(tmp_path, course)
+
+
+def test_job_that_is_resized_when_it_has_just_ended_ends_once(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        bench.driver.settle()
+        order = bench.order("true")
+        order = replace(order, job=replace(order.job, elastic=Elastic(min_tasks=1, max_tasks=2)))
+        bench.driver.start(order)
+        await until(lambda: bench.events(JobEnded))
+        bench.driver.resize(replace(order, attempt=2, resizes=True), order.placement)
+        bench.driver.start(bench.order("true", name="2"))
+        await until(lambda: len(bench.events(JobEnded)) > 1)
+        assert [event.job_id for event in bench.events(JobEnded)] == ["1", "2"]  # type: ignore[union-attr]
 
     with_driver(tmp_path, course)
 

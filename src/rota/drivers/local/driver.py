@@ -69,6 +69,7 @@ class LocalDriver:
         self._pipe = settings.home / "notify"
         self._heard = b""
         self._nudges = self._listen()
+        self._has_settled = False
 
     # -- orders ----------------------------------------------------------------------------------
 
@@ -95,6 +96,8 @@ class LocalDriver:
     def resize(self, order: Order, before: Placement) -> None:
         """Run a job with another number of tasks or elsewhere: it saves and ends as for any stop, then starts anew."""
         attempt = self._attempts.get(order.job.id)
+        if attempt is None and self._has_settled:  # it has just ended, and the word of it is on its way
+            return
         if attempt is None:  # after a restart of the server: go on where the last one stopped
             if self._has_begun(order):
                 self.start(order)
@@ -158,6 +161,7 @@ class LocalDriver:
 
     def settle(self) -> None:
         """Whatever should run was handed over: clear away what is left of other tasks."""
+        self._has_settled = True
         self._settings.limits.sweep(list(self._by_token))
 
     def close(self) -> None:
