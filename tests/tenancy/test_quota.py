@@ -9,11 +9,15 @@ import pytest
 
 from builders import World, job
 from rota.core.cluster import Cluster
+from rota.core.decisions import Stop
 from rota.core.errors import RotaError
+from rota.core.events import TimerFired
 from rota.core.model import JobId, TenantId
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.tenants import ANY_TYPE, Share, TenantPlan
 from rota.files import read_cluster
+from rota.placement import style
+from rota.policies import find_policy
 from rota.tenancy import allocator
 
 HALL = Path(__file__).parents[1] / "conformance" / "own" / "config" / "hall.yaml"
@@ -132,6 +136,19 @@ def test_a_borrower_has_its_guaranteed_run_time() -> None:
     w.settle(w.timer(100.0))
 
     assert w.states()["b1"] == "running"
+
+
+def test_a_guaranteed_run_time_ends_in_a_copy_too() -> None:
+    w = world({"a": own(4), "b": own(4)}, min_run_s=100.0)
+    for name in ("a1", "a2"):
+        w.settle(w.submit(name, gpus=4, tenant="a"))
+    w.pass_s(10).settle(w.submit("b1", gpus=4, tenant="b"))
+    declared, options = find_policy("fifo:backfill=true")
+    alloc = allocator("quota", style("consolidate"), w.cluster)
+    twin = w.engine.fork(declared.build(options, alloc), allocator=alloc)
+
+    assert twin.wakeup_s == 100.0
+    assert [type(order) for order in twin.step(100.0, [TimerFired()])] == [Stop]
 
 
 def test_who_has_had_most_lately_gives_back_first() -> None:

@@ -36,8 +36,7 @@ class QuotaAllocator:
 
     def __init__(self, placer: Placer, cluster: Cluster | None) -> None:
         cells, tenants = (None, None) if cluster is None else (cluster.cells, cluster.tenants)
-        if cluster is not None:
-            refuse_broken_shares(cluster)
+        refuse_broken_shares(cluster)
         self._plan: TenantPlan = stated_shares(cells, tenants)
         self._open = OpenAllocator(placer)
         self._state: State | None = None
@@ -194,6 +193,8 @@ class QuotaAllocator:
             if live.placement is not None:
                 self.moved(live, None, live.placement, undo=False)
         self._is_adopting = False
+        # Who had been refused before may want devices back as soon as anyone has had its time.
+        self._ripens_s = min((at_s for at_s, _ in self._unripe(None, state.now_s)), default=math.inf)
 
     def moved(self, live: LiveJob, before: Placement | None, after: Placement | None, *, undo: bool) -> None:
         """A job's claim changed."""
@@ -337,10 +338,9 @@ class QuotaAllocator:
         large = [share for share in shares if share[0] >= need]
         nothing = (0, 0, live.job.tenant)
         owned, left, owner = max(large or shares, key=lambda share: (share[1], share[0]), default=nothing)
-        if left >= need:
-            return None
-        left = max(left, 0)
-        return Reason(code=ReasonCode.SHARE_USED, need_milli=need, free_milli=left, owned_milli=owned, tenant=owner)
+        free = max(left, 0)
+        reason = Reason(code=ReasonCode.SHARE_USED, need_milli=need, free_milli=free, owned_milli=owned, tenant=owner)
+        return reason if free < need else None
 
     # -- reclaiming ------------------------------------------------------------------------------
 
@@ -391,10 +391,10 @@ class QuotaAllocator:
             ),
         )
 
-    def _unripe(self, kind: DeviceType, now_s: float) -> list[tuple[float, LiveJob]]:
-        """Holders that still have their guaranteed time, and until when."""
+    def _unripe(self, kind: DeviceType | None, now_s: float) -> list[tuple[float, LiveJob]]:
+        """Holders of a type, or of any, that still have their guaranteed time, and until when."""
         return [
             (live.since_s + self._plan.min_run_s, live)
             for live, at in self._holders.items()
-            if at == kind and live.since_s + self._plan.min_run_s > now_s
+            if kind in (None, at) and live.since_s + self._plan.min_run_s > now_s
         ]
