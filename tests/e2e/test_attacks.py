@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def ask(manager: Manager, method: str, path: str, body: object = None, **headers
     sent = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        connection.request(method, path, body=sent, headers=given)
+        with suppress(BrokenPipeError, ConnectionResetError):  # it may answer a huge body before all of it was sent
+            connection.request(method, path, body=sent, headers=given)
         answer = connection.getresponse()
         return answer.status, answer.read().decode(errors="replace")
     finally:
@@ -99,10 +101,7 @@ ATTACKS: dict[str, tuple[str, str, object, dict[str, str], int]] = {
 def test_attack_is_refused(
     target: Manager, method: str, path: str, body: object, headers: dict[str, str], status: int
 ) -> None:
-    try:
-        got, said = ask(target, method, path, body, **headers)
-    except (BrokenPipeError, ConnectionResetError):  # it hung up before all of a huge body was sent
-        got, said = 413, ""
+    got, said = ask(target, method, path, body, **headers)
 
     assert got == status, said
     assert "Traceback" not in said
@@ -116,11 +115,9 @@ def test_chunks_without_end_are_cut_off(target: Manager) -> None:
     with socket.create_connection((place.hostname or "", place.port or 0), timeout=20) as raw:
         raw.sendall(f"POST {JOBS} HTTP/1.1\r\nHost: {place.netloc}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):
             for _ in range(200):
                 raw.sendall(chunk)
-        except (BrokenPipeError, ConnectionResetError):
-            return
         assert b" 413 " in raw.recv(100)
 
 
