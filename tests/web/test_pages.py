@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -32,15 +32,19 @@ LONGEST_S = 2.0
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
     """A manager of 16 devices for which 10,000 jobs wait."""
     made = Manager(tmp_path_factory.mktemp("crowded"), "--emulate", "gpu=16/4").start()
+    crowd(made)
+    yield made
+    made.kill()  # to cancel them one by one would take longer than the tests
+    made.clean_up()
+
+
+def crowd(manager: Manager) -> None:
     jobs = [
         {"name": f"train-{number}", "tenant": TENANTS[number % 3], "run": "sleep 600", "resources": {"gpus": 1}}
         for number in range(JOBS)
     ]
-    made.client.submit(jobs[: JOBS // 2])
-    made.client.submit(jobs[JOBS // 2 :])
-    yield made
-    made.kill()  # to cancel them one by one would take longer than the tests
-    made.clean_up()
+    manager.client.submit(jobs[: JOBS // 2])
+    manager.client.submit(jobs[JOBS // 2 :])
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +52,36 @@ def desk(chromium: Browser, crowded: Manager) -> Window:
     return window(chromium, crowded)
 
 
+def load_s(opened: Browser, manager: Manager, title: str) -> float:
+    """How long a browser that has never been there takes to show a page in full."""
+    fresh = window(opened, manager)
+    begun = time.monotonic()
+    page = fresh.go(PAGES[title])
+    expect(page.get_by_role("heading", level=1)).to_have_text(title)
+    taken_s = time.monotonic() - begun
+    assert fresh.complaints == []
+    assert fresh.strangers() == []
+    page.context.close()
+    return taken_s
+
+
+def is_quick(load: Callable[[], float]) -> bool:
+    """Whether one of three loads is quick: the other tests keep the machine busy; `bench/pages.py` counts every one."""
+    return any(load() < LONGEST_S for _ in range(3))
+
+
 @pytest.mark.parametrize("title", PAGES)
-def test_page_loads_quickly_and_without_complaint(desk: Window, title: str) -> None:
-    def load_s() -> float:
-        begun = time.monotonic()
-        page = desk.go(PAGES[title])
-        expect(page.get_by_role("heading", level=1)).to_have_text(title)
-        return time.monotonic() - begun
+def test_page_loads_quickly_and_without_complaint(chromium: Browser, crowded: Manager, title: str) -> None:
+    assert is_quick(lambda: load_s(chromium, crowded, title))
 
-    load_s()  # the first one loads the pages' code
 
-    assert min(load_s() for _ in range(3)) < LONGEST_S
-    assert desk.complaints == []
-    assert desk.strangers() == []
+def test_the_first_page_after_a_start_is_quick_too(chromium: Browser, crowded: Manager) -> None:
+    def load_first_s() -> float:
+        crowded.kill()
+        crowded.start()
+        return load_s(chromium, crowded, "Overview")
+
+    assert is_quick(load_first_s)
 
 
 def test_jobs_are_searched_sorted_and_paged_by_the_server(desk: Window) -> None:
