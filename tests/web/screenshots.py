@@ -117,6 +117,7 @@ def take(desk: Window, training: str, waiting: str) -> None:
     shoot(desk.go("/cluster"), "cluster", settle_s=1)
     shoot(desk.go("/tenants"), "tenants", settle_s=2)
     shoot(desk.go("/submit"), "submit", settle_s=1)
+    shoot(desk.go("/audit-log"), "audit", settle_s=1)
     page = desk.go("/what-if")
     page.get_by_label("Policy").fill("las")
     page.get_by_label("More nodes of H100").fill("2")
