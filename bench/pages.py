@@ -54,9 +54,8 @@ def measure_report(opened: Browser, folder: Path) -> None:
     runs = [large_run(name, JOBS, 3) for name in ("fifo", "srtf", "las")]
     begun_s = time.monotonic()
     write_report(path, runs, "rota sim", {})
-    print(
-        f"report of 3 x {JOBS:,} jobs: {path.stat().st_size / 1e6:.1f} MB, written in {time.monotonic() - begun_s:.1f} s"
-    )
+    taken_s = time.monotonic() - begun_s
+    print(f"report of 3 x {JOBS:,} jobs: {path.stat().st_size / 1e6:.1f} MB, written in {taken_s:.1f} s")
     for _ in range(3):
         page = opened.new_context(offline=True, viewport={"width": 1280, "height": 800}).new_page()
         begun_s = time.monotonic()
