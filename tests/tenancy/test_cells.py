@@ -97,7 +97,12 @@ def test_a_pinned_cell_is_asked_for_by_label() -> None:
         ({"tenant": "nobody", "gpus": 1}, ReasonCode.QUOTA_TOO_SMALL),
         ({"tenant": "green", "gpus": 8}, ReasonCode.CELLS_SCATTERED),
         ({"tenant": "green", "gpus": 0.5}, ReasonCode.NEVER_FITS),
-        ({"tenant": "green", "gpus": 8, "workers": 3, "priority": -1}, ReasonCode.DEVICES_BUSY),
+        ({"tenant": "green", "gpus": 8, "priority": -1}, ReasonCode.NEVER_FITS),
+        ({"tenant": "green", "gpus": 4, "workers": 6, "priority": -1}, ReasonCode.NEVER_FITS),
+        (
+            {"tenant": "green", "gpus": 4, "priority": -1, "device_types": (DeviceType("TPU"),)},
+            ReasonCode.NO_SUCH_TYPE,
+        ),
     ],
 )
 def test_reasons(fields: dict[str, Any], code: ReasonCode) -> None:

@@ -23,6 +23,7 @@ from rota.core.tenants import TenantPlan
 from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.groups import HIGHEST_PRIORITY
+from rota.tenancy.cells.reasons import reason_for
 from rota.tenancy.cells.recovery import HeldDevice, recover, return_to
 from rota.tenancy.cells.schedule import Obstacle, Plan, Refusal, Request, Scheduler, downgrade, upgrade
 from rota.tenancy.cells.sites import Sites, is_sound
@@ -30,15 +31,6 @@ from rota.tenancy.cells.wishes import is_lazy, not_owned, odd_wish, pinned_cell
 
 _REMEMBERED = 4096
 """Claims given up lately of which it is remembered how they were bound, in case a draft takes them back."""
-
-_CODES = {
-    Obstacle.QUOTA: ReasonCode.QUOTA_USED,
-    Obstacle.SHAPE: ReasonCode.CELLS_SCATTERED,
-    Obstacle.BAD: ReasonCode.BAD_HARDWARE,
-    Obstacle.NOT_SUGGESTED: ReasonCode.BAD_HARDWARE,
-    Obstacle.BUSY: ReasonCode.DEVICES_BUSY,
-}
-
 
 _OWN_OBSTACLES = frozenset({Obstacle.QUOTA, Obstacle.SHAPE})
 """Obstacles that lie in the tenant's own cells: whatever others do, they stay until those change."""
@@ -104,7 +96,7 @@ class CellAllocator:
             return self._anywhere(live.job, inventory)
         found = self._plan(live)
         if isinstance(found, Refusal):
-            return self._reason(live.job, live.standing, found)
+            return reason_for(found, self._request(live), self.books.forest)
         if found.victims:
             return Reason(
                 code=ReasonCode.CELLS_LENT,
@@ -381,18 +373,6 @@ class CellAllocator:
             if books.usable:
                 return tuple(Slot(index, 0, role.count, at) for at, role in enumerate(job.roles))
         return Reason(code=ReasonCode.NODES_DOWN)
-
-    def _reason(self, job: Job, standing: int, refusal: Refusal) -> Reason:
-        code = _CODES[refusal.obstacle]
-        if code is ReasonCode.QUOTA_USED and refusal.owned < refusal.need:
-            code = ReasonCode.QUOTA_TOO_SMALL
-        return Reason(
-            code=code,
-            need_milli=refusal.need * WHOLE,
-            free_milli=refusal.room * WHOLE,
-            owned_milli=refusal.owned * WHOLE,
-            tenant=None if standing == OPPORTUNISTIC else job.tenant,
-        )
 
 
 def _is_vacant(seats: Sequence[Seat]) -> bool:
