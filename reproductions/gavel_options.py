@@ -1,4 +1,5 @@
-"""The Gavel family's own options: round length, shortest job first, forecasts, elastic jobs, on three workloads.
+"""The Gavel family's own options on three workloads: round length, shortest job first, forecasts, elastic jobs, jobs on
+several types at once, pairs of different size.
 
 Run: `ROTA_DATA=... python reproductions/gavel_options.py`, with names of tables (`elastic`) for just those.
 Prints the tables of docs/reference/reproductions.md.
@@ -6,6 +7,7 @@ Prints the tables of docs/reference/reproductions.md.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -25,23 +27,35 @@ WORKLOADS = {
     "single devices, steady (set D)": ("gen_single_120.trace", "v100=12/1,p100=12/1,k80=12/1"),
     "all at once": ("minimize_makespan.trace", "v100=8/4,p100=16/4,k80=24/4"),
 }
+EVEN, ODD = WORKLOADS["all at once"][1], "v100=3/1,p100=5/1,k80=7/1"
+"""The usual cluster, of which jobs of 1, 2, 4 and 8 devices leave nothing over, and one of which they do."""
 LENGTHS = ("60", "120", "360", "900", "1800", "3600", "adaptive")
 RESTART_S = 30.0
 POLICIES = ("max_min_fairness_perf", "min_total_duration_perf")
 CHOICES = ("false", "true")
 ARRIVING = tuple(WORKLOADS)[:2]
 """The workloads to which jobs come one after the other."""
+GANGS = tuple(name for name in WORKLOADS if "single" not in name)
+"""The workloads with jobs of several devices."""
 MOST_TASKS = 8
 """The most devices for which the published table has speeds."""
 
 
-def run(folder: Path, workload: str, policy: str, make: Callable[[Job], Job] = lambda job: job) -> Metrics:
-    """One policy on one workload, with restarts that cost something; `make` changes its jobs."""
+def run(
+    folder: Path,
+    workload: str,
+    policy: str,
+    make: Callable[[Job], Job] = lambda job: job,
+    *,
+    uneven: bool = False,
+    on: str | None = None,
+) -> Metrics:
+    """One policy on one workload, with restarts that cost something; `make` changes its jobs, `on` the cluster."""
     trace, cluster = WORKLOADS[workload]
     asked = read_trace(folder / trace, format="gavel")
     submissions = tuple(replace(each, job=make(each.job)) for each in asked.submissions)
-    speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"))
-    setting = Setting(cluster=read_cluster(cluster), speed=speed, costs=Costs(restart_s=RESTART_S))
+    speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"), uneven=uneven)
+    setting = Setting(cluster=read_cluster(on or cluster), speed=speed, costs=Costs(restart_s=RESTART_S))
     return measure(simulate(replace(asked, submissions=submissions), policy, setting).history)
 
 
@@ -105,12 +119,45 @@ def elastic(folder: Path) -> None:
     table(["workload", "policy", "average completion, s", "with `elastic`", "makespan, s", "with `elastic`"], rows)
 
 
+def of_gangs(folder: Path, option: str, policies: Iterable[str], clusters: Iterable[str]) -> None:
+    """An option for jobs of several devices: without it, at the pace of the slowest, with uneven batches."""
+    rows = []
+    for on, workload, policy in itertools.product(clusters, GANGS, policies):
+        print(f"{option}: {workload}, {on}, {policy}", file=sys.stderr)
+        spec = f"gavel/{policy}:compat=none,{option}"
+        found = [
+            run(folder, workload, f"{spec}=false", on=on),
+            run(folder, workload, f"{spec}=true", on=on),
+            run(folder, workload, f"{spec}=true", on=on, uneven=True),
+        ]
+        rows.append([workload, f"`{on}`", f"`{policy}`", *figures(found)])
+    each = ("slowest", "uneven")
+    table(["workload", "cluster", "policy", "average completion, s", *each, "makespan, s", *each], rows)
+
+
+def cross_type(folder: Path) -> None:
+    """Jobs on several types at once."""
+    of_gangs(folder, "cross_type", POLICIES, (EVEN, ODD))
+
+
+def mixed_sharing(folder: Path) -> None:
+    """Pairs of different size."""
+    of_gangs(folder, "mixed_sharing", ("max_min_fairness_packed", "min_total_duration_packed"), (EVEN,))
+
+
 def figures(found: list[Metrics]) -> list[str]:
-    """Average completion without and with an option, then the makespan."""
+    """Average completion without and with an option, then the makespans."""
     return [*(f"{each.avg_jct_s:.0f}" for each in found), *(f"{each.makespan_s:.0f}" for each in found)]
 
 
-TABLES = {"rounds": rounds, "shortest": shortest, "forecast": forecast, "elastic": elastic}
+TABLES = {
+    "rounds": rounds,
+    "shortest": shortest,
+    "forecast": forecast,
+    "elastic": elastic,
+    "cross_type": cross_type,
+    "mixed_sharing": mixed_sharing,
+}
 
 
 def main(wanted: list[str]) -> None:

@@ -6,7 +6,8 @@ What is compared is what the shares that a rule gives are worth, not what its so
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,8 @@ def best(goal: Any, limits: list[Any], tolerance: float = 1e-10) -> float:
 
 
 def shares_of(policy: str, asked: Question) -> Shares:
-    built: Any = find_policy(policy)[0].build("", None, Knowledge())  # type: ignore[arg-type] # no rule places
+    declared, options = find_policy(policy)
+    built: Any = declared.build(options, None, Knowledge())  # type: ignore[arg-type] # no rule places
     answer: Shares = built._rule.shares(asked)
     return answer
 
@@ -157,16 +159,139 @@ def test_finish_time_ratio(policy: str, seed: int) -> None:
 )
 def test_sum_of_throughputs(policy: str, seed: int) -> None:
     asked = question(seed=seed, jobs=8)
-    price = np.array([PRICES[str(kind)] if "cost" in policy else 1.0 for kind in asked.types])
     model = Model(asked, asked.speeds, "packed" in policy)
-    total = sum(speed for speed in model.speed_of) / price
+    total = steps_for_the_price(policy, model)
 
     optimum = best(cp.sum(cp.multiply(total, model.x)), model.limits)
 
+    assert worth_in_all(total, model, shares_of(f"gavel/{policy}", asked)) == pytest.approx(optimum, rel=1e-6)
+
+
+def steps_for_the_price(policy: str, model: Model) -> Floats:
+    """By party and type, the steps a second of all its jobs, over the price of the type where that counts."""
+    price = np.array([PRICES[str(kind)] if "cost" in policy else 1.0 for kind in model.asked.types])
+    total: Floats = sum(model.speed_of, np.zeros_like(model.speed_of[0])) / price
+    return total
+
+
+def worth_in_all(total: Floats, model: Model, given: Shares) -> float:
+    rows = {tuple(model.asked.jobs[row].seq for row in party): n for n, party in enumerate(model.parties)}
+    return sum(float(total[rows[party]] @ np.array(part)) for party, part in given.items())
+
+
+SLOS = [f"max_sum_throughput_normalized_by_cost_{kind}_SLOs" for kind in ("perf", "packed")]
+
+
+def due(asked: Question, needs: Floats) -> Question:
+    """The same jobs, each with the deadline that it meets at such a speed; 0: it has none."""
+    for each, need, left in zip(asked.jobs, needs, asked.remaining, strict=True):
+        at_s = asked.now_s + left / need if need else None
+        each.live.job = replace(each.live.job, deadline_s=at_s)
+    return asked
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("policy", SLOS)
+def test_sum_of_throughputs_with_deadlines_that_can_be_kept(policy: str, seed: int) -> None:
+    """Every job but two must have nine tenths of what it would have by itself, which all of them can."""
+    asked = question(seed=seed, jobs=18, devices=(2, 2, 3))
+    alone = (isolated_shares(asked, asked.scale) * asked.speeds).sum(axis=1)
+    needs = np.where(np.arange(18) < 16, 0.9 * alone, 0.0)
+    asked = due(asked, needs)
+    model = Model(asked, asked.speeds, "packed" in policy)
+    total = steps_for_the_price(policy, model)
+    goal = cp.sum(cp.multiply(total, model.x))
+    kept = [done >= need for done, need in zip(model.done(), needs, strict=True)]
+
+    optimum, without = best(goal, [*model.limits, *kept]), best(goal, model.limits)
+
     given = shares_of(f"gavel/{policy}", asked)
-    rows = {tuple(asked.jobs[row].seq for row in party): n for n, party in enumerate(model.parties)}
-    found = sum(float(total[rows[party]] @ np.array(part)) for party, part in given.items())
-    assert found == pytest.approx(optimum, rel=1e-6)
+    assert worth_in_all(total, model, given) == pytest.approx(optimum, rel=1e-6)
+    assert (model.worth(given) >= needs * (1 - 1e-6)).all()
+    assert optimum < without * (1 - 1e-3), "the deadlines cost nothing, so that the test says nothing"
+
+
+@pytest.mark.parametrize("policy", SLOS)
+def test_deadlines_that_can_not_all_be_kept_are_dropped(policy: str) -> None:
+    """Everyone would need its fastest type all of the time."""
+    asked = question(seed=1, jobs=12)
+    asked = due(asked, 0.999 * asked.speeds.max(axis=1))
+    model = Model(asked, asked.speeds, "packed" in policy)
+    total = steps_for_the_price(policy, model)
+    goal = cp.sum(cp.multiply(total, model.x))
+    kept = [done >= 0.999 * speed for done, speed in zip(model.done(), asked.speeds.max(axis=1), strict=True)]
+    impossible = cp.Problem(cp.Maximize(goal), [*model.limits, *kept])
+    impossible.solve(solver=cp.CLARABEL)
+
+    given = shares_of(f"gavel/{policy}", asked)
+
+    assert impossible.status == "infeasible"
+    assert worth_in_all(total, model, given) == pytest.approx(best(goal, model.limits), rel=1e-6)
+
+
+Pace = Callable[[list[int]], Floats]
+"""How fast the level of every job rises while these can still rise."""
+
+
+def filled(model: Model, unit: Floats, pace: Pace) -> Floats:
+    """Levels by water filling; stuck are those whose level can't rise even if nobody else's does."""
+    done = model.done()
+    level = np.zeros(len(unit))
+    open_ = list(range(len(unit)))
+    while open_:
+        rise = cp.Variable(nonneg=True)
+        rates = pace(open_)
+        kept = [each >= unit[row] * (level[row] + rates[row] * rise) for row, each in enumerate(done)]
+        level = level + rates * best(rise, [*model.limits, *kept], tolerance=1e-9) * (1 - 1e-8)
+        stuck = []
+        for row in (row for row in open_ if rates[row] > 0):
+            others = [each >= unit[one] * level[one] * (1 - 1e-8) for one, each in enumerate(done)]
+            most = best(done[row] / unit[row], [*model.limits, *others], tolerance=1e-9)
+            if most <= level[row] * (1 + 1e-5):
+                stuck.append(row)
+        assert stuck
+        open_ = [row for row in open_ if row not in stuck]
+    return level
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", ["perf", "packed"])
+def test_water_filling(kind: str, seed: int) -> None:
+    """Everyone's level, not the least alone, is that of another way to fill, with another solver."""
+    asked = question(seed=seed, jobs=6)
+    model = Model(asked, asked.speeds, kind == "packed")
+    unit = fair_part(asked, asked.speeds) / asked.weight
+
+    def by_weight(rows: list[int]) -> Floats:
+        return np.where(np.isin(np.arange(6), rows), asked.weight, 0.0)
+
+    found = model.worth(shares_of(f"gavel/max_min_fairness_water_filling_{kind}", asked)) / unit
+
+    assert found == pytest.approx(filled(model, unit, by_weight), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("inside", ["fairness", "fifo"])
+def test_hierarchy(inside: str, seed: int) -> None:
+    """Two entities, the first with twice the weight: within it by weight, or all to the oldest that can rise."""
+    asked = question(seed=seed, jobs=6)
+    model = Model(asked, asked.speeds)
+    unit = fair_part(asked, asked.speeds) / asked.weight
+    of_entity = {"a": 2.0, "b": 1.0}
+
+    def by_entity(rows: list[int]) -> Floats:
+        rates = np.zeros(6)
+        for entity, weight in of_entity.items():
+            own = [row for row in rows if asked.jobs[row].entity == entity]
+            if own and inside == "fifo":
+                rates[own[0]] = weight
+            elif own:
+                rates[own] = weight * asked.weight[own] / asked.weight[own].sum()
+        return rates
+
+    found = model.worth(shares_of(f"gavel/hierarchical:inside={inside},weights=a:2/b:1", asked)) / unit
+
+    assert found == pytest.approx(filled(model, unit, by_entity), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
