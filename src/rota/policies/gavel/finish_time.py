@@ -14,7 +14,7 @@ from rota.mechanisms.programs import Solver
 from rota.mechanisms.shares import Floats, Question, Shares
 from rota.policies.gavel.declare import LpParams, PackParams, SizeParams, shares
 from rota.policies.gavel.isolated import isolated_shares
-from rota.policies.gavel.layout import Layout, lay_out
+from rota.policies.gavel.layout import Layout, fastest_everywhere, lay_out
 from rota.policies.gavel.least import Best, nothing, serve_the_least
 
 _CLOSE = 1e-9
@@ -84,14 +84,10 @@ class FinishTimeFairness:
     def shares(self, question: Question) -> Shares:
         """Everyone has an age and a past of its own, so hardly any two jobs are alike."""
         alone = self._alone_s(question)
-        speeds = None
-        if not self.sees_types:
-            fastest = question.speeds.max(axis=1, keepdims=True, initial=0.0)
-            speeds = np.repeat(fastest, len(question.types), axis=1)
         age, left = question.age_s, question.remaining
         layout = lay_out(
             question,
-            speeds=speeds,
+            speeds=None if self.sees_types else fastest_everywhere(question),
             packs=self.packs,
             alike=lambda row, job: (float(left[row]), float(age[row]), float(alone[row])),
             collapse=self._params.collapse,

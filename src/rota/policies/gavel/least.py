@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.mechanisms.programs import Program, Solution, Solver
+from rota.mechanisms.programs import Program, Programmed, Solution, Solver
 from rota.mechanisms.shares import Floats, Question, Shares
+from rota.policies.gavel.declare import LpParams
 from rota.policies.gavel.layout import Layout
 
 _SLACK = 1e-9
@@ -27,13 +28,19 @@ def nothing(question: Question) -> Shares:
     return {(job.seq,): [0.0] * len(question.types) for job in question.jobs}
 
 
+def inverse(amounts: Floats) -> Floats:
+    """1 over each amount; 0 of 0."""
+    above = amounts > 0
+    return np.where(above, 1.0 / np.where(above, amounts, 1.0), 0.0)
+
+
 def least_program(layout: Layout, need: Floats) -> Program:
     """Maximise t with (progress of one job of class k) >= need_k t; a class that needs nothing has no row's worth."""
     program = layout.program(extra=1)
     column = layout.columns
     program.gain[column] = 1.0
     rows, columns, speeds = layout.progress()
-    scale = np.where(need > 0, 1.0 / np.where(need > 0, need, 1.0), 0.0)
+    scale = inverse(need)
     needy = np.nonzero(need > 0)[0]
     program.add_rows(
         np.concatenate([rows, needy]),
@@ -65,7 +72,27 @@ def serve_the_least(solver: Solver, layout: Layout, need: Floats, *, spare: bool
     column = layout.columns
     program.lower[column] = found.objective * (1 - _SLACK)
     program.gain[column] = 0.0
-    scale = np.where(need > 0, 1.0 / np.where(need > 0, need, 1.0), 0.0)
+    scale = inverse(need)
     np.add.at(program.gain, columns, speeds * scale[rows])
     better = solver.solve(program)
     return Best(better.x[: layout.columns], best.t) if isinstance(better, Solution) else best
+
+
+class ServesTheLeast(Programmed):
+    """Rules with one program, in which the least served are served as well as can be; they differ in what that counts.
+
+    Type-agnostic, aware of types, or with pairs as well.
+    """
+
+    backfills = True
+
+    def __init__(self, params: LpParams, *, sees_types: bool, packs: bool = False) -> None:
+        self.sees_types = sees_types
+        super().__init__()
+        self.packs = packs
+        self._params = params
+
+    def _serve(self, layout: Layout, need: Floats) -> Shares:
+        """Shares that serve the least by these needs; nothing for anybody if there is no solution."""
+        best = serve_the_least(self._solver, layout, need, spare=self._params.spare)
+        return nothing(layout.question) if best is None else layout.split(best.x)

@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.mechanisms.programs import Programmed
 from rota.mechanisms.shares import Question, Shares
 from rota.policies.gavel.declare import LpParams, PackParams, SizeParams, shares
-from rota.policies.gavel.layout import lay_out
-from rota.policies.gavel.least import nothing, serve_the_least
+from rota.policies.gavel.layout import fastest_everywhere, lay_out
+from rota.policies.gavel.least import ServesTheLeast
 
 
-class MinTotalDuration(Programmed):
+class MinTotalDuration(ServesTheLeast):
     """sum_j T_ij x_ij >= r_i / H for the least H. Gavel bisects H; with t = 1/H it is one linear program."""
-
-    backfills = True
-
-    def __init__(self, params: LpParams, *, sees_types: bool, packs: bool = False) -> None:
-        self.sees_types = sees_types
-        super().__init__()
-        self.packs = packs
-        self._params = params
 
     def shares(self, question: Question) -> Shares:
         """Jobs alike in what is left to do are one class."""
-        speeds = None
-        if not self.sees_types:
-            fastest = question.speeds.max(axis=1, keepdims=True, initial=0.0)
-            speeds = np.repeat(fastest, len(question.types), axis=1)
         left = question.remaining
         layout = lay_out(
             question,
-            speeds=speeds,
+            speeds=None if self.sees_types else fastest_everywhere(question),
             packs=self.packs,
             alike=lambda row, job: float(left[row]),
             collapse=self._params.collapse,
         )
-        best = serve_the_least(self._solver, layout, np.maximum(layout.first(left), 0.0), spare=self._params.spare)
-        return nothing(question) if best is None else layout.split(best.x)
+        return self._serve(layout, np.maximum(layout.first(left), 0.0))
 
 
 min_total_duration = shares(

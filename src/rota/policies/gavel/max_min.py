@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.mechanisms.programs import Programmed
 from rota.mechanisms.shares import Floats, Question, Shares
 from rota.policies.gavel.declare import LpParams, PackParams, SizeParams, shares
 from rota.policies.gavel.layout import Layout, lay_out
-from rota.policies.gavel.least import nothing, serve_the_least
+from rota.policies.gavel.least import ServesTheLeast, inverse
 
 
 def fair_factor(layout: Layout) -> Floats:
@@ -21,27 +20,17 @@ def fair_factor(layout: Layout) -> Floats:
 
 def fair_need(layout: Layout) -> Floats:
     """The progress that counts as 1 for a job: w_i p_i / s_i."""
-    factor = fair_factor(layout)
-    return np.where(factor > 0, 1.0 / np.where(factor > 0, factor, 1.0), 0.0)
+    return inverse(fair_factor(layout))
 
 
-class MaxMin(Programmed):
-    """One program whose columns are the shares; type-agnostic, aware of types, or with pairs as well."""
-
-    backfills = True
-
-    def __init__(self, params: LpParams, *, sees_types: bool, packs: bool = False) -> None:
-        self.sees_types = sees_types
-        super().__init__()
-        self.packs = packs
-        self._params = params
+class MaxMin(ServesTheLeast):
+    """What counts is progress over that of an equal part of all devices."""
 
     def shares(self, question: Question) -> Shares:
-        """The least served as well as can be; nothing for anybody if there is no solution."""
+        """A class is of jobs alike in profile, size and weight."""
         speeds = None if self.sees_types else np.ones_like(question.speeds)
         layout = lay_out(question, speeds=speeds, packs=self.packs, collapse=self._params.collapse)
-        best = serve_the_least(self._solver, layout, fair_need(layout), spare=self._params.spare)
-        return nothing(question) if best is None else layout.split(best.x)
+        return self._serve(layout, fair_need(layout))
 
 
 max_min_fairness = shares(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.errors import RotaError
 from rota.mechanisms.programs import Program, Programmed, Solution
 from rota.mechanisms.shares import Contender, Floats, Question, Shares
 from rota.policies.gavel.declare import LpParams, SizeParams, refuse_with_quirks, shares
+from rota.policies.gavel.entries import amount_of, names_of
 from rota.policies.gavel.layout import Layout, lay_out
 from rota.policies.gavel.least import nothing
 
@@ -24,19 +24,15 @@ class CostParams(SizeParams):
 
     prices: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        SizeParams.__post_init__(self)
+        for name in names_of(self.prices):
+            self.price(name)
+
     def price(self, kind: str) -> float:
         """The price of a type."""
-        for entry in self.prices:
-            name, _, text = entry.partition(":")
-            if name == kind:
-                try:
-                    value = float(text)
-                except ValueError:
-                    value = math.nan
-                if not 0 < value < math.inf:
-                    raise RotaError(f"the price of {name!r} is {text!r}; it must be a number above 0")
-                return value
-        return PRICES.get(kind, 1.0)
+        given = amount_of(self.prices, kind, f"the price of {kind!r}")
+        return PRICES.get(kind, 1.0) if given is None else given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

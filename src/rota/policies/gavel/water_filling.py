@@ -16,8 +16,9 @@ from rota.core.errors import RotaError
 from rota.mechanisms.programs import NoSolution, Program, Programmed, Solution, Solver
 from rota.mechanisms.shares import Floats, Question, Shares
 from rota.policies.gavel.declare import LpParams, PackParams, SizeParams, shares
+from rota.policies.gavel.entries import amount_of, entry_of, names_of
 from rota.policies.gavel.layout import Layout, lay_out
-from rota.policies.gavel.least import nothing
+from rota.policies.gavel.least import inverse, nothing
 from rota.policies.gavel.max_min import fair_need
 
 _STEP = 1e-4
@@ -43,9 +44,16 @@ class HierarchyParams(SizeParams):
     entities: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        SizeParams.__post_init__(self)
+        for name in names_of(self.entities):
+            self.rule_of(name)
+        for name in names_of(self.weights):
+            self.weight_of(name)
+
     def rule_of(self, entity: str) -> Inside:
         """How this entity divides its part."""
-        text = _entry(self.entities, entity)
+        text = entry_of(self.entities, entity)
         if text is None:
             return self.inside
         try:
@@ -55,22 +63,7 @@ class HierarchyParams(SizeParams):
 
     def weight_of(self, entity: str) -> float:
         """This entity's weight."""
-        text = _entry(self.weights, entity)
-        try:
-            weight = 1.0 if text is None else float(text)
-        except ValueError:
-            weight = np.nan
-        if not 0 < weight < np.inf:
-            raise RotaError(f"entity {entity!r}: its weight is {text!r}; it must be a number above 0")
-        return weight
-
-
-def _entry(entries: tuple[str, ...], name: str) -> str | None:
-    for entry in entries:
-        key, _, text = entry.partition(":")
-        if key == name:
-            return text
-    return None
+        return amount_of(self.weights, entity, f"entity {entity!r}: its weight") or 1.0
 
 
 class WaterFilling(Programmed):
@@ -174,8 +167,7 @@ def _rise(layout: Layout, need: Floats, level: Floats, pace: Floats) -> Program:
     program.gain[column] = 1.0
     program.lower[column] = 0.0
     rows, columns, speeds = layout.progress()
-    able = need > 0
-    scale = np.where(able, 1.0 / np.where(able, need, 1.0), 0.0)
+    able, scale = need > 0, inverse(need)
     rising = np.nonzero(pace > 0)[0]
     program.add_rows(
         np.concatenate([rows, rising]),
@@ -197,8 +189,7 @@ def _can_rise(layout: Layout, need: Floats, level: Floats, rising: NDArray[np.bo
     program.lower[at] = 0.0
     program.upper[at] = 1.0
     rows, columns, speeds = layout.progress()
-    able = need > 0
-    scale = np.where(able, 1.0 / np.where(able, need, 1.0), 0.0)
+    able, scale = need > 0, inverse(need)
     step = _STEP * np.maximum(level[which], _STEP)
     program.add_rows(
         np.concatenate([rows, which]),
