@@ -157,7 +157,24 @@ def test_steps_of_what_does_not_load_fail(tmp_path: Path, capsys: pytest.Capture
     path.write_text(json.dumps(scenarios))
 
     assert main([str(path)]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "0 of 8 steps as expected"
+    assert capsys.readouterr().out.splitlines()[-1] == "0 of 7 steps as expected"
+
+
+def test_a_load_that_should_fail_is_no_step_but_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = {"id": "odd", "config": "hall.yaml", "expectLoad": {"outcome": "error"}, "steps": []}
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps({"scenarios": [scenario]}))
+
+    assert main(["--config-dir", str(OWN.parent / "config"), str(path)]) == 1
+    assert capsys.readouterr().out.splitlines() == ["odd.json: odd load: it loads", "0 of 0 steps as expected"]
+
+
+def test_what_is_no_file_of_scenarios_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([str(tmp_path / "nosuch.json")])
+
+    assert left.value.code == 2
+    assert "nosuch.json is no file of scenarios" in capsys.readouterr().err
 
 
 def test_gangs_are_made_of_a_plan() -> None:
