@@ -13,7 +13,7 @@ from rota.web.desk import Desk
 from rota.web.frame import heading
 from rota.web.parts.basics import empty
 
-MOST = 200
+MOST = 100
 ABOUT_JOBS = frozenset({"submit", "cancel", "hold", "release"})
 
 
