@@ -16,6 +16,7 @@ from rota.core.model import NodeId
 from rota.core.state import State
 from rota.placement import style
 from rota.tenancy import allocator
+from rota.tenancy.audit import refuse_broken_shares
 
 KEY = "cluster"
 """Under which name the records keep it."""
@@ -56,6 +57,10 @@ class Present:
     def tag(self) -> str:
         """Changes with the cluster."""
         return hashlib.sha256(json.dumps(encode_cluster(self.cluster)).encode()).hexdigest()[:16]
+
+    def refuse_broken_promises(self, after: Cluster) -> None:
+        """Refuse a cluster that promises more than it has."""
+        refuse_broken_shares(after, self._tenancy)
 
     def way_to(self, after: Cluster, state: State) -> list[Event]:
         """The events that lead to another cluster; refused if they can't be taken, naming what is wrong."""

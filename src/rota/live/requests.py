@@ -234,6 +234,7 @@ class Requests:
             await self._control.at_rest()
             if tag is not None and tag.strip('"') != present.tag:
                 raise Outdated("the cluster has changed meanwhile; look at it again (GET /cluster), and repeat")
+            present.refuse_broken_promises(after)
             events = present.way_to(after, self._control.state)
             changed = _by_kind(events, present.cluster, after)
             if events and not dry_run:

@@ -17,9 +17,12 @@ def audit_tenants(cluster: Cluster) -> list[str]:
     return [*_unknown_types(cluster, cluster.tenants), *_overcommitment(cluster, cluster.tenants)]
 
 
-def refuse_broken_shares(cluster: Cluster | None) -> None:
-    """Shares that can't all be had at once are refused, naming the fields."""
-    broken = [] if cluster is None else audit_tenants(cluster)
+def refuse_broken_shares(cluster: Cluster, tenancy: str) -> None:
+    """Shares that can't all be had at once are refused, naming the fields, where the tenancy would have to keep them.
+
+    For whoever states them. Nodes that are missing while a manager runs break no statement.
+    """
+    broken = audit_tenants(cluster) if tenancy == "quota" else []
     if broken:
         raise RotaError("; ".join(broken))
 

@@ -23,7 +23,6 @@ from rota.core.state import State
 from rota.core.tenants import ANY_TYPE, TenantPlan
 from rota.core.use import FadedUse
 from rota.tenancy.accounts import Accounts, Lending
-from rota.tenancy.audit import refuse_broken_shares
 from rota.tenancy.open import OpenAllocator
 from rota.tenancy.shares import stated_shares
 
@@ -36,7 +35,6 @@ class QuotaAllocator:
 
     def __init__(self, placer: Placer, cluster: Cluster | None) -> None:
         cells, tenants = (None, None) if cluster is None else (cluster.cells, cluster.tenants)
-        refuse_broken_shares(cluster)
         self._plan: TenantPlan = stated_shares(cells, tenants)
         self._open = OpenAllocator(placer)
         self._state: State | None = None
