@@ -280,9 +280,11 @@ def _refuse_excess(usage: _Usage, books: NodeFree, how: str) -> None:
 def _check_node(books: NodeFree, usage: _Usage) -> None:
     """One node's books against the claims on it."""
     node = books.node
-    free_mask = (1 << node.devices) - 1
+    free_mask = (1 << node.devices) - 1 & ~books.others_mask
     shares: dict[int, tuple[int, int]] = {}
     for device, milli in usage.milli.items():
+        if books.others_mask >> device & 1:
+            raise InvariantBroken(f"node {node.id}: device {device} is claimed, though others hold it")
         free_mask &= ~(1 << device)
         if device in usage.memory:
             has = UNCOUNTED if node.device_memory_bytes is None else node.device_memory_bytes
@@ -294,8 +296,8 @@ def _check_node(books: NodeFree, usage: _Usage) -> None:
         (books.shares, shares, "shares"),
         (books.users, usage.slots, "slots"),
         (books.locked, usage.alone is not None, "exclusive use"),
-        (books.cpu_milli, _left(node.cpu_milli, usage.cpu_milli), "CPUs"),
-        (books.memory_bytes, _left(node.memory_bytes, usage.memory_bytes), "memory"),
+        (books.cpu_milli, _left(node.cpu_milli, usage.cpu_milli + books.others_cpu_milli), "CPUs"),
+        (books.memory_bytes, _left(node.memory_bytes, usage.memory_bytes + books.others_memory_bytes), "memory"),
         (books.network_bps, _left(node.network_bps, usage.network_bps), "network"),
     ):
         _agree(kept, counted, f"node {node.id}: {what}")

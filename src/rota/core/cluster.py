@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from rota.core.cells import CellPlan
 from rota.core.errors import RotaError
+from rota.core.labels import Taint
 from rota.core.model import DeviceType, NodeId
 from rota.core.tenants import TenantPlan
 
@@ -28,6 +29,9 @@ class Node:
     network_bps: int | None = None
     rack: str = "rack"
     domain: str = "domain"
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    """What keeps tasks away that do not tolerate it."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -38,8 +42,18 @@ class Node:
             raise RotaError(f"node {self.id}: sockets hold {sum(self.sockets)} devices, the node has {self.devices}")
 
     def is_same_hardware(self, other: Node) -> bool:
-        """Whether only where the other stands differs."""
-        return replace(self, rack=other.rack, domain=other.domain, sockets=other.sockets) == other
+        """Whether only where the other stands differs, or what is written on it."""
+        return (
+            replace(
+                self,
+                rack=other.rack,
+                domain=other.domain,
+                sockets=other.sockets,
+                labels=other.labels,
+                taints=other.taints,
+            )
+            == other
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from rota.core.cluster import Cluster, Node
 from rota.core.codec_promises import decode_cells, decode_tenants, encode_cells, encode_tenants
 from rota.core.decisions import Cause, Decision, Lease, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.events import End, Event
+from rota.core.labels import Requirement, Taint, Toleration
 from rota.core.model import Checkpoint, Elastic, Job, JobId, Level, Locality, Role
 from rota.core.placement import Placement, Slot, device_indexes
 from rota.core.reasons import Reason, ReasonCode
@@ -39,6 +40,7 @@ _EVENT_NAMES: dict[type, str] = {
     ev.NodeUndrained: "node-undrained",
     ev.NodeAdded: "node-added",
     ev.NodeRemoved: "node-removed",
+    ev.NodeOccupied: "node-occupied",
     ev.PromisesChanged: "promises-changed",
     ev.TimerFired: "timer",
 }
@@ -180,15 +182,25 @@ def encode_job(job: Job) -> Json:
 
 
 _PARTS: dict[str, Callable[[Any], Any]] = {
-    "roles": lambda roles: tuple(
-        Role(**{**role, "device_types": tuple(role.get("device_types", ()))}) for role in roles
-    ),
+    "roles": lambda roles: tuple(_decode_role(role) for role in roles),
     "locality": lambda part: Locality(**{**part, "level": Level(part.get("level", Level.NODE))}),
     "elastic": lambda part: Elastic(**part),
     "checkpoint": lambda part: Checkpoint(**part),
     "depends_on": tuple,
     "labels": lambda labels: tuple((key, value) for key, value in labels),
 }
+
+
+def _decode_role(value: Mapping[str, Any]) -> Role:
+    fields = {**value, "device_types": tuple(value.get("device_types", ()))}
+    if "requires" in fields:
+        fields["requires"] = tuple(
+            tuple(Requirement(key, operator, tuple(values)) for key, operator, values in term)
+            for term in fields["requires"]
+        )
+    if "tolerates" in fields:
+        fields["tolerates"] = tuple(Toleration(*each) for each in fields["tolerates"])
+    return Role(**fields)
 
 
 def decode_job(value: Mapping[str, Any]) -> Job:
@@ -221,7 +233,12 @@ def decode_cluster(value: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> Cl
 
 def decode_node(value: Mapping[str, Any]) -> Node:
     """A node from JSON values."""
-    return Node(**{**value, "sockets": tuple(value.get("sockets", ()))})
+    fields = {**value, "sockets": tuple(value.get("sockets", ()))}
+    if "labels" in fields:
+        fields["labels"] = tuple((key, text) for key, text in fields["labels"])
+    if "taints" in fields:
+        fields["taints"] = tuple(Taint(*each) for each in fields["taints"])
+    return Node(**fields)
 
 
 def encode_plain(value: Any) -> Json:

@@ -200,6 +200,16 @@ class NodeRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeOccupied:
+    """Others, who are not scheduled here, hold so much of a node from now on: in all, not in addition."""
+
+    node_id: NodeId
+    devices: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PromisesChanged:
     """From now on this is promised to tenants. What runs stays; what no longer fits goes on without a guarantee."""
 
@@ -234,6 +244,7 @@ Event: TypeAlias = (
     | NodeUndrained
     | NodeAdded
     | NodeRemoved
+    | NodeOccupied
     | PromisesChanged
     | TimerFired
 )

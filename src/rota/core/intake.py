@@ -22,6 +22,7 @@ from rota.core.events import (
     NodeBack,
     NodeDrained,
     NodeLost,
+    NodeOccupied,
     NodeRemoved,
     NodeUndrained,
     PromisesChanged,
@@ -82,6 +83,7 @@ class Intake:
             NodeUndrained: self._node_undrained,
             NodeAdded: self._node_added,
             NodeRemoved: self._node_removed,
+            NodeOccupied: self._node_occupied,
             PromisesChanged: self._promises_changed,
             TimerFired: lambda event: None,
         }
@@ -356,6 +358,11 @@ class Intake:
         self._node_turned(index)
         self._drop_reservations(index)
         self.changes.shrunk = True
+
+    def _node_occupied(self, event: NodeOccupied) -> None:
+        index = self._state.node(event.node_id)
+        self._state.inventory.occupy(index, event.devices, event.cpu_milli, event.memory_bytes)
+        self.changes.freed = True
 
     def _promises_changed(self, event: PromisesChanged) -> None:
         """The books are opened anew. Whom the new promises can never hold contends without a guarantee from now on."""

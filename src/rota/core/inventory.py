@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from rota.core.cluster import Cluster, Node
 from rota.core.errors import InvariantBroken
+from rota.core.labels import Terms, Toleration, is_met, is_tolerated
 from rota.core.model import WHOLE, DeviceType, NodeId, Role
 from rota.core.placement import Placement, Slot, device_indexes, lowest
 
@@ -53,6 +54,10 @@ class NodeFree:
     """Whether it has left the cluster; its place stays, for those who still run there and for its return."""
     shares: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Of each device held in part: thousandths and memory bytes left."""
+    others_mask: int = 0
+    """Devices that are held by others, who are not scheduled here."""
+    others_cpu_milli: int = 0
+    others_memory_bytes: int = 0
 
     @property
     def usable(self) -> bool:
@@ -81,6 +86,7 @@ class Inventory:
         "by_name",
         "cpu_total",
         "domains",
+        "fitting",
         "free",
         "idle_free",
         "memory_total",
@@ -105,6 +111,8 @@ class Inventory:
         self.cpu_total = 0
         self.memory_total = 0
         """CPU thousandths and memory bytes of all nodes that count theirs."""
+        self.fitting: dict[tuple[Terms, tuple[Toleration, ...]], int] = {}
+        """What `matching` found, until a node comes or goes."""
         for node in () if cluster is None else cluster.nodes:
             self.add(node)
 
@@ -135,6 +143,7 @@ class Inventory:
     def _count_node(self, index: int, sign: int) -> None:
         """Enter a node into the indexes that do not depend on what is free, or strike it out."""
         books = self.nodes[index]
+        self.fitting = {}
         node, pool, bit = books.node, self.pools[books.pool], 1 << index
         self.cpu_total += sign * (node.cpu_milli or 0)
         self.memory_total += sign * (node.memory_bytes or 0)
@@ -155,6 +164,19 @@ class Inventory:
         if not role.device_types:
             return self.pools
         return [self.pools[self.pool_by_type[t]] for t in role.device_types if t in self.pool_by_type]
+
+    def matching(self, role: Role) -> int:
+        """The nodes that a role may use by their labels and taints, as a bit set; -1 if that is every node."""
+        key = (role.requires, role.tolerates)
+        found = self.fitting.get(key)
+        if found is None:
+            found = -1
+            for index, books in enumerate(self.nodes):
+                node = books.node
+                if not (is_tolerated(node.taints, role.tolerates) and is_met(role.requires, dict(node.labels))):
+                    found &= ~(1 << index)
+            self.fitting[key] = found
+        return found
 
     def take(self, placement: Placement, roles: tuple[Role, ...], exclusive: bool = False) -> None:
         """Claim all slots of a placement."""
@@ -182,7 +204,7 @@ class Inventory:
         fits = True
         for slot in placement:
             books = self.nodes[slot.node]
-            closed = books.locked if back else not books.usable
+            closed = books.locked if back else not (books.usable and self.matching(roles[slot.role]) >> slot.node & 1)
             if closed or not self._slot_fits(slot, roles[slot.role]):
                 fits = False
                 break
@@ -204,6 +226,19 @@ class Inventory:
         books = self.nodes[index]
         self._delist(index)
         books.drained = drained
+        self._enlist(index)
+
+    def occupy(self, index: int, devices: int, cpu_milli: int, memory_bytes: int) -> None:
+        """Others hold so much of a node; of its devices the last that are free, since nobody says which."""
+        books = self.nodes[index]
+        self._delist(index)
+        mask = books.free_mask | books.others_mask
+        books.others_mask = mask & ~lowest(mask, max(mask.bit_count() - devices, 0))
+        books.free_mask = mask & ~books.others_mask
+        books.free = books.free_mask.bit_count()
+        books.cpu_milli += books.others_cpu_milli - cpu_milli
+        books.memory_bytes += books.others_memory_bytes - memory_bytes
+        books.others_cpu_milli, books.others_memory_bytes = cpu_milli, memory_bytes
         self._enlist(index)
 
     def pick_devices(self, index: int, count: int) -> int:
@@ -245,6 +280,9 @@ class Inventory:
                 locked=b.locked,
                 removed=b.removed,
                 shares=dict(b.shares),
+                others_mask=b.others_mask,
+                others_cpu_milli=b.others_cpu_milli,
+                others_memory_bytes=b.others_memory_bytes,
             )
             for b in self.nodes
         ]

@@ -12,6 +12,7 @@ from enum import Enum, IntEnum
 from typing import NewType
 
 from rota.core.errors import RotaError
+from rota.core.labels import Terms, Toleration
 
 JobId = NewType("JobId", str)
 NodeId = NewType("NodeId", str)
@@ -73,6 +74,10 @@ class Role:
     cpu_milli: int = 0
     memory_bytes: int = 0
     network_bps: int = 0
+    requires: Terms = ()
+    """What labels of a node must say."""
+    tolerates: tuple[Toleration, ...] = ()
+    """Taints of a node that do not keep its tasks away."""
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -34,6 +34,7 @@ class ReasonCode(Enum):
     CELLS_LENT = "cells-lent"
     BAD_HARDWARE = "bad-hardware"
     BETTER_LATER = "better-later"
+    NO_MATCHING_NODE = "no-matching-node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,10 @@ class Reason:
                 return f"needs {need}; the cluster can never offer that{largest}"
             case ReasonCode.NO_SUCH_TYPE:
                 return f"needs {need} of type {self.device_type}, of which there is none; name another type"
+            case ReasonCode.NO_MATCHING_NODE:
+                return (
+                    f"needs {need} on nodes with labels that it asks for and taints that it tolerates; none is in use"
+                )
             case ReasonCode.BEHIND:
                 return f"waits its turn behind job {self.job}"
             case ReasonCode.WOULD_DELAY:

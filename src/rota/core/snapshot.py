@@ -14,6 +14,7 @@ from rota.core.cluster import Cluster
 from rota.core.codec import Json, decode_job, decode_placement, encode_job, encode_placement, encode_plain
 from rota.core.decisions import Cause, Lease
 from rota.core.errors import InvariantBroken
+from rota.core.inventory import NodeFree
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState, NodeId
 from rota.core.state import State
@@ -58,6 +59,8 @@ class Snapshot:
     """What the policy remembered then."""
     removed: tuple[NodeId, ...] = ()
     """Nodes that have left, but for jobs that still run there."""
+    others: tuple[tuple[NodeId, int, int, int], ...] = ()
+    """What those hold who are not scheduled here: node, devices, CPU thousandths, memory bytes."""
     past: Json = field(default_factory=dict)
     """What accounts have had, as the state keeps it."""
 
@@ -103,8 +106,13 @@ def take(state: State, memory: Any = None) -> Snapshot:
         down=tuple(each.node.id for each in books if not each.up),
         memory=memory,
         removed=tuple(each.node.id for each in books if each.removed),
+        others=tuple(_others(each) for each in books if _others(each)[1:] != (0, 0, 0)),
         past=deepcopy(state.past),
     )
+
+
+def _others(books: NodeFree) -> tuple[NodeId, int, int, int]:
+    return books.node.id, books.others_mask.bit_count(), books.others_cpu_milli, books.others_memory_bytes
 
 
 def restore(cluster: Cluster, snapshot: Snapshot) -> State:
@@ -129,6 +137,8 @@ def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], fr
     for node_id in frame.down:
         if node_id in state.inventory.by_name:
             state.inventory.set_up(state.node(node_id), False)
+    for node_id, devices, cpu_milli, memory_bytes in frame.others:
+        state.inventory.occupy(state.node(node_id), devices, cpu_milli, memory_bytes)
     for node_id in frame.removed:
         state.inventory.remove(state.node(node_id))
     for live in state.jobs.values():
@@ -149,7 +159,7 @@ def _admit(state: State, job: Job, value: Mapping[str, Any], index_by_node: Mapp
         live.parked = decode_placement(value["parked"], index_by_node)
     if "on" in value:
         placement = decode_placement(value["on"], index_by_node)
-        if not state.inventory.is_free(placement, job.roles, job.exclusive):
+        if not state.inventory.is_free(placement, job.roles, job.exclusive, back=True):
             raise InvariantBroken(f"job {job.id}: what it holds is held by another, or is not there any more")
         state.inventory.take(placement, job.roles, job.exclusive)
         live.set_placement(placement)

@@ -18,14 +18,15 @@ def find(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | No
     role = job.roles[0]
     if len(job.roles) > 1:
         return _find_roles(inventory, job, pattern, insist)
-    if insist is None and pattern is not Pattern.SPREAD and _is_plain(role, job):
+    is_anywhere = inventory.matching(role) == _EVERY_NODE
+    if insist is None and pattern is not Pattern.SPREAD and is_anywhere and _is_plain(role, job):
         placement = _one_node(inventory, role, pattern)
         if placement is not None:
             return placement
     sizes: Sequence[int] = (role.count,)
     if job.elastic is not None:
         sizes = range(role.count, job.elastic.min_tasks - 1, -1)
-    among = _idle_nodes(inventory) if job.exclusive else _EVERY_NODE
+    among = (_idle_nodes(inventory) if job.exclusive else _EVERY_NODE) & inventory.matching(role)
     for tasks in sizes:
         placement = _find_role(inventory, role, 0, tasks, pattern, insist, among)
         if placement is not None:
@@ -93,7 +94,8 @@ def _find_roles_among(
     """Roles one after the other, each seeing what the ones before took; all or nothing."""
     taken: list[Placement] = []
     for index, role in enumerate(job.roles):
-        part = _find_role(inventory, role, index, role.count, pattern, insist, among)
+        fit = among & inventory.matching(role)
+        part = _find_role(inventory, role, index, role.count, pattern, insist, fit)
         if part is None:
             break
         inventory.take(part, job.roles)

@@ -206,6 +206,7 @@ def _snapshot(value: dict[str, Any] | None) -> Snapshot | None:
         drained=tuple(value["drained"]),
         down=tuple(value["down"]),
         removed=tuple(value.get("removed", ())),
+        others=tuple((node, devices, cpu, memory) for node, devices, cpu, memory in value.get("others", ())),
         past=value.get("past", {}),
         memory=value.get("memory"),
     )

@@ -69,6 +69,8 @@ class OpenAllocator:
             return placement
         if (largest := _too_small(job, inventory)) is not None:
             return _never(job, largest)
+        if not _has_match(job, inventory):
+            return Reason(code=ReasonCode.NO_MATCHING_NODE, need_milli=job.gpu_milli)
         code = ReasonCode.FRAGMENTED if insist is not None or _scatters(job) else ReasonCode.HOST_BUSY
         until_s = math.inf if insist is None else live.since_s + self._placer.ladder(job)[-1][0]
         return Reason(
@@ -115,6 +117,14 @@ class OpenAllocator:
             if _lacks(job, inventory, lambda pool, part: pool.devices * WHOLE):
                 code = ReasonCode.NEVER_FITS
         return Reason(code=code, need_milli=job.gpu_milli, free_milli=_free_milli(job, inventory))
+
+
+def _has_match(job: Job, inventory: Inventory) -> bool:
+    """Whether each role has a usable node whose labels and taints suit it."""
+    return all(
+        any(books.usable and inventory.matching(role) >> index & 1 for index, books in enumerate(inventory.nodes))
+        for role in job.roles
+    )
 
 
 def _never(job: Job, largest: int) -> Reason:

@@ -19,13 +19,14 @@ from rota.core.decisions import Cause
 from rota.core.events import Event
 from rota.core.model import JobId
 from rota.core.placement import Placement
+from rota.core.seats import seats
 from rota.drivers.local import answers
 from rota.drivers.local.attempt import Attempt, Verdict
 from rota.drivers.local.cgroup import Cgroups, NoCgroups
 from rota.drivers.local.folder import Json, attempt_folder, mark_of, read_json, shared_folder, write_json
 from rota.drivers.local.order import Order, Word
 from rota.drivers.local.task import Phase, Task
-from rota.drivers.local.tasks import environment, seats, tied_cpus
+from rota.drivers.local.tasks import environment, tied_cpus
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0

@@ -10,9 +10,9 @@ from enum import Enum
 from pathlib import Path
 
 import rota
+from rota.core.seats import Seat
 from rota.drivers.local.folder import Json, read_json, write_json
 from rota.drivers.local.keeper.processes import end_session, start_time
-from rota.drivers.local.tasks import Seat
 
 _ROOT = str(Path(rota.__file__).parents[1])
 PROGRAM = f"import sys; sys.path.append({_ROOT!r}); from rota.drivers.local.keeper.supervisor import main; main()"

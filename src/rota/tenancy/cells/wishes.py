@@ -34,6 +34,8 @@ def odd_wish(job: Job) -> str | None:
     for role in job.roles:
         if role.is_fraction:
             return f"gpus is {role.device_milli / WHOLE:g}; tenancy 'cells' gives whole devices, ask for one"
+        if role.requires:
+            return "a node selector or affinity; tenancy 'cells' chooses the nodes itself, ask for a type of device"
     if job.exclusive:
         return "exclusive is true; tenancy 'cells' can't keep others off a node, ask for all of its devices instead"
     types = list(dict.fromkeys(role.device_types for role in job.roles if role.device_milli and role.device_types))

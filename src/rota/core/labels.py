@@ -1,0 +1,82 @@
+"""Which nodes a role may use by what is written on them: labels that it requires, taints that it tolerates."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Operator(Enum):
+    """How a label is compared. The value is the wire form."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    ABSENT = "DoesNotExist"
+    ABOVE = "Gt"
+    BELOW = "Lt"
+
+
+class Requirement(NamedTuple):
+    """One condition on a label of a node."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class Taint(NamedTuple):
+    """Keeps tasks off a node that do not tolerate it."""
+
+    key: str
+    value: str = ""
+
+
+class Toleration(NamedTuple):
+    """Lets tasks onto nodes with a taint: one key or all of them (None), one value or any (None)."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+Terms = tuple[tuple[Requirement, ...], ...]
+"""Ways to fit: all requirements of one of them must hold. No terms at all fit every node."""
+
+
+def is_met(terms: Terms, labels: dict[str, str]) -> bool:
+    """Whether labels satisfy one of the terms."""
+    return not terms or any(all(_holds(each, labels) for each in term) for term in terms)
+
+
+def is_tolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:
+    """Whether every taint meets a toleration."""
+    return all(any(_tolerates(each, taint) for each in tolerations) for taint in taints)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    return toleration.key in (None, taint.key) and toleration.value in (None, taint.value)
+
+
+def _holds(requirement: Requirement, labels: dict[str, str]) -> bool:
+    found = labels.get(requirement.key)
+    match Operator(requirement.operator):
+        case Operator.IN:
+            return found in requirement.values
+        case Operator.NOT_IN:
+            return found not in requirement.values
+        case Operator.EXISTS:
+            return found is not None
+        case Operator.ABSENT:
+            return found is None
+        case Operator.ABOVE:
+            return _number(found) > _number(requirement.values[0])
+        case Operator.BELOW:
+            return found is not None and _number(found) < _number(requirement.values[0])
+
+
+def _number(text: str | None) -> float:
+    """A label as a number; one that is none is below all others."""
+    try:
+        return int(text or "")
+    except ValueError:
+        return float("-inf")
