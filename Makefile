@@ -62,8 +62,8 @@ test-fast: setup ## run the tests that take no time
 test-long: setup ## look for rare faults at length: every policy through many random histories
 	@$(BIN)/python -m pytest -n 2 --long -m long
 
-chaos: setup ## the kill test in full: 300 jobs, 50 kills of the server, 20 of supervisors and 20 of tasks
-	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py
+chaos: setup ## the kill tests in full: 300 jobs, 50 kills of the server, 20 of supervisors, 20 of tasks; 20 of Rota on Kubernetes
+	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/kubernetes/test_faults.py
 
 check: setup ## format, lint, types, imports, tests with warnings as errors
 	$(BIN)/ruff format --check .

@@ -65,21 +65,22 @@ def serve(options: Options, say: Callable[[str], None], show: Callable[[str], No
     sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _only_one(home):
-        listening = _listen(options.host, options.port)
+    with only_one(home):
+        listening = listen(options.host, options.port)
         database = open_database(options.database or home / "rota.db")
         access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
         if access.needs_first_token:
             _, secret = access.create("first", Role.ADMIN, (), None, "local")
             show(f"this is the first admin token, shown only now: {secret}")
         try:
-            _run(_serve(options, Records(database), access, listening, say))
+            run_loop(_serve(options, Records(database), access, listening, say))
         finally:
             database.dispose()
             listening.close()
 
 
-def _run(main: Coroutine[Any, Any, None]) -> None:
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run until it is done, on the fastest loop there is."""
     try:
         import uvloop
     except ImportError:
@@ -115,15 +116,15 @@ async def _serve(
         ssl_keyfile=options.key,
         server_header=False,
     )
-    server = _Server(config)
+    server = Server(config)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
-    url = _url(listening, secure=options.certificate is not None)
+    url = url_of(listening, secure=options.certificate is not None)
     loop = asyncio.create_task(control.run(driver))
     http = asyncio.create_task(server.serve(sockets=[listening]))
     tidying = asyncio.create_task(keep_tidy(records, options.settings.home, options.keep_s))
     cacert = None if options.certificate is None else str(options.certificate.absolute())
-    write_sign(Sign(url=_url(listening, secure=cacert is not None, near=True), cacert=cacert), options.settings.home)
+    write_sign(Sign(url=url_of(listening, secure=cacert is not None, near=True), cacert=cacert), options.settings.home)
     say(f"rota manages this machine at {url}; data in {options.settings.home}")
     log.info("ready", extra=_about(options, url))
     done, _ = await asyncio.wait((loop, http), return_when=asyncio.FIRST_COMPLETED)
@@ -156,7 +157,7 @@ def _about(options: Options, url: str) -> dict[str, object]:
     }
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Uvicorn's server; the signals are ours, so that a stop that was asked for is a good end."""
 
     @contextlib.contextmanager
@@ -175,7 +176,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family)
@@ -189,7 +191,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _url(listening: socket.socket, *, secure: bool, near: bool = False) -> str:
+def url_of(listening: socket.socket, *, secure: bool, near: bool = False) -> str:
     """Where it answers; `near`: as this machine reaches it."""
     host, port = listening.getsockname()[:2]
     if near:
@@ -199,7 +201,7 @@ def _url(listening: socket.socket, *, secure: bool, near: bool = False) -> str:
 
 
 @contextlib.contextmanager
-def _only_one(home: Path) -> Iterator[None]:
+def only_one(home: Path) -> Iterator[None]:
     """One manager for one folder: a second would start everything twice."""
     lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rota.cli.manager import ServerOption
+from rota.cli.manager import ServerOption, client_for
 from rota.core.errors import RotaError
 
 Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="The jobs' ids.")]
@@ -47,9 +47,9 @@ def release(jobs: Jobs = None, name: NameOption = None, server: ServerOption = N
 
 def _act(jobs: list[str] | None, name: str | None, action: str, server: str | None) -> None:
     """Do it to each, whatever becomes of the others; then complain of the first that refused."""
-    from rota.sdk.client import Client, Refused
+    from rota.sdk.client import Refused
 
-    client = Client(server)
+    client = client_for(server)
     found = [] if name is None else [str(job["id"]) for job in client.jobs(name=name)]
     if name is not None and not found:
         raise RotaError(f"--name: there is no unfinished job {name!r}")

@@ -112,6 +112,12 @@ COMMANDS: tuple[Entry, ...] = (
         group=Group.RUN,
     ),
     Entry(
+        name="k8s",
+        target="rota.cli.k8s:app",
+        summary="Schedule the pods of a Kubernetes cluster.",
+        group=Group.RUN,
+    ),
+    Entry(
         name="submit",
         target="rota.cli.submit:submit",
         summary="Submit a job file, or a command.",

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.cli.manager import ServerOption
+from rota.cli.manager import ServerOption, client_for
 from rota.cli.show import JobArgument
 
 if TYPE_CHECKING:
+    from rota.drivers.kubernetes.user import ClusterUser
     from rota.sdk.client import Client
 
 
@@ -35,9 +36,8 @@ def logs(
       rota logs 17 --tail 20
     """
     from rota.cli.manager import follow as follow_job
-    from rota.sdk.client import Client
 
-    client = Client(server)
+    client = client_for(server)
     size = None if tail is None else _size(client, job, tail, task, attempt)
     if follow:
         return follow_job(client, job, task=task, attempt=attempt, tail=size)
@@ -47,7 +47,7 @@ def logs(
     return 0
 
 
-def _size(client: Client, job: str, lines: int, task: int | None, attempt: int | None) -> int:
+def _size(client: Client | ClusterUser, job: str, lines: int, task: int | None, attempt: int | None) -> int:
     """How many bytes the last lines are, from as much of a task's output as it takes to find them."""
     size = max(8192, lines * 200)
     while True:

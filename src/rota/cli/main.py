@@ -49,7 +49,13 @@ def _rota(
         str | None,
         typer.Option("--cacert", help="Certificates to trust, where the manager's is not public.", metavar="FILE"),
     ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option("--context", help="A Kubernetes cluster, by its context in the kubeconfig.", metavar="NAME"),
+    ] = None,
 ) -> None:
+    if context is not None:
+        os.environ["ROTA_CONTEXT"] = context
     if cacert is not None:
         os.environ["ROTA_CACERT"] = cacert
     if ctx.invoked_subcommand is None:

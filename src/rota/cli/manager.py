@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.core.errors import Unavailable
+from rota.core.errors import RotaError, Unavailable
 from rota.sdk.client import Client
+
+if TYPE_CHECKING:
+    from rota.drivers.kubernetes.user import ClusterUser
 
 SUCCEEDED, FAILED, CANCELLED = 0, 100, 103
 INTERRUPTED = 130
 _STATUS = {"succeeded": SUCCEEDED, "failed": FAILED, "cancelled": CANCELLED}
+
+CONTEXT = "ROTA_CONTEXT"
+"""The variable that names a cluster of the kubeconfig instead of a manager."""
 
 ServerOption = Annotated[
     str | None,
@@ -20,7 +27,26 @@ ServerOption = Annotated[
 ]
 
 
-def follow(client: Client, job_id: str, *, show: bool = True, **which: int | None) -> int:
+def client_for(server: str | None) -> Client | ClusterUser:
+    """Whoever answers for jobs: a manager, or with `rota --context` a Kubernetes cluster."""
+    context = os.environ.get(CONTEXT)
+    if context is None or server is not None:
+        return Client(server)
+    return cluster_user(context)
+
+
+def cluster_user(context: str) -> ClusterUser:
+    """A cluster by the name of its context."""
+    try:
+        from rota.drivers.kubernetes.user import ClusterUser
+    except ModuleNotFoundError as error:
+        raise RotaError(
+            f"{error.name} is missing; install Rota with its extra: pip install 'rota[kubernetes]'"
+        ) from error
+    return ClusterUser(context)
+
+
+def follow(client: Client | ClusterUser, job_id: str, *, show: bool = True, **which: int | None) -> int:
     """Print what a job says until it ends; its outcome as a status. Ctrl-C only stops the printing."""
     back = f"job {job_id} goes on; come back with `rota logs -f {job_id}`"
     try:

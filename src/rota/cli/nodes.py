@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.cli.human import size
-from rota.cli.manager import ServerOption
+from rota.cli.manager import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
@@ -30,9 +30,7 @@ def nodes(server: ServerOption = None, output: OutputOption = OutputFormat.TABLE
 
       rota nodes
     """
-    from rota.sdk.client import Client
-
-    emit(Client(server).nodes(), NODE_COLUMNS, output)
+    emit(client_for(server).nodes(), NODE_COLUMNS, output)
 
 
 def drain(node: NodeArgument, server: ServerOption = None) -> None:
@@ -42,9 +40,7 @@ def drain(node: NodeArgument, server: ServerOption = None) -> None:
 
       rota drain n1
     """
-    from rota.sdk.client import Client
-
-    Client(server).drain(node)
+    client_for(server).drain(node)
 
 
 def undrain(node: NodeArgument, server: ServerOption = None) -> None:
@@ -54,6 +50,4 @@ def undrain(node: NodeArgument, server: ServerOption = None) -> None:
 
       rota undrain n1
     """
-    from rota.sdk.client import Client
-
-    Client(server).drain(node, drained=False)
+    client_for(server).drain(node, drained=False)

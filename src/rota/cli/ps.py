@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.cli.manager import ServerOption
+from rota.cli.manager import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 
 
@@ -57,9 +57,7 @@ def ps(
 
       rota ps --all -o wide
     """
-    from rota.sdk.client import Client
-
-    jobs = Client(server).jobs(all=every, limit=limit, tenant=tenant, state=state, name=name)
+    jobs = client_for(server).jobs(all=every, limit=limit, tenant=tenant, state=state, name=name)
     emit([row(job) for job in jobs], COLUMNS, output)
 
 

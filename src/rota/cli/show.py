@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rota.cli.manager import ServerOption
+from rota.cli.manager import ServerOption, client_for
 from rota.cli.render import OutputFormat, OutputOption, emit
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
@@ -23,9 +23,7 @@ def show(job: JobArgument, server: ServerOption = None, output: OutputOption = O
 
       rota show 17 -o json
     """
-    from rota.sdk.client import Client
-
-    found = Client(server).job(job)
+    found = client_for(server).job(job)
     if output is not OutputFormat.TABLE:
         emit([found], (), output)
         return
@@ -41,9 +39,7 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
 
       rota why 17
     """
-    from rota.sdk.client import Client
-
-    client = Client(server)
+    client = client_for(server)
     found = client.job(job)
     told = client.why(job)
     if output is not OutputFormat.TABLE:

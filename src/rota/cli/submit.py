@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.manager import ServerOption, follow
+from rota.cli.manager import ServerOption, client_for, follow
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
+    from rota.drivers.kubernetes.user import ClusterUser
     from rota.sdk.client import Client
 
 Json = dict[str, Any]
@@ -84,11 +85,10 @@ def submit(
 
 def _send(job: Json, array: str | None, *, held: bool, wait: bool, server: str | None) -> int:
     from rota.files.job import job_file
-    from rota.sdk.client import Client
 
     job_file(job)
     jobs = [job] if array is None else [{**job, "array": number} for number in _members(array)]
-    client = Client(server)
+    client = client_for(server)
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
         typer.echo(job_id)
@@ -99,7 +99,7 @@ def _send(job: Json, array: str | None, *, held: bool, wait: bool, server: str |
     return max(outcomes)
 
 
-def _warn(client: Client, job_id: str) -> None:
+def _warn(client: Client | ClusterUser, job_id: str) -> None:
     """Say at once if it will wait for ever."""
     reason = client.job(job_id)["reason"]
     if reason is not None and reason["code"] == "never-fits":
@@ -109,10 +109,9 @@ def _warn(client: Client, job_id: str) -> None:
 def _try_out(job: Json, server: str | None) -> int:
     from rota.cli.show import expectation
     from rota.files.job import job_file
-    from rota.sdk.client import Client
 
     job_file(job)
-    typer.echo(expectation(Client(server).try_out(job)["expected"]))
+    typer.echo(expectation(client_for(server).try_out(job)["expected"]))
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli import human
-from rota.cli.manager import ServerOption
+from rota.cli.manager import ServerOption, client_for
 from rota.cli.nodes import NODE_COLUMNS
 from rota.cli.ps import COLUMNS, row
 from rota.cli.render import Column, OutputFormat, emit, table
@@ -19,6 +19,7 @@ from rota.cli.render import Column, OutputFormat, emit, table
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from rota.drivers.kubernetes.user import ClusterUser
     from rota.sdk.client import Client
 
 WIDTH = 48
@@ -48,9 +49,7 @@ def top(
 
       rota top --every 5 --limit 10
     """
-    from rota.sdk.client import Client
-
-    client = Client(server)
+    client = client_for(server)
     if not sys.stdout.isatty():
         overview = client.overview()
         for line in summary(overview, encoding=sys.stdout.encoding or "utf-8"):
@@ -71,7 +70,7 @@ def top(
             live.update(_view(client, limit), refresh=True)
 
 
-def _view(client: Client, limit: int) -> Group:
+def _view(client: Client | ClusterUser, limit: int) -> Group:
     from rich.console import Group
     from rich.text import Text
 

@@ -63,20 +63,28 @@ class Restored:
 
 def restored(records: Records, scheduling: Scheduling) -> Restored:
     """What the records tell of; refuses what makes no sense together."""
-    declared, asked = find_policy(scheduling.policy)
-    options = declared.live_options(asked)
-    declared.refuse_tenancy(scheduling.tenancy)
+    declared, _ = find_policy(scheduling.policy)
     given = scheduling.cluster
     known = None if scheduling.has_fixed_nodes else kept_from(records.setting(CLUSTER_KEY))
     allocator(scheduling.tenancy, style("any"), given)
     current, removed = (given, ()) if known is None else (known.current, known.removed)
     state, kept = _restore(records, current, removed, in_rounds=declared.plans_in_rounds)
-    placement = scheduling.placement or declared.placement
     present = Present(given, current, scheduling.tenancy, has_fixed_nodes=scheduling.has_fixed_nodes)
     is_as_given = known is None or known.given != as_json(given)
     first = Entry([], cluster=given if is_as_given else current)
     if is_as_given:
         first.events = present.way_to(given, state)
+    return as_scheduled(scheduling, state, kept, present, first)
+
+
+def as_scheduled(
+    scheduling: Scheduling, state: State, kept: dict[JobId, Record], present: Present, first: Entry
+) -> Restored:
+    """A state together with the scheduler that is to go on with it."""
+    declared, asked = find_policy(scheduling.policy)
+    options = declared.live_options(asked)
+    declared.refuse_tenancy(scheduling.tenancy)
+    placement = scheduling.placement or declared.placement
 
     def build() -> tuple[Policy, Allocator]:
         alloc = allocator(scheduling.tenancy, style(placement), present.whole(state))
@@ -96,7 +104,11 @@ def restored(records: Records, scheduling: Scheduling) -> Restored:
 
 def boot(records: Records, scheduling: Scheduling) -> Control:
     """The loop, ready to run, in the state in which the last one stopped."""
-    was = restored(records, scheduling)
+    return begin(records, scheduling, restored(records, scheduling), "a live manager")
+
+
+def begin(records: Records, scheduling: Scheduling, was: Restored, about: str) -> Control:
+    """The loop, ready to run from a state; the journal gets a new stretch that starts with it."""
     tape = Tape()
     engine = was.engine(tape)
     header = JournalHeader(
@@ -104,7 +116,7 @@ def boot(records: Records, scheduling: Scheduling) -> Control:
         policy=was.policy,
         placement=was.placement,
         tenancy=scheduling.tenancy,
-        about="a live manager",
+        about=about,
         snapshot=snapshot.take(was.state, engine.memory),
     )
     first_step = records.begin_segment(encode_header(header))

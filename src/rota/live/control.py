@@ -42,7 +42,7 @@ from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.drivers.local.order import Word
 from rota.live.dependents import Dependents
-from rota.live.hands import Driver, Hands
+from rota.live.hands import Carrier, Driver, Hands
 from rota.live.leases import Leases
 from rota.live.present import KEY as CLUSTER_KEY
 from rota.live.present import Present
@@ -139,7 +139,7 @@ class Control:
         self._dependents = Dependents(engine.state)
         self._leases = Leases(engine.state, lambda event: self._put(Entry([event])))
         self._listeners: list[Callable[[Sequence[News]], None]] = []
-        self._hands: Hands | None = None
+        self._hands: Carrier | None = None
 
     @property
     def state(self) -> State:
@@ -194,6 +194,10 @@ class Control:
         """Wait until no plan is being made, so that the state is all of one moment."""
         await self._at_rest.wait()
 
+    def happened(self, entry: Entry) -> None:
+        """Something came about that nobody waits for to be durable."""
+        self._put(entry)
+
     def begin_with(self, entry: Entry) -> None:
         """What happens before anything else."""
         self._put(entry)
@@ -212,7 +216,12 @@ class Control:
         """For ever. Jobs that should be running are found again first."""
         self.give_to(driver)
         assert self._hands is not None
-        self._hands.take_up()
+        await self.run_by(self._hands)
+
+    async def run_by(self, hands: Carrier) -> None:
+        """For ever, with whoever carries decisions out."""
+        self._hands = hands
+        hands.take_up()
         self._put(Entry([TimerFired()]))
         while True:
             await self._something_to_do()

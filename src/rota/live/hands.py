@@ -48,6 +48,16 @@ class Driver(Protocol):
         """Let go; the tasks run on."""
 
 
+class Carrier(Protocol):
+    """Who carries decisions out, whatever its way."""
+
+    def carry_out(self, decisions: Sequence[Decision]) -> None:
+        """Do as ordered; the answers come later."""
+
+    def take_up(self) -> None:
+        """After a restart: whatever was under way goes on."""
+
+
 class Hands:
     """Carries decisions out, one driver's way."""
 

@@ -1,0 +1,261 @@
+"""How fast Rota binds pods on a real API server: against raw binds, and against the stock kube-scheduler, in one run.
+
+1,000 hollow nodes of 8 GPUs; 5,000 one-pod jobs and 500 gangs of eight, all there before the scheduler starts. A rate
+is pods over the time from the first to the last bind, as a watch of the API server sees them. Everything shares the
+machine's cores, so that only ratios within one run say something.
+
+usage: bench/kubernetes.py [--nodes N] [--pods N] [--gangs N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from e2e.kubernetes.bed import Bed, NoCluster, binaries, free_port
+from e2e.kubernetes.hollow import node_object
+from e2e.kubernetes.replica import gang, pod
+from rota.core.errors import Unavailable
+from rota.drivers.kubernetes.client import Api
+from rota.drivers.kubernetes.connection import connect
+from rota.drivers.kubernetes.manifests import manifests
+
+Json = dict[str, Any]
+GANG = 8
+AT_ONCE = 64
+ROTA = [sys.executable, "-c", "from rota.cli.main import run; run()"]
+
+
+def pods_for(scheduler: str, alone: int, gangs: int) -> list[Json]:
+    made = [pod(f"p{number}", 1) for number in range(alone)]
+    for number in range(gangs):
+        made += gang(f"g{number}", GANG, 1)
+    for value in made:
+        value["spec"]["schedulerName"] = scheduler
+    return made
+
+
+async def in_parallel(jobs: Sequence[Callable[[], Any]]) -> None:
+    """All of them, so many at a time."""
+    left = iter(jobs)
+
+    async def worker() -> None:
+        for job in left:
+            await job()
+
+    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+
+
+class Field:
+    """The API server with its nodes and pods."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.bed = bed
+        self.api = Api(connect(None, bed.kubeconfig("admin-token")), connections=AT_ONCE)
+
+    async def make(self, path: str, values: list[Json]) -> float:
+        begun = time.perf_counter()
+        await in_parallel([partial(self.api.post, path, value) for value in values])
+        return len(values) / (time.perf_counter() - begun)
+
+    async def clear(self) -> None:
+        pods, _ = await self.api.everything("/api/v1/pods")
+        now = {"gracePeriodSeconds": 0}
+        paths = [f"/api/v1/namespaces/default/pods/{value['metadata']['name']}" for value in pods]
+        await in_parallel([partial(self.api.delete, path, now) for path in paths])
+
+    async def bound(self, pods: int, begin: Callable[[], Any]) -> tuple[float, float]:
+        """Binds a second from the first to the last, and seconds from the beginning to the first."""
+        _, version = await self.api.everything("/api/v1/pods")
+        seen: dict[str, float] = {}
+        begun = time.perf_counter()
+        running = asyncio.ensure_future(begin())
+        while len(seen) < pods:
+            try:
+                async for changes in self.api.watch("/api/v1/pods", version):
+                    now = time.perf_counter()
+                    for change in changes:
+                        version = change["object"]["metadata"]["resourceVersion"]
+                        if change["type"] == "MODIFIED" and change["object"]["spec"].get("nodeName"):
+                            seen.setdefault(change["object"]["metadata"]["uid"], now)
+                    if len(seen) >= pods:
+                        break
+            except Unavailable as error:
+                print(f"  the watch was interrupted: {error}")
+        await running
+        first, last = min(seen.values()), max(seen.values())
+        return pods / (last - first), first - begun
+
+
+async def raw(field: Field, alone: int, gangs: int, nodes: int) -> float:
+    """Binds by the client alone, to nodes that were chosen before."""
+    values = pods_for("nobody", alone, gangs)
+    print(f"  pods made: {await field.make('/api/v1/namespaces/default/pods', values):,.0f}/s")
+
+    async def begin() -> None:
+        async def bind(number: int, value: Json) -> None:
+            name = value["metadata"]["name"]
+            notes = {"rota.dev/devices": str(number % 8)}
+            target = {"apiVersion": "v1", "kind": "Node", "name": f"n{number % nodes}"}
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": notes}}
+            await field.api.post(f"/api/v1/namespaces/default/pods/{name}/binding", {**body, "target": target})
+
+        jobs = [partial(bind, number, value) for number, value in enumerate(values)]
+        await in_parallel(jobs)
+
+    rate, _ = await field.bound(len(values), begin)
+    await field.clear()
+    return rate
+
+
+async def by_rota(field: Field, alone: int, gangs: int, folder: Path) -> tuple[float, Json]:
+    values = pods_for("rota", alone, gangs)
+    await field.make("/api/v1/namespaces/default/pods", values)
+    config = folder / "settings.yaml"
+    config.write_text("policy: fifo\nplacement: any\n")
+    about: Json = {}
+    process: list[subprocess.Popen[bytes]] = []
+
+    async def begin() -> None:
+        process.append(start_rota(field, config, folder))
+
+    rate, about["first_bind_s"] = await field.bound(len(values), begin)
+    usage = Path(f"/proc/{process[0].pid}/status").read_text()
+    about["memory_mib"] = int(usage.split("VmHWM:")[1].split()[0]) >> 10
+    about["cpu_s"] = cpu_s(process[0].pid)
+    stop(process[0])
+    about["restart_s"] = restart_s(field, config, folder)
+    await field.clear()
+    return rate, about
+
+
+def start_rota(field: Field, config: Path, folder: Path) -> subprocess.Popen[bytes]:
+    command = [*ROTA, "k8s", "run", "--kubeconfig", str(field.bed.kubeconfig("admin-token")), "--config", str(config)]
+    with (folder / "rota.log").open("ab") as log:
+        return subprocess.Popen(
+            [*command, "--no-leader-election", "--port", "0", "--data", str(folder / "data")], stdout=log, stderr=log
+        )
+
+
+def restart_s(field: Field, config: Path, folder: Path) -> float:
+    """From the start of a process until it schedules, with everything bound."""
+    log = folder / "rota.log"
+    before = log.stat().st_size
+    begun = time.perf_counter()
+    process = start_rota(field, config, folder)
+    while "rota schedules" not in log.read_text()[before:]:
+        if process.poll() is not None:
+            raise SystemExit(log.read_text()[-2000:])
+        time.sleep(0.02)
+    took = time.perf_counter() - begun
+    stop(process)
+    return took
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+
+
+async def by_stock(field: Field, alone: int, gangs: int, folder: Path) -> float:
+    """The scheduler of Kubernetes, with as many requests a second as it likes."""
+    values = pods_for("default-scheduler", alone, gangs)
+    await field.make("/api/v1/namespaces/default/pods", values)
+    config = folder / "scheduler.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+                "kind": "KubeSchedulerConfiguration",
+                "leaderElection": {"leaderElect": False},
+                "healthzBindAddress": "127.0.0.1:0",
+                "metricsBindAddress": "127.0.0.1:0",
+                "clientConnection": {
+                    "kubeconfig": str(field.bed.kubeconfig("admin-token")),
+                    "qps": 10000,
+                    "burst": 10000,
+                    "contentType": "application/vnd.kubernetes.protobuf",
+                },
+            }
+        )
+    )
+    program = binaries("kube-scheduler")["kube-scheduler"]
+    process: list[subprocess.Popen[bytes]] = []
+
+    async def begin() -> None:
+        with (folder / "scheduler.log").open("ab") as log:
+            options = [f"--config={config}", f"--secure-port={free_port()}", "--bind-address=127.0.0.1", "--port=0"]
+            process.append(subprocess.Popen([str(program), *options], stdout=log, stderr=log))
+
+    try:
+        rate, _ = await field.bound(len(values), begin)
+    finally:
+        stop(process[0])
+    await field.clear()
+    return rate
+
+
+async def main(nodes: int, alone: int, gangs: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="rota-bench-") as name:
+        folder = Path(name)
+        bed = Bed(folder / "bed").start()
+        try:
+            for value in manifests("rota-system", "unused"):
+                if value["kind"] == "CustomResourceDefinition":
+                    bed.admin.make(value)
+            field = Field(bed)
+            await field.make("/api/v1/nodes", [node_object(f"n{number}") for number in range(nodes)])
+            print(f"{nodes:,} nodes, {alone:,} one-pod jobs, {gangs:,} gangs of {GANG}")
+            first = await raw(field, alone, gangs, nodes)
+            print(f"raw binds before    {first:8,.0f}/s")
+            rota, about = await by_rota(field, alone, gangs, folder)
+            print(
+                f"rota                {rota:8,.0f}/s  first bind after {about['first_bind_s']:.1f} s, "
+                f"{about['memory_mib']} MiB, {about['cpu_s']:.1f} s CPU"
+            )
+            pods = alone + gangs * GANG
+            print(f"rota, started again with {pods:,} pods bound: schedules after {about['restart_s']:.1f} s")
+            stock = await by_stock(field, alone, gangs, folder)
+            print(f"kube-scheduler      {stock:8,.0f}/s")
+            last = await raw(field, alone, gangs, nodes)
+            print(f"raw binds after     {last:8,.0f}/s")
+            print(f"rota / raw binds    {rota / ((first + last) / 2):8.2f}  (goal: at least 0.7)")
+            print(f"rota / stock        {rota / stock:8.2f}  (goal: at least 1)")
+            await field.api.close()
+        finally:
+            bed.stop()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="how fast Rota binds pods")
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--pods", type=int, default=5000)
+    parser.add_argument("--gangs", type=int, default=500)
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    try:
+        binaries("etcd", "kube-apiserver", "kube-scheduler")
+    except NoCluster as error:
+        print(f"skipped: {error}")
+    else:
+        asyncio.run(main(options.nodes, options.pods, options.gangs))

@@ -1,0 +1,273 @@
+"""Runs Rota on a Kubernetes cluster: leadership, settings, the loop on pods, and HTTP, until it is told to stop.
+
+A term is the time under one set of settings. When those change, the term ends and the next one derives its state from
+the cluster anew, as after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi.responses import JSONResponse
+
+from rota.api.access import Access
+from rota.api.app import Asgi, make_app
+from rota.api.serve import CLOSE_S, Server, is_loopback, listen, only_one, run_loop, url_of
+from rota.api.service import Service
+from rota.core.errors import RotaError
+from rota.drivers.kubernetes.client import Api
+from rota.drivers.kubernetes.connection import Connection
+from rota.drivers.kubernetes.driver import KubernetesDriver
+from rota.drivers.kubernetes.informer import Informer
+from rota.drivers.kubernetes.leadership import Leadership
+from rota.drivers.kubernetes.reporter import Reporter
+from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
+from rota.files.job_shape import JobFile
+from rota.live.foresight import Foresight
+from rota.live.lookout import Lookout
+from rota.live.pods import boot_on_pods
+from rota.live.requests import Requests
+from rota.live.retention import keep_tidy
+from rota.store.database import open_database
+from rota.store.records import Records
+from rota.store.tokens import Tokens
+
+log = logging.getLogger("rota.api")
+LOOK_S = 1.0
+"""Between two looks for a first node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """How Rota is run on a cluster."""
+
+    connection: Connection
+    namespace: str
+    identity: str
+    home: Path
+    config_map: str | None = "rota"
+    """The ConfigMap of the namespace that holds the settings; None leaves them as they are given."""
+    given: ClusterSettings = field(default_factory=ClusterSettings)
+    lease: str | None = "rota"
+    """The Lease by which replicas take turns; None acts at once."""
+    host: str = "127.0.0.1"
+    port: int = 7650
+    database: str | None = None
+    require_token: bool = False
+    keep_s: float = 30 * 86400.0
+    pages: Callable[[Service], Asgi] | None = None
+
+
+def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
+    """Run until a signal, or until leadership is lost."""
+    options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with only_one(options.home):
+        listening = listen(options.host, options.port)
+        database = open_database(options.database or options.home / "rota.db")
+        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
+        try:
+            run_loop(_Run(options, Records(database), access, say).main(listening))
+        finally:
+            database.dispose()
+            listening.close()
+
+
+class _Switch:
+    """The application of the present term; before the first one, that of a replica that stands by."""
+
+    def __init__(self) -> None:
+        self.now: Asgi = _stand_by
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.now(scope, receive, send)
+
+
+async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] != "http":
+        return
+    is_probe = scope["path"] in ("/healthz", "/readyz")
+    body = {"state": "standing by"} if is_probe else {"error": "this replica stands by; ask the one that leads"}
+    await JSONResponse(body, status_code=200 if is_probe else 503)(scope, receive, send)
+
+
+class _Run:
+    """One process: takes its turn, serves terms, gives the turn back."""
+
+    def __init__(self, options: ClusterOptions, records: Records, access: Access, say: Callable[[str], None]) -> None:
+        self._options = options
+        self._records = records
+        self._access = access
+        self._say = say
+        self._switch = _Switch()
+        self._changed = asyncio.Event()
+        self._settings = options.given
+        self._said = ""
+
+    async def main(self, listening: Any) -> None:
+        """All of it."""
+        options = self._options
+        api = Api(options.connection)
+        server = Server(
+            uvicorn.Config(
+                self._switch,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=CLOSE_S,
+                server_header=False,
+            )
+        )
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
+        http = asyncio.create_task(server.serve(sockets=[listening]))
+        leadership = None
+        if options.lease is not None:
+            leadership = Leadership(api, options.namespace, options.lease, options.identity)
+        self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
+        work = asyncio.create_task(self._lead(api, leadership))
+        try:
+            await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() and (error := work.exception()) is not None:
+                raise _cause(error)
+        finally:
+            server.should_exit = True
+            work.cancel()
+            await asyncio.wait((work,))
+            await http
+            if leadership is not None:
+                await leadership.release()
+            await api.close()
+            log.info("stopped")
+
+    async def _lead(self, api: Api, leadership: Leadership | None) -> None:
+        if leadership is not None:
+            await leadership.acquire()
+        async with asyncio.TaskGroup() as group:
+            if leadership is not None:
+                group.create_task(leadership.keep())
+            if self._options.config_map is not None:
+                group.create_task((await self._config(api)).run())
+            group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
+            while True:
+                await self._term(api, self._settings)
+
+    # -- settings --------------------------------------------------------------------------------
+
+    async def _config(self, api: Api) -> Informer:
+        """Follow the ConfigMap; a mistake in it is told and changes nothing."""
+        informer = Informer(
+            api,
+            f"/api/v1/namespaces/{self._options.namespace}/configmaps",
+            self._configs_listed,
+            self._configs_changed,
+            fieldSelector=f"metadata.name={self._options.config_map}",
+        )
+        await informer.begin()
+        return informer
+
+    def _configs_listed(self, values: list[dict[str, Any]]) -> None:
+        for value in values:
+            self._configured(value)
+
+    def _configs_changed(self, changes: list[dict[str, Any]]) -> None:
+        for change in changes:
+            if change["type"] != "DELETED":
+                self._configured(change["object"])
+
+    def _configured(self, value: dict[str, Any]) -> None:
+        text = (value.get("data") or {}).get(KEY, "")
+        try:
+            settings = read_settings(text, f"ConfigMap {self._options.config_map}: {KEY}")
+            check_settings(settings)
+        except RotaError as error:
+            log.error("the settings can't be used; they stay as they were", extra={"why": str(error)})
+            return
+        if settings != self._settings:
+            self._settings = settings
+            self._changed.set()
+            log.info("settings changed", extra={"policy": settings.policy, "tenancy": settings.tenancy})
+
+    # -- one term --------------------------------------------------------------------------------
+
+    async def _term(self, api: Api, settings: ClusterSettings) -> None:
+        """Schedule under one set of settings, until they change."""
+        self._changed.clear()
+        driver = KubernetesDriver(api, settings)
+        nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
+        pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
+        await nodes.begin()
+        while not driver.fleet.nodes:
+            await asyncio.sleep(LOOK_S)
+            await nodes.begin()
+        await pods.begin()
+        control, desk, scheduling = boot_on_pods(self._records, driver, settings)
+        foresight = Foresight(scheduling, self._records.url)
+        service = Service(
+            control=control,
+            requests=Requests(control, self._records, _refuse_file, foresight),
+            records=self._records,
+            access=self._access,
+            home=self._options.home,
+            scheduling=scheduling,
+            lookout=Lookout(self._records, control, scheduling),
+            limits="kept by Kubernetes",
+        )
+        reporter = Reporter(api, driver.roster, control.explain, self._options.identity)
+        loop = asyncio.create_task(control.run_by(desk))
+        self._switch.now = make_app(service, None if self._options.pages is None else self._options.pages(service))
+        log.info("ready", extra={"nodes": len(driver.fleet.nodes), "jobs": len(control.state.jobs)})
+        self._say(f"rota schedules {len(driver.fleet.nodes)} nodes with policy {settings.policy}")
+        try:
+            async with asyncio.TaskGroup() as group:
+                work = [group.create_task(part) for part in (nodes.run(), pods.run(), reporter.run(), _result(loop))]
+                work.append(group.create_task(_result(driver.failed)))
+                await self._changed.wait()
+                for each in work:
+                    each.cancel()
+        finally:
+            await driver.close()
+            loop.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await loop
+            await foresight.close()
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What went wrong first, out of the group that the tasks that ended with it make."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _result(work: asyncio.Future[None]) -> None:
+    await asyncio.shield(work)
+
+
+def _refuse_file(file: JobFile) -> None:
+    raise RotaError("this Rota schedules pods of a Kubernetes cluster; submit with `rota submit --context`, or kubectl")
+
+
+def check_settings(settings: ClusterSettings) -> None:
+    """Refuse settings that name what is not there."""
+    from rota.core.errors import did_you_mean
+    from rota.placement import style
+    from rota.policies import find_policy
+    from rota.tenancy import TENANCIES
+
+    declared, _ = find_policy(settings.policy)
+    if settings.placement is not None:
+        style(settings.placement)
+    if settings.tenancy not in TENANCIES:
+        raise RotaError(f"unknown tenancy {settings.tenancy!r}; {did_you_mean(settings.tenancy, TENANCIES)}")
+    declared.refuse_tenancy(settings.tenancy)
+    if settings.tenancy == "cells" and settings.hived is None:
+        raise RotaError("tenancy is 'cells', but there are no cells; give a HiveD file under `hived`")
+    settings.promises()

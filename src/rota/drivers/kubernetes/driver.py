@@ -1,0 +1,237 @@
+"""The Kubernetes driver: carries decisions out on pods and answers with events.
+
+The cluster is the store of what runs. Everything that the driver knows it can find again: a bound pod carries the
+placement of its whole gang, so that whoever starts after a crash goes on where the last one stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.cluster import Node
+from rota.core.decisions import Cause
+from rota.core.model import Job, JobId
+from rota.core.placement import Placement
+from rota.drivers.kubernetes.binder import Binder
+from rota.drivers.kubernetes.client import Api
+from rota.drivers.kubernetes.fleet import Fleet
+from rota.drivers.kubernetes.gang import Gang, Stage, job_id
+from rota.drivers.kubernetes.occupancy import Occupancy
+from rota.drivers.kubernetes.pods import JOB_ID, Phase, pod_of
+from rota.drivers.kubernetes.roster import Roster
+from rota.drivers.kubernetes.seating import found_again, reseat, sit_down
+from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.drivers.kubernetes.shepherd import Desk, Report, Shepherd
+from rota.drivers.kubernetes.work import Work
+
+Json = dict[str, Any]
+TICK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A gang that runs already, with what it holds."""
+
+    gang: Gang
+    job: Job
+    placement: Placement
+    is_running: bool
+
+
+class KubernetesDriver:
+    """All gangs of a cluster, from their first pod to their last."""
+
+    def __init__(self, api: Api, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self.occupancy = Occupancy()
+        self.fleet = Fleet(settings, self.occupancy)
+        self.roster = Roster(self.occupancy)
+        self._work = Work()
+        self._shepherd = Shepherd(api, settings, self.roster, self.fleet, self.occupancy, self._work, self._flush)
+        self._binder = Binder(api)
+
+    @property
+    def failed(self) -> asyncio.Future[None]:
+        """Done when the driver can't go on, with the reason."""
+        return self._work.failed
+
+    @property
+    def _desk(self) -> Desk | None:
+        return self._shepherd.desk
+
+    # -- what the cluster says -------------------------------------------------------------------
+
+    def nodes_listed(self, values: list[Json]) -> None:
+        """All nodes there are."""
+        self.fleet.replace(values, time.time())
+        self._flush()
+
+    def nodes_changed(self, changes: list[Json]) -> None:
+        """What became of nodes."""
+        for change in changes:
+            if change["type"] == "DELETED":
+                self.fleet.gone(change["object"]["metadata"]["name"], time.time())
+            else:
+                self.fleet.see(change["object"], time.time())
+        self._flush()
+
+    def pods_listed(self, values: list[Json]) -> None:
+        """All pods there are."""
+        self.roster.replace([pod_of(value, self._settings) for value in values])
+        self._flush()
+
+    def pods_changed(self, changes: list[Json]) -> None:
+        """What became of pods."""
+        for change in changes:
+            if change["type"] == "DELETED":
+                self.roster.gone(change["object"]["metadata"]["uid"])
+            else:
+                self.roster.see(pod_of(change["object"], self._settings))
+        self._flush()
+
+    # -- starting up -----------------------------------------------------------------------------
+
+    def resync(self, nodes: Sequence[Node]) -> list[Found]:
+        """Gangs that hold devices, as their pods tell; `nodes` are all nodes in the engine's order."""
+        found = []
+        for gang in self.roster.gangs:
+            known = found_again(gang, nodes, self._settings)
+            if known is None:
+                continue
+            job, placement = known
+            gang.job = job
+            sit_down(gang, placement, nodes)
+            reseat(gang)
+            is_running = all(
+                place.pod is not None and (place.outcome or gang.members[place.pod].phase) is not Phase.PENDING
+                for place in gang.places
+            )
+            found.append(Found(gang=gang, job=job, placement=placement, is_running=is_running))
+        return found
+
+    def names_waiting(self) -> set[JobId]:
+        """Jobs, by the names that they would be given, that have pods and hold nothing."""
+        return {job_id(gang, gang.waiting) for gang in self.roster.gangs if gang.job is None and gang.waiting}
+
+    def phases_of(self, name: JobId) -> list[Phase]:
+        """Where the pods stand that were bound for a job."""
+        return [
+            pod.phase
+            for gang in self.roster.gangs
+            for pod in gang.members.values()
+            if pod.annotations.get(JOB_ID) == name
+        ]
+
+    def give_back(self, gang: Gang) -> None:
+        """A gang that was found can't go on where it is: its pods have to leave."""
+        gang.unseat()
+        gang.job = None
+        for pod in gang.members.values():
+            if pod.holds:
+                self._work.do(self._binder.evict(pod))
+
+    def begin(self, desk: Desk, found: Sequence[Found], known: dict[JobId, Job]) -> None:
+        """The engine has taken over what was found, and knows these jobs that wait; everything else is news to it."""
+        for each in found:
+            each.gang.stage = Stage.SEATED
+            each.gang.started = each.is_running
+            self.roster.by_job[each.job.id] = each.gang
+            for uid in each.gang.seated:
+                self.occupancy.drop(uid)
+        for gang in self.roster.gangs:
+            if gang.stage is Stage.GATHERING and gang.members and gang.job is None:
+                name = job_id(gang, list(gang.members.values()))
+                gang.job = known.get(name)
+                if gang.job is not None:
+                    self.roster.by_job[name] = gang
+        self._shepherd.desk = desk
+        self.roster.touch_all()
+        self._work.do(self._tick(), writes=False)
+        self._flush()
+
+    async def close(self) -> None:
+        """Stop working; the pods run on."""
+        self._shepherd.desk = None
+        await self._work.close()
+
+    # -- orders ----------------------------------------------------------------------------------
+
+    def start(self, name: JobId, placement: Placement) -> None:
+        """Bind all pods of a job."""
+        gang = self.roster.by_job[name]
+        assert self._desk is not None
+        if gang.stage is Stage.OVER:  # its end is on its way to the engine, which will order a stop
+            gang.stage = Stage.LEAVING
+            return
+        gang.stage, gang.ordered, gang.started = Stage.SEATED, None, False
+        sit_down(gang, placement, [books.node for books in self._desk.state.inventory.nodes])
+        gang.deadline_s = time.time() + self._settings.gang_timeout
+        self.roster.touch(gang)
+        self._flush()
+
+    def resize(self, name: JobId, placement: Placement) -> None:
+        """Run a job on other seats: pods whose seat stays run on, the others go, and more are bound."""
+        gang = self.roster.by_job[name]
+        assert self._desk is not None
+        if gang.stage is not Stage.SEATED:
+            return
+        before = {(place.seat.node.id, place.seat.devices): place for place in gang.places}
+        gang.started = False
+        gang.resizing = True
+        sit_down(gang, placement, [books.node for books in self._desk.state.inventory.nodes])
+        for place in gang.places:
+            old = before.pop((place.seat.node.id, place.seat.devices), None)
+            if old is not None and old.pod in gang.members:
+                gang.seat(place, gang.members[old.pod])
+        for place in before.values():
+            if place.pod in gang.members:
+                self._work.do(self._binder.evict(gang.members[place.pod]))
+        gang.deadline_s = time.time() + self._settings.gang_timeout
+        self.roster.touch(gang)
+        self._flush()
+
+    def stop(self, name: JobId, cause: Cause) -> None:
+        """Let all pods of a job go, each with its grace period."""
+        gang = self.roster.by_job.get(name)
+        if gang is None or gang.stage not in (Stage.SEATED, Stage.LEAVING):
+            return
+        gang.ordered = cause
+        if cause in (Cause.CANCELLED, Cause.TIME_LIMIT):
+            self._shepherd.remove(gang)
+        if gang.stage is Stage.SEATED:
+            self._shepherd.leave(gang)
+        self.roster.touch(gang)
+        self._flush()
+
+    def ended(self, name: JobId, *, cancelled: bool) -> None:
+        """The engine is through with a job. If a user cancelled it while it waited, its pods must not come back."""
+        gang = self.roster.by_job.pop(name, None)
+        if gang is not None and cancelled and gang.stage in (Stage.GATHERING, Stage.WAITING):
+            gang.stage = Stage.OVER
+            self._shepherd.remove(gang)
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Look at every gang of which something changed, and tell the engine what that comes to."""
+        desk = self._desk
+        if desk is None:
+            return
+        shepherd = self._shepherd
+        shepherd.report.events.extend(self.fleet.news(desk.state))
+        for gang in self.roster.take_touched():
+            shepherd.look(gang)
+        shepherd.report.events.extend(self.occupancy.news(desk.state.inventory.by_name))
+        report, shepherd.report = shepherd.report, Report()
+        if report.events:
+            desk.tell(report.events, report.told, report.why)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._shepherd.tick(time.time())
+            self._flush()

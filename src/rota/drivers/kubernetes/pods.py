@@ -1,0 +1,255 @@
+"""Pod objects as what the scheduler needs of them: to whom they belong, what they ask for, where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, NamedTuple
+
+from rota.core.labels import Requirement, Terms, Toleration
+from rota.core.model import WHOLE, DeviceType
+from rota.drivers.kubernetes.quantity import milli, whole
+from rota.drivers.kubernetes.settings import ClusterSettings
+
+Json = dict[str, Any]
+PREFIX = "rota.dev/"
+DEVICES = PREFIX + "devices"
+"""The annotation that tells a pod its devices: `0,1`."""
+PLACEMENT = PREFIX + "placement"
+"""The annotation that holds the placement of the whole gang, so that a restart can go on with it."""
+SEAT = PREFIX + "seat"
+"""The annotation that says which seat of that placement is the pod's."""
+JOB_ID = PREFIX + "id"
+"""The annotation that names the job."""
+GPU = PREFIX + "gpu"
+"""The annotation with which a pod names device types that will do, best first."""
+_USUAL_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+_PASSED_OVER = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+
+
+class Phase(Enum):
+    """Where a pod is in its life."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the pod runs any more, nor ever will."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED)
+
+
+class Wants(NamedTuple):
+    """What a pod asks for; equal for pods that are alike. A tuple, because there is one for each of many pods."""
+
+    device_milli: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    device_types: tuple[DeviceType, ...] = ()
+    requires: Terms = ()
+    tolerates: tuple[Toleration, ...] = ()
+    refused: str = ""
+    """What it asks for that can't be honoured, in words; empty if nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The object that makes and replaces a pod."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Pod:
+    """One pod. `node` is None until it is bound; `ending` once it was told to go."""
+
+    uid: str
+    namespace: str
+    name: str
+    is_ours: bool
+    phase: Phase
+    node: str | None
+    ending: bool
+    wants: Wants
+    created_s: float
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    owner: Owner | None
+    priority: int
+    grace_s: float
+    gated: bool
+    exit_code: int | None
+
+    @property
+    def path(self) -> str:
+        """Where the API server has it."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it takes something of a node."""
+        return self.node is not None and not self.phase.is_over
+
+    def says(self, name: str) -> str | None:
+        """What a label or an annotation of ours says."""
+        return self.annotations.get(PREFIX + name) or self.labels.get(PREFIX + name)
+
+
+def pod_of(value: Json, settings: ClusterSettings) -> Pod:
+    """A pod object, read."""
+    meta, spec = value["metadata"], value["spec"]
+    status = value.get("status") or {}
+    is_ours = spec.get("schedulerName") == settings.scheduler_name
+    annotations = meta.get("annotations") or {}
+    return Pod(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        is_ours=is_ours,
+        phase=Phase(status.get("phase") or "Pending"),
+        node=spec.get("nodeName") or None,
+        ending=meta.get("deletionTimestamp") is not None,
+        wants=_wants(spec, annotations, settings, is_ours),
+        created_s=seconds_of(meta["creationTimestamp"]),
+        labels=meta.get("labels") or {},
+        annotations=annotations,
+        owner=_owner(meta),
+        priority=int(spec.get("priority") or 0),
+        grace_s=float(spec.get("terminationGracePeriodSeconds") or 30),
+        gated=bool(spec.get("schedulingGates")),
+        exit_code=_exit_code(status) if is_ours else None,
+    )
+
+
+def seconds_of(stamp: str) -> float:
+    """A time as Kubernetes writes it, in seconds."""
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+def _owner(meta: Json) -> Owner | None:
+    for each in meta.get("ownerReferences") or ():
+        if each.get("controller"):
+            return Owner(api_version=each["apiVersion"], kind=each["kind"], name=each["name"], uid=each["uid"])
+    return None
+
+
+def _exit_code(status: Json) -> int | None:
+    for each in status.get("containerStatuses") or ():
+        ended = (each.get("state") or {}).get("terminated")
+        if ended and ended.get("exitCode"):
+            return int(ended["exitCode"])
+    return None
+
+
+# -- what it asks for ----------------------------------------------------------------------------
+
+
+def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bool) -> Wants:
+    asked = _requests(spec)
+    devices = sum(asked.get(name, 0) for name in settings.devices) // 1000
+    plain = Wants(devices * WHOLE, asked.get("cpu", 0), asked.get("memory", 0) // 1000)
+    if not is_ours:
+        return plain
+    if settings.tenancy == "cells":  # cells are promises of devices; CPUs and memory come with them
+        plain = Wants(plain.device_milli)
+    terms, types = _node_terms(spec, settings)
+    named = annotations.get(GPU, "")
+    if named:
+        types = tuple(DeviceType(part.strip()) for part in named.split(",") if part.strip())
+    return plain._replace(
+        device_types=types if devices else (),
+        requires=terms,
+        tolerates=_tolerations(spec),
+        refused=_refused(spec, asked, settings),
+    )
+
+
+def _requests(spec: Json) -> dict[str, int]:
+    """Thousandths of each resource: what all containers want together, or one that runs before them by itself."""
+    total: dict[str, int] = {}
+    for container in spec["containers"]:
+        _add(total, container.get("resources"))
+    for container in spec.get("initContainers") or ():
+        alone: dict[str, int] = {}
+        _add(alone, container.get("resources"))
+        for name, value in alone.items():
+            total[name] = max(total.get(name, 0), value)
+    for name, text in (spec.get("overhead") or {}).items():
+        total[name] = total.get(name, 0) + _thousandths(name, text)
+    return total
+
+
+def _add(total: dict[str, int], resources: Json | None) -> None:
+    if not resources:
+        return
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    for name, text in asked.items():
+        total[name] = total.get(name, 0) + _thousandths(name, text)
+
+
+def _thousandths(name: str, text: object) -> int:
+    return milli(str(text)) if name == "cpu" else whole(str(text)) * 1000
+
+
+def _refused(spec: Json, asked: Mapping[str, int], settings: ClusterSettings) -> str:
+    """A wish that Rota does not know how to keep; it says so rather than pass over it."""
+    affinity = spec.get("affinity") or {}
+    for field in ("podAffinity", "podAntiAffinity"):
+        if (affinity.get(field) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
+            return f"affinity.{field} is required, which Rota does not know; use locality or prefer it only"
+    for each in spec.get("topologySpreadConstraints") or ():
+        if each.get("whenUnsatisfiable") == "DoNotSchedule":
+            return "topologySpreadConstraints with DoNotSchedule, which Rota does not know; use ScheduleAnyway"
+    for name in asked:
+        if name not in _PASSED_OVER and name not in settings.devices and "/" in name:
+            return f"resource {name} is not counted by Rota; name it under `devices` in its settings"
+    return ""
+
+
+def _node_terms(spec: Json, settings: ClusterSettings) -> tuple[Terms, tuple[DeviceType, ...]]:
+    """What the node selector and the required affinity say; a model of devices that is named becomes a type."""
+    types: tuple[DeviceType, ...] = ()
+    common: list[Requirement] = []
+    for key, value in sorted((spec.get("nodeSelector") or {}).items()):
+        if key == settings.labels.type:
+            types = (DeviceType(value),)
+        else:
+            common.append(Requirement(key, "In", (value,)))
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    terms = [tuple(common) + tuple(_requirements(term)) for term in affinity.get("nodeSelectorTerms") or ()]
+    if not terms:
+        return ((tuple(common),) if common else ()), types
+    return tuple(terms), types
+
+
+def _requirements(term: Json) -> Iterable[Requirement]:
+    for each in term.get("matchExpressions") or ():
+        yield Requirement(each["key"], each["operator"], tuple(each.get("values") or ()))
+    for each in term.get("matchFields") or ():  # metadata.name is the only field there is
+        yield Requirement("kubernetes.io/hostname", each["operator"], tuple(each.get("values") or ()))
+
+
+def _tolerations(spec: Json) -> tuple[Toleration, ...]:
+    found: dict[Toleration, None] = {}
+    for each in spec.get("tolerations") or ():
+        key = each.get("key")
+        if key in _USUAL_TAINTS:
+            continue
+        value = each.get("value", "") if each.get("operator", "Equal") == "Equal" else None
+        effects = (each["effect"],) if each.get("effect") else ("NoSchedule", "NoExecute")
+        if not key:
+            found[Toleration(None, None)] = None
+            continue
+        for effect in effects:
+            found[Toleration(f"{key}:{effect}", value)] = None
+    return tuple(found)

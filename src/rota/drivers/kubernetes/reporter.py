@@ -1,0 +1,182 @@
+"""Tells users where they look: conditions and Events of pods that wait, and the status of PodGroups."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from rota.core.errors import Unavailable
+from rota.core.model import JobId
+from rota.core.reasons import Reason
+from rota.drivers.kubernetes.client import MERGE, STRATEGIC, Api, Refused
+from rota.drivers.kubernetes.gang import Gang, Source, Stage
+from rota.drivers.kubernetes.pods import Phase, Pod
+from rota.drivers.kubernetes.roster import Roster
+from rota.drivers.kubernetes.sizes import POD_GROUPS
+
+log = logging.getLogger("rota.drivers.kubernetes")
+Json = dict[str, Any]
+EVERY_S = 0.5
+AFTER_S = 0.5
+"""How long a gang has to wait before it is worth a word."""
+AGAIN_S = 30.0
+"""How often new numbers are worth telling though the reason is the same."""
+MOST_AT_ONCE = 25
+"""Pods that are told in one go, so that binds come first."""
+INCOMPLETE, REFUSED = "gang-incomplete", "refused"
+
+
+class Told:
+    """What a gang was last told."""
+
+    __slots__ = ("at_s", "code", "group", "pods", "sentence")
+
+    def __init__(self) -> None:
+        self.code, self.sentence, self.at_s = "", "", 0.0
+        self.pods: set[str] = set()
+        self.group: Json = {}
+
+
+class Reporter:
+    """Goes round the gangs that wait, and says what is new, not more than so much at once."""
+
+    def __init__(
+        self, api: Api, roster: Roster, explain: Callable[[JobId], Reason | None], identity: str = "rota"
+    ) -> None:
+        self._api = api
+        self._roster = roster
+        self._explain = explain
+        self._identity = identity
+        self._told: dict[Gang, Told] = {}
+        self._has_groups = True
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self.round(time.time())
+            except Unavailable as error:
+                log.warning("pods could not be told why they wait", extra={"why": str(error)})
+
+    async def round(self, now_s: float) -> None:
+        """One round over all gangs."""
+        gangs = self._roster.gangs
+        self._told = {gang: told for gang in gangs if (told := self._told.get(gang)) is not None}
+        room = MOST_AT_ONCE
+        for gang in gangs:
+            if room <= 0:
+                break
+            if gang.stage in (Stage.GATHERING, Stage.WAITING) and now_s >= gang.touched_s + AFTER_S and gang.waiting:
+                room -= await self._tell(gang, now_s)
+            if gang.key.source is Source.GROUP and self._has_groups:
+                await self._tell_group(gang)
+
+    async def _tell(self, gang: Gang, now_s: float) -> int:
+        """Tell a gang's pods why they wait; how many were told."""
+        said = self._reason(gang)
+        if said is None:
+            return 0
+        told = self._told.setdefault(gang, Told())
+        code, sentence = said
+        is_new = code != told.code or (sentence != told.sentence and now_s >= told.at_s + AGAIN_S)
+        pods = gang.waiting if is_new else [pod for pod in gang.waiting if pod.uid not in told.pods]
+        if not pods:
+            return 0
+        told.code, told.sentence, told.at_s = code, sentence, now_s
+        told.pods = {pod.uid for pod in gang.waiting}
+        await asyncio.gather(*(self._condition(pod, f"{code}: {sentence}") for pod in pods))
+        if is_new:
+            await self._event(pods[0], "FailedScheduling", f"{code}: {sentence}")
+        return len(pods) + 1
+
+    def _reason(self, gang: Gang) -> tuple[str, str] | None:
+        if gang.refused:
+            return REFUSED, gang.refused
+        if gang.stage is Stage.WAITING:
+            reason = self._explain(gang.id)
+            return None if reason is None else (reason.code.value, reason.sentence())
+        if gang.size is None:
+            return INCOMPLETE, "it is not known how many pods belong to it; label them with rota.dev/tasks"
+        return INCOMPLETE, f"{len(gang.waiting)} of {gang.size} pods exist; all start together"
+
+    async def _condition(self, pod: Pod, message: str) -> None:
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": _stamp(),
+        }
+        try:
+            await self._api.patch(f"{pod.path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
+        except Refused as error:
+            if error.status != 404:
+                raise
+
+    async def _event(self, pod: Pod, reason: str, message: str) -> None:
+        stamp = _stamp()
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": pod.name,
+                "namespace": pod.namespace,
+                "uid": pod.uid,
+            },
+            "type": "Warning",
+            "reason": reason,
+            "message": message[:1000],
+            "source": {"component": "rota"},
+            "reportingComponent": "rota",
+            "reportingInstance": self._identity,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": 1,
+        }
+        try:
+            await self._api.post(f"/api/v1/namespaces/{pod.namespace}/events", event)
+        except Refused as error:
+            if error.status not in (403, 404):  # the namespace is being deleted, or gone
+                raise
+
+    async def _tell_group(self, gang: Gang) -> None:
+        phases = [pod.phase for pod in gang.members.values()]
+        said = self._reason(gang) if gang.stage in (Stage.GATHERING, Stage.WAITING) else None
+        status: Json = {
+            "phase": _PHASES[gang.stage] if not gang.started else "Running",
+            "pods": len(phases),
+            "running": sum(phase is Phase.RUNNING for phase in phases),
+            "reason": None if said is None else said[0],
+            "message": None if said is None else said[1],
+        }
+        told = self._told.setdefault(gang, Told())
+        if told.group == status:
+            return
+        told.group = status
+        path = f"{POD_GROUPS}/namespaces/{gang.key.namespace}/podgroups/{gang.key.name}/status"
+        try:
+            await self._api.patch(path, {"status": status}, MERGE)
+        except Refused as error:
+            if error.status != 404:
+                raise
+
+
+_PHASES = {
+    Stage.GATHERING: "Gathering",
+    Stage.WAITING: "Waiting",
+    Stage.SEATED: "Starting",
+    Stage.LEAVING: "Leaving",
+    Stage.OVER: "Over",
+}
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,97 @@
+"""Pods sorted into gangs, and which gangs have to be looked at because something about them changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from rota.core.model import JobId
+from rota.drivers.kubernetes.gang import Gang, GangKey, Stage, key_of, said_size
+from rota.drivers.kubernetes.occupancy import Occupancy
+from rota.drivers.kubernetes.pods import Pod
+
+
+class Roster:
+    """Every gang by what its pods have in common, and by job."""
+
+    def __init__(self, occupancy: Occupancy) -> None:
+        self._occupancy = occupancy
+        self._gangs: dict[GangKey, Gang] = {}
+        self._gang_by_pod: dict[str, Gang] = {}
+        self._others: set[str] = set()
+        self._touched: dict[Gang, None] = {}
+        self.by_job: dict[JobId, Gang] = {}
+        """Of jobs that have not ended for the engine."""
+
+    @property
+    def gangs(self) -> list[Gang]:
+        """All of them."""
+        return list(self._gangs.values())
+
+    def see(self, pod: Pod) -> None:
+        """A pod is, or has become, this."""
+        if not pod.is_ours or (pod.gated and pod.node is None):
+            self._others.add(pod.uid)
+            self._occupancy.count(pod)
+            return
+        gang = self._gang_by_pod.get(pod.uid) or self._join(pod)
+        before = gang.members.get(pod.uid)
+        if before is not None and before.node is not None and pod.node is None:
+            pod.node = before.node  # an older view of a pod that has been bound since
+        gang.members[pod.uid] = pod
+        if pod.uid not in gang.seated:
+            self._occupancy.count(pod)
+        self.touch(gang)
+
+    def gone(self, uid: str) -> None:
+        """A pod was deleted."""
+        self._occupancy.drop(uid)
+        self._others.discard(uid)
+        gang = self._gang_by_pod.pop(uid, None)
+        if gang is not None:
+            gang.members.pop(uid, None)
+            gang.touched_s = time.time()
+            self.touch(gang)
+
+    def replace(self, pods: Iterable[Pod]) -> None:
+        """These are all pods there are."""
+        now = {pod.uid: pod for pod in pods}
+        for uid in [uid for uid in (*self._gang_by_pod, *self._others) if uid not in now]:
+            self.gone(uid)
+        for pod in now.values():
+            self.see(pod)
+
+    def _join(self, pod: Pod) -> Gang:
+        key = key_of(pod)
+        gang = self._gangs.get(key)
+        if gang is None or gang.stage is Stage.OVER:
+            if gang is not None:
+                self.retire(gang)
+            gang = self._gangs[key] = Gang(key)
+        gang.touched_s = time.time()
+        gang.owner = gang.owner or pod.owner
+        if gang.size is None:
+            gang.size = said_size(pod, key)
+        self._gang_by_pod[pod.uid] = gang
+        return gang
+
+    def touch(self, gang: Gang) -> None:
+        """Something about a gang changed."""
+        self._touched[gang] = None
+
+    def touch_all(self) -> None:
+        """Look at everything once."""
+        self._touched.update(dict.fromkeys(self._gangs.values()))
+
+    def take_touched(self) -> Iterable[Gang]:
+        """The gangs to look at now, until there are none."""
+        while self._touched:
+            touched, self._touched = self._touched, {}
+            yield from touched
+
+    def retire(self, gang: Gang) -> None:
+        """A gang is over: what is left of its pods is nobody's."""
+        if self._gangs.get(gang.key) is gang and not gang.members:
+            del self._gangs[gang.key]
+        for pod in gang.members.values():
+            self._occupancy.count(pod)

@@ -1,0 +1,82 @@
+"""How Rota schedules a cluster: what the ConfigMap holds under `rota.yaml`. All of it can change without a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field
+
+from rota.core.cells import CellPlan
+from rota.core.cluster import Cluster
+from rota.core.errors import RotaError
+from rota.core.tenants import TenantPlan
+from rota.files.cluster_file import cluster_from_document
+from rota.files.job_shape import Seconds
+from rota.files.shape import Shape, checked
+from rota.files.tenants import FairnessEntry, TenantEntry, tenant_plan
+
+KEY = "rota.yaml"
+"""Under which name the ConfigMap holds the settings."""
+Name = Annotated[str, Field(min_length=1)]
+
+
+class NodeLabels(Shape):
+    """Which labels of a node say what."""
+
+    type: Name = "nvidia.com/gpu.product"
+    """The model of its devices."""
+    memory: Name = "nvidia.com/gpu.memory"
+    """Memory of one device, in MiB."""
+    rack: Name = "rota.dev/rack"
+    zone: Name = "topology.kubernetes.io/zone"
+    sockets: Name = "rota.dev/sockets"
+    """How many devices hang together by NVLink, in device order: `4-4`."""
+
+
+class ClusterSettings(Shape):
+    """All of it; what is not given is as it stands here."""
+
+    policy: Name = "priority"
+    placement: Name | None = None
+    tenancy: Name = "none"
+    tenants: dict[Name, TenantEntry] = {}
+    fairness: FairnessEntry = FairnessEntry()
+    hived: dict[str, Any] | None = None
+    """A HiveD file: cells of named nodes, and who owns them."""
+    scheduler_name: Name = "rota"
+    tenant_label: Name | None = None
+    """The label of a pod that names its tenant; without one it is the namespace."""
+    devices: tuple[Name, ...] = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
+    """Extended resources that are devices; a node has those of the first that it offers."""
+    labels: NodeLabels = NodeLabels()
+    gang_timeout: Annotated[Seconds, Field(gt=0)] = 60.0
+    """How long a gang may be bound in part."""
+    lost_after: Annotated[Seconds, Field(ge=0)] = 30.0
+    """How long a node may be NotReady before its jobs are given up."""
+    linger: Annotated[Seconds, Field(ge=0)] = 30.0
+    """How long a job without pods is kept, because its controller may make new ones."""
+    settle: Annotated[Seconds, Field(ge=0)] = 1.0
+    """How long a controller whose size is not known must have made no pod before its gang counts as whole."""
+
+    def promises(self) -> tuple[CellPlan | None, TenantPlan | None]:
+        """What is promised to tenants."""
+        planned = self.planned()
+        tenants = tenant_plan(self.tenants, self.fairness) if self.tenants else None
+        if planned is None:
+            return None, tenants
+        return planned.cells, tenants or planned.tenants
+
+    def planned(self) -> Cluster | None:
+        """The cluster of the HiveD file, if there is one."""
+        return None if self.hived is None else cluster_from_document(self.hived, Path("hived"))
+
+
+def read_settings(text: str, where: str) -> ClusterSettings:
+    """Settings from YAML; a mistake names the field."""
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RotaError(f"{where}: not YAML: {str(error).splitlines()[0]}") from error
+    return checked(ClusterSettings, {} if values is None else values, Path(where))

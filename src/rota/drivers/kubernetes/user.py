@@ -1,0 +1,367 @@
+"""A cluster as its users see it, read off the cluster itself with the user's own rights.
+
+Answers as a manager's API does, so that the same commands work for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from rota.core.errors import RotaError, Unavailable
+from rota.core.model import WHOLE
+from rota.drivers.kubernetes.client import Api, MissingRight, Refused
+from rota.drivers.kubernetes.connection import connect
+from rota.drivers.kubernetes.gang import Gang, job_id, job_name, key_of, rank, said_size
+from rota.drivers.kubernetes.job_objects import objects_of
+from rota.drivers.kubernetes.nodes import node_seen
+from rota.drivers.kubernetes.pods import JOB_ID, Phase, Pod, pod_of
+from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.files.job import job_file
+
+Json = dict[str, Any]
+T = TypeVar("T")
+POLL_S = 0.5
+_FINAL = ("succeeded", "failed", "cancelled")
+
+
+class ClusterUser:
+    """One context of a kubeconfig, as a client of jobs."""
+
+    def __init__(self, context: str | None, kubeconfig: Path | None = None) -> None:
+        self._connection = connect(context, kubeconfig)
+        self._settings = ClusterSettings()
+        self.url = self._connection.server
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def submit(self, files: Json | Sequence[Json], *, key: str | None = None, held: bool = False) -> list[str]:
+        """Make the Jobs of job files; the names by which their pods can be found."""
+        if held:
+            raise RotaError("held: Kubernetes starts what it is given; leave it out")
+        wanted = [files] if isinstance(files, dict) else list(files)
+        made = [
+            objects_of(job_file(_plain(values)), secrets.token_hex(4), self._namespace(values)) for values in wanted
+        ]
+        return self._do(self._make(made))
+
+    def jobs(self, *, all: bool = False, limit: int | None = None, **only: str | None) -> Iterator[Json]:
+        """Jobs, newest first."""
+        found = [job for job in self._do(self._all_jobs()) if all or job["state"] not in _FINAL or only.get("state")]
+        for field, value in only.items():
+            if value is not None:
+                found = [job for job in found if job[field] == value]
+        yield from found[:limit]
+
+    def job(self, job_id: str) -> Json:
+        """Everything about a job."""
+        for job in self._do(self._all_jobs()):
+            if job_id in (job["id"], job["name"]):
+                return job
+        raise RotaError(f"there is no job {job_id!r}; `rota --context ... ps --all` lists them")
+
+    def why(self, job_id: str) -> Json:
+        """Why a job waits."""
+        job = self.job(job_id)
+        return {"state": job["state"], "reason": job["reason"], "expected": None}
+
+    def try_out(self, file: Json) -> Json:
+        """Not here: only Rota's own page knows when a job would start."""
+        raise RotaError("--dry-run is not known on a cluster; ask Rota's own address with --server")
+
+    def act(self, job_id: str, action: str) -> Json:
+        """`cancel` a job: what makes its pods is deleted with them."""
+        if action != "cancel":
+            raise RotaError(f"{action} is not known on a cluster; suspend the Job instead (kubectl patch)")
+        self._do(self._cancel(job_id))
+        return {"id": job_id}
+
+    def logs(self, job_id: str, *, follow: bool = False, **options: int | None) -> Iterator[bytes]:
+        """What a task says; with `follow` until the job has ended."""
+        yield from _drawn(self._logs(job_id, follow, options.get("task") or 0, options.get("tail")))
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def nodes(self) -> list[Json]:
+        """The nodes and what is free on them."""
+        return self._do(self._nodes())
+
+    def overview(self) -> Json:
+        """Devices and tenants at a glance; the last day is known only to Rota's own page."""
+        nodes, jobs = self.nodes(), list(self.jobs())
+        devices: dict[str, Json] = {}
+        for node in nodes:
+            if node["gpus"]:
+                each = devices.setdefault(
+                    node["type"], {"type": node["type"], "total": 0, "busy": 0, "idle": 0, "bad": 0}
+                )
+                each["total"] += node["gpus"]
+                each["busy"] += node["gpus"] - node["free_gpus"]
+                each["idle" if node["state"] == "up" else "bad"] += node["free_gpus"]
+                each["scattered"] = each.get("scattered", 0) + (node["free_gpus"] % node["gpus"])
+        tenants: dict[str, Json] = {}
+        for job in jobs:
+            usual = {"running": 0, "waiting": 0, "held": 0.0, "guaranteed": None, "borrowed": 0.0, "lent": 0.0}
+            tenant = tenants.setdefault(job["tenant"], {"tenant": job["tenant"], **usual})
+            runs = job["state"] in ("running", "starting")
+            tenant["running" if runs else "waiting"] += 1
+            tenant["held"] += job["gpus"] if runs else 0.0
+        now_s = datetime.now(UTC).timestamp()
+        return {
+            "policy": "of the cluster",
+            "devices": list(devices.values()),
+            "running": sum(tenant["running"] for tenant in tenants.values()),
+            "waiting": sum(tenant["waiting"] for tenant in tenants.values()),
+            "tenants": list(tenants.values()),
+            "day": {"edges_s": [now_s - 1.0, now_s], "in_use": [0.0], "waiting": [0.0], "wait_s": [None]},
+        }
+
+    def drain(self, node_id: str, *, drained: bool = True) -> Json:
+        """Not here: Kubernetes has a command of its own for it."""
+        raise RotaError(f"use `kubectl {'cordon' if drained else 'uncordon'} {node_id}`; Rota heeds it")
+
+    # -- asking the API server -------------------------------------------------------------------
+
+    def _do(self, work: Coroutine[None, None, T]) -> T:
+        return asyncio.run(work)
+
+    def _namespace(self, values: Json) -> str:
+        """Tenants are namespaces."""
+        return str(values.get("tenant") or self._connection.namespace)
+
+    async def _pods(self, api: Api) -> list[Json]:
+        """Rota's pods: of all namespaces if the user may see them, otherwise of the context's own."""
+        chosen = {"fieldSelector": f"spec.schedulerName={self._settings.scheduler_name}"}
+        try:
+            found, _ = await api.everything("/api/v1/pods", **chosen)
+        except MissingRight:
+            found, _ = await api.everything(f"/api/v1/namespaces/{self._connection.namespace}/pods", **chosen)
+        return found
+
+    async def _gangs(self, api: Api) -> list[tuple[Gang, dict[str, Json]]]:
+        gangs: dict[Any, tuple[Gang, dict[str, Json]]] = {}
+        for value in await self._pods(api):
+            pod = pod_of(value, self._settings)
+            key = key_of(pod)
+            gang, values = gangs.setdefault(key, (Gang(key), {}))
+            gang.members[pod.uid] = pod
+            gang.owner = gang.owner or pod.owner
+            gang.size = gang.size or said_size(pod, key)
+            values[pod.uid] = value
+        return list(gangs.values())
+
+    async def _all_jobs(self) -> list[Json]:
+        api = Api(self._connection)
+        try:
+            found = [_shown(gang, values, self._settings) for gang, values in await self._gangs(api)]
+        finally:
+            await api.close()
+        return sorted(found, key=lambda job: (job["submitted"], job["id"]), reverse=True)
+
+    async def _make(self, made: list[list[Json]]) -> list[str]:
+        api = Api(self._connection)
+        names = []
+        try:
+            for jobs in made:
+                for value in jobs:
+                    await api.post(f"/apis/batch/v1/namespaces/{value['metadata']['namespace']}/jobs", value)
+                names.append(str(jobs[0]["metadata"]["labels"]["rota.dev/job"]))
+        finally:
+            await api.close()
+        return names
+
+    async def _cancel(self, wanted: str) -> None:
+        api = Api(self._connection)
+        try:
+            gang, values = await self._named(api, wanted)
+            owners = {pod.owner for pod in gang.members.values() if pod.owner is not None}
+            for owner in owners:
+                group = "api/v1" if owner.api_version == "v1" else f"apis/{owner.api_version}"
+                path = f"/{group}/namespaces/{gang.key.namespace}/{owner.kind.lower()}s/{owner.name}"
+                await _delete(api, path)
+            for uid in values:
+                if gang.members[uid].owner is None:
+                    await _delete(api, gang.members[uid].path)
+        finally:
+            await api.close()
+
+    async def _named(self, api: Api, wanted: str) -> tuple[Gang, dict[str, Json]]:
+        for gang, values in await self._gangs(api):
+            pods = list(gang.members.values())
+            if wanted in (job_id(gang, pods), job_name(gang, pods[0])):
+                return gang, values
+        raise RotaError(f"there is no job {wanted!r}; `rota --context ... ps --all` lists them")
+
+    async def _logs(self, wanted: str, follow: bool, task: int, tail: int | None) -> AsyncIterator[bytes]:
+        api = Api(self._connection)
+        try:
+            pod = await self._pod_of(api, wanted, task)
+            while follow and pod.phase is Phase.PENDING:
+                await asyncio.sleep(POLL_S)
+                pod = await self._pod_of(api, wanted, task)
+            if pod.phase is Phase.PENDING:
+                return
+            params: dict[str, str | int] = {"follow": str(follow).lower()}
+            said = b""
+            async for chunk in api.stream(f"{pod.path}/log", **params):
+                if tail is None:
+                    yield chunk
+                else:
+                    said = (said + chunk)[-tail:] if tail else b""
+            yield said
+            while follow and not (await self._pod_of(api, wanted, task)).phase.is_over:
+                await asyncio.sleep(POLL_S)
+        finally:
+            await api.close()
+
+    async def _pod_of(self, api: Api, wanted: str, task: int) -> Pod:
+        gang, _ = await self._named(api, wanted)
+        newest = sorted(gang.members.values(), key=lambda pod: (-pod.created_s, rank(pod)))
+        by_seat = {pod.annotations.get("rota.dev/seat", ""): pod for pod in reversed(newest)}
+        if str(task) in by_seat:
+            return by_seat[str(task)]
+        if task >= len(newest):
+            raise RotaError(f"--task is {task}; the job has {len(newest)} tasks, counted from 0")
+        return sorted(newest, key=rank)[task]
+
+    async def _nodes(self) -> list[Json]:
+        api = Api(self._connection)
+        try:
+            values, _ = await api.everything("/api/v1/nodes")
+            pods, _ = await api.everything("/api/v1/pods")
+        finally:
+            await api.close()
+        held: dict[str, int] = {}
+        for value in pods:
+            pod = pod_of(value, self._settings)
+            if pod.holds and pod.node is not None:
+                held[pod.node] = held.get(pod.node, 0) + pod.wants.device_milli // WHOLE
+        return [_node(value, held, self._settings) for value in values]
+
+
+def _plain(values: Json) -> Json:
+    """A job file without what a shell adds to it: pods have a folder of their own."""
+    return {name: value for name, value in values.items() if name != "workdir" or str(value).startswith("/")}
+
+
+async def _delete(api: Api, path: str) -> None:
+    try:
+        await api.delete(path, {"propagationPolicy": "Background"})
+    except Refused as error:
+        if error.status != 404:
+            raise
+
+
+def _node(value: Json, held: dict[str, int], settings: ClusterSettings) -> Json:
+    seen = node_seen(value, settings)
+    node = seen.node
+    return {
+        "id": node.id,
+        "type": node.device_type,
+        "gpus": node.devices,
+        "free_gpus": max(node.devices - held.get(str(node.id), 0), 0),
+        "cpus": (node.cpu_milli or 0) / 1000,
+        "memory_bytes": node.memory_bytes,
+        "state": "down" if not seen.ready else "drained" if seen.cordoned else "up",
+        "limits": "kept by Kubernetes",
+    }
+
+
+def _shown(gang: Gang, values: dict[str, Json], settings: ClusterSettings) -> Json:
+    """A gang as the API shows a job."""
+    pods = sorted(gang.members.values(), key=rank)
+    current = _of_last_attempt(pods)
+    state = _state(current)
+    started = [_moment_of(values[pod.uid], "PodScheduled") for pod in current if pod.node]
+    first = pods[0]
+    code, _, sentence = _why(values, current).partition(": ")
+    return {
+        "id": str(job_id(gang, pods)),
+        "name": first.says("name") or job_name(gang, first),
+        "tenant": first.namespace if settings.tenant_label is None else first.labels.get(settings.tenant_label, ""),
+        "owner": first.says("user") or "",
+        "state": state,
+        "reason": {"code": code, "sentence": sentence} if sentence and state == "waiting" else None,
+        "submitted": _iso(min(pod.created_s for pod in pods)),
+        "started": min((each for each in started if each), default=None),
+        "ended": _ended(values, current) if state in _FINAL else None,
+        "attempt": 1,
+        "exit_code": next((pod.exit_code for pod in current if pod.exit_code is not None), None),
+        "message": "",
+        "failure": None,
+        "gpus": sum(pod.wants.device_milli for pod in current) / WHOLE,
+        "tasks": len(current),
+        "priority": first.priority,
+        "nodes": sorted({pod.node for pod in current if pod.node}),
+    }
+
+
+def _of_last_attempt(pods: list[Pod]) -> list[Pod]:
+    """Pods that are under way, or if there are none, those that ended."""
+    alive = [pod for pod in pods if not pod.phase.is_over]
+    return alive or pods
+
+
+def _state(pods: list[Pod]) -> str:
+    if all(pod.phase.is_over for pod in pods):
+        return "failed" if any(pod.phase is Phase.FAILED for pod in pods) else "succeeded"
+    if any(pod.node is None for pod in pods):
+        return "waiting" if not any(JOB_ID in pod.annotations for pod in pods) else "starting"
+    return "running" if all(pod.phase is not Phase.PENDING for pod in pods) else "starting"
+
+
+def _why(values: dict[str, Json], pods: list[Pod]) -> str:
+    for pod in pods:
+        for each in (values[pod.uid].get("status") or {}).get("conditions") or ():
+            if each["type"] == "PodScheduled" and each["status"] == "False":
+                return str(each.get("message", ""))
+    return "not-yet-considered: not yet considered by the scheduler"
+
+
+def _moment_of(value: Json, kind: str) -> str | None:
+    for each in (value.get("status") or {}).get("conditions") or ():
+        if each["type"] == kind and each["status"] == "True":
+            return str(each.get("lastTransitionTime"))
+    return None
+
+
+def _ended(values: dict[str, Json], pods: list[Pod]) -> str | None:
+    ends = [
+        each["state"]["terminated"]["finishedAt"]
+        for pod in pods
+        for each in (values[pod.uid].get("status") or {}).get("containerStatuses") or ()
+        if (each.get("state") or {}).get("terminated")
+    ]
+    return max(ends, default=None)
+
+
+def _iso(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _drawn(source: AsyncIterator[bytes]) -> Iterator[bytes]:
+    """What comes from a loop of its own, as it comes."""
+    ready: SimpleQueue[bytes | Exception | None] = SimpleQueue()
+
+    async def draw() -> None:
+        async for chunk in source:
+            ready.put(chunk)
+
+    def work() -> None:
+        try:
+            asyncio.run(draw())
+        except (RotaError, Unavailable) as error:
+            ready.put(error)
+        ready.put(None)
+
+    threading.Thread(target=work, daemon=True).start()
+    while (chunk := ready.get()) is not None:
+        if isinstance(chunk, Exception):
+            raise chunk
+        yield chunk

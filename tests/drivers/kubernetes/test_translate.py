@@ -1,0 +1,234 @@
+"""Objects of Kubernetes become our types at the door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from drivers.kubernetes.objects import node_object, pod_object
+from rota.core.errors import RotaError
+from rota.core.labels import Requirement, Taint, Toleration
+from rota.core.model import JobId
+from rota.drivers.kubernetes.gang import Gang, Source, job_id, job_of, key_of, said_size
+from rota.drivers.kubernetes.manifests import cluster_rules, manifests
+from rota.drivers.kubernetes.nodes import node_seen
+from rota.drivers.kubernetes.pods import pod_of
+from rota.drivers.kubernetes.quantity import milli, whole
+from rota.drivers.kubernetes.settings import ClusterSettings, read_settings
+from rota.drivers.kubernetes.sizes import tasks_of
+
+USUAL = ClusterSettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1", 1), ("16Gi", 16 << 30), ("1k", 1000), ("1e3", 1000), ("500m", 1), ("2Mi", 2 << 20), ("1.5Ki", 1536)],
+)
+def test_amounts_are_read_as_kubernetes_writes_them(text: str, number: int) -> None:
+    assert whole(text) == number
+
+
+def test_cpus_are_counted_in_thousandths() -> None:
+    assert [milli(text) for text in ("1", "250m", "0.1", "100u")] == [1000, 250, 100, 1]
+
+
+def test_pod_wants_what_its_containers_want_together_or_one_before_them_alone() -> None:
+    value = pod_object(
+        spec={
+            "containers": [
+                {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": "2"}}},
+                {"resources": {"requests": {"cpu": "500m"}}},
+            ],
+            "initContainers": [{"resources": {"requests": {"cpu": "4"}}}],
+            "overhead": {"cpu": "250m"},
+        }
+    )
+
+    wants = pod_of(value, USUAL).wants
+
+    assert (wants.device_milli, wants.cpu_milli, wants.memory_bytes) == (2000, 4250, 1 << 30)
+
+
+def test_selectors_and_affinity_become_requirements_and_a_model_becomes_a_type() -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    selector = {"zone": "a", "nvidia.com/gpu.product": "A100"}
+
+    wants = pod_of(pod_object(spec={"nodeSelector": selector, "affinity": affinity}), USUAL).wants
+
+    assert wants.requires == ((Requirement("zone", "In", ("a",)), Requirement("disk", "Exists")),)
+    assert wants.device_types == ("A100",)
+
+
+def test_tolerations_that_every_pod_is_given_are_left_out() -> None:
+    given = [
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+        {"key": "dedicated", "value": "ml", "effect": "NoSchedule"},
+        {"operator": "Exists"},
+    ]
+
+    wants = pod_of(pod_object(spec={"tolerations": given}), USUAL).wants
+
+    assert wants.tolerates == (Toleration("dedicated:NoSchedule", "ml"), Toleration(None, None))
+
+
+@pytest.mark.parametrize(
+    ("spec", "word"),
+    [
+        pytest.param(
+            {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            "affinity.podAntiAffinity",
+            id="anti-affinity",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+            "topologySpreadConstraints",
+            id="spread",
+        ),
+        pytest.param(
+            {"containers": [{"resources": {"limits": {"example.com/fpga": "1"}}}]}, "example.com/fpga", id="resource"
+        ),
+    ],
+)
+def test_wishes_that_are_not_known_are_refused_by_name(spec: dict[str, Any], word: str) -> None:
+    assert word in pod_of(pod_object(spec=spec), USUAL).wants.refused
+
+
+def test_node_is_read_with_its_place_its_devices_and_what_keeps_tasks_off() -> None:
+    labels = {
+        "nvidia.com/gpu.product": "H100",
+        "nvidia.com/gpu.memory": "81920",
+        "topology.kubernetes.io/zone": "z1",
+        "rota.dev/rack": "r7",
+        "rota.dev/sockets": "4-4",
+    }
+    taints = [
+        {"key": "dedicated", "value": "ml", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+        {"key": "soft", "effect": "PreferNoSchedule"},
+    ]
+
+    seen = node_seen(node_object(labels=labels, spec={"taints": taints, "unschedulable": True}), USUAL)
+
+    node = seen.node
+    assert (node.device_type, node.devices, node.sockets, node.device_memory_bytes) == ("H100", 8, (4, 4), 80 << 30)
+    assert (node.domain, node.rack, node.cpu_milli, node.memory_bytes) == ("z1", "z1/r7", 63500, 1 << 30)
+    assert node.taints == (Taint("dedicated:NoSchedule", "ml"),)
+    assert (seen.ready, seen.cordoned) == (True, True)
+
+
+def test_node_without_devices_and_one_that_does_not_answer() -> None:
+    seen = node_seen(node_object(gpus=0, ready=False), USUAL)
+
+    assert (seen.node.device_type, seen.node.devices, seen.ready) == ("cpu", 0, False)
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "name"),
+    [
+        pytest.param(pod_object("a", uid="u1"), Source.POD, "u1", id="alone"),
+        pytest.param(pod_object("a", owner=("Job", "train")), Source.OWNER, "uid-of-train", id="Job"),
+        pytest.param(pod_object("a", uid="u1", owner=("ReplicaSet", "web")), Source.POD, "u1", id="ReplicaSet"),
+        pytest.param(pod_object("a", labels={"rota.dev/job": "bert"}), Source.LABEL, "bert", id="label"),
+        pytest.param(pod_object("a", labels={"rota.dev/pod-group": "g"}), Source.GROUP, "g", id="PodGroup"),
+        pytest.param(pod_object("a", labels={"jobset.sigs.k8s.io/jobset-name": "s"}), Source.JOB_SET, "s", id="JobSet"),
+    ],
+)
+def test_gangs_are_told_apart_by_what_their_pods_have_in_common(value: Any, source: Source, name: str) -> None:
+    key = key_of(pod_of(value, USUAL))
+
+    assert (key.source, key.name) == (source, name)
+
+
+def test_size_is_what_the_pod_says_and_one_for_who_is_alone() -> None:
+    labelled = pod_of(pod_object(labels={"rota.dev/job": "b", "rota.dev/tasks": "4"}), USUAL)
+    alone = pod_of(pod_object(), USUAL)
+    wrong = pod_of(pod_object(labels={"rota.dev/job": "b", "rota.dev/tasks": "many"}), USUAL)
+
+    assert [said_size(pod, key_of(pod)) for pod in (labelled, alone, wrong)] == [4, 1, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "tasks"),
+    [
+        pytest.param({"kind": "Job", "apiVersion": "batch/v1", "spec": {"parallelism": 4}}, 4, id="Job"),
+        pytest.param(
+            {"kind": "Job", "apiVersion": "batch/v1", "spec": {"parallelism": 4, "completions": 3}}, 3, id="short Job"
+        ),
+        pytest.param(
+            {
+                "kind": "JobSet",
+                "spec": {"replicatedJobs": [{"replicas": 2, "template": {"spec": {"parallelism": 3}}}]},
+            },
+            6,
+            id="JobSet",
+        ),
+        pytest.param(
+            {
+                "kind": "PyTorchJob",
+                "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 7}}},
+            },
+            8,
+            id="PyTorchJob",
+        ),
+        pytest.param({"kind": "RayCluster", "spec": {"workerGroupSpecs": [{"replicas": 3}]}}, 4, id="RayCluster"),
+        pytest.param({"kind": "PodGroup", "spec": {"minMember": 5}}, 5, id="PodGroup"),
+        pytest.param({"kind": "Surprise", "spec": {}}, None, id="unknown"),
+    ],
+)
+def test_size_is_read_off_controllers_that_are_known(value: Any, tasks: int | None) -> None:
+    assert tasks_of(value) == tasks
+
+
+def test_pods_that_ask_for_different_things_are_roles_of_one_job() -> None:
+    labels = {"rota.dev/job": "train"}
+    values = [
+        pod_object("train-worker-0", gpus=8, labels=labels),
+        pod_object("train-worker-1", gpus=8, labels=labels),
+        pod_object("train-ps-0", gpus=0, labels={**labels, "rota.dev/role": "ps"}, spec={"priority": 7}),
+    ]
+    pods = [pod_of(value, USUAL) for value in values]
+    gang = Gang(key_of(pods[0]), members={pod.uid: pod for pod in pods})
+
+    job = job_of(gang, pods, ClusterSettings(tenant_label="team"), JobId("x"))
+
+    assert [(role.name, role.count, role.device_milli) for role in job.roles] == [("ps", 1, 0), ("worker", 2, 8000)]
+    assert (job.tenant, job.name) == ("default", "train")
+
+
+def test_priority_below_zero_is_opportunistic_and_tenants_come_from_labels() -> None:
+    pod = pod_of(pod_object(labels={"team": "nlp"}, spec={"priority": -50}), USUAL)
+    gang = Gang(key_of(pod), members={pod.uid: pod})
+
+    job = job_of(gang, [pod], ClusterSettings(tenant_label="team"), job_id(gang, [pod]))
+
+    assert (job.priority, job.tenant, job.id) == (-1, "nlp", "p-uid-of-p")
+
+
+def test_settings_name_the_field_that_is_wrong() -> None:
+    with pytest.raises(RotaError, match="polcy is no known field; did you mean 'policy'"):
+        read_settings("polcy: fifo", "ConfigMap rota")
+    with pytest.raises(RotaError, match="gang_timeout"):
+        read_settings("gang_timeout: soon", "ConfigMap rota")
+
+
+def test_manifests_ask_for_nothing_that_is_not_needed() -> None:
+    objects = manifests("ns", "image:1")
+
+    assert [value["kind"] for value in objects] == [
+        "Namespace",
+        "CustomResourceDefinition",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "ConfigMap",
+        "Service",
+        "Deployment",
+    ]
+    assert not any("*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"]) for rule in cluster_rules())
+    container = objects[-1]["spec"]["template"]["spec"]["containers"][0]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert objects[-1]["spec"]["replicas"] == 2

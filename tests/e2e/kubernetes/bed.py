@@ -1,0 +1,278 @@
+"""A real control plane for tests: etcd, kube-apiserver and, where asked for, kube-controller-manager, on loopback.
+
+Binaries are looked for in KUBEBUILDER_ASSETS, on the PATH and in ~/.cache/rota/kubernetes. Only then, and only where
+ROTA_BUILD_KUBERNETES is set (`.ci/run` sets it), they are built from Debian's packages, which takes minutes, once.
+KUBECONFIG is not heeded: these tests make nodes and evict pods, and it may name a cluster that people live on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+Json = dict[str, Any]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "kubernetes"
+BUILD = Path(__file__).parent / "build"
+NEEDED = ("etcd", "kube-apiserver")
+
+
+class NoCluster(Exception):
+    """There are no binaries and none can be built here."""
+
+
+def binary(name: str) -> Path | None:
+    """Where a program of the control plane is, if it is anywhere."""
+    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), str(CACHE / "bin")):
+        if folder and (Path(folder) / name).is_file():
+            return Path(folder) / name
+    found = shutil.which(name)
+    return None if found is None else Path(found)
+
+
+def binaries(*names: str) -> dict[str, Path]:
+    """The programs by name, built first if that is needed and possible."""
+    missing = [name for name in names if binary(name) is None]
+    if missing and not os.environ.get("ROTA_BUILD_KUBERNETES"):
+        raise NoCluster(f"there is no {', '.join(missing)}; {BUILD} {CACHE} builds what is missing, in minutes")
+    if missing:
+        wanted = [name for name in missing if name not in ("etcd", "kubectl")]
+        built = subprocess.run([str(BUILD), str(CACHE), *wanted], capture_output=True, text=True)
+        if built.returncode:
+            raise NoCluster(f"{', '.join(missing)} can't be had: {built.stderr.strip().splitlines()[-1:]}")
+    found = {name: binary(name) for name in names}
+    return {name: path for name, path in found.items() if path is not None}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Kube:
+    """The API server as a test speaks to it: plain requests, plain values."""
+
+    def __init__(self, server: str, token: str, authority: Path) -> None:
+        import ssl
+
+        self.server, self.token, self.authority = server, token, authority
+        self._http = httpx.Client(
+            base_url=server,
+            headers={"Authorization": f"Bearer {token}"},
+            verify=ssl.create_default_context(cafile=str(authority)),
+            timeout=60,
+        )
+
+    def ask(self, method: str, path: str, body: object = None, kind: str = "application/json") -> Json:
+        content = None if body is None else json.dumps(body)
+        answer = self._http.request(method, path, content=content, headers={"Content-Type": kind})
+        if answer.status_code >= 400:
+            raise KubeError(answer.status_code, answer.text)
+        value: Json = answer.json()
+        return value
+
+    def get(self, path: str) -> Json:
+        return self.ask("GET", path)
+
+    def items(self, path: str) -> list[Json]:
+        found: list[Json] = self.get(path)["items"]
+        return found
+
+    def post(self, path: str, body: object) -> Json:
+        return self.ask("POST", path, body)
+
+    def patch(self, path: str, body: object, kind: str = "application/merge-patch+json") -> Json:
+        return self.ask("PATCH", path, body, kind)
+
+    def delete(self, path: str, body: object = None) -> Json:
+        return self.ask("DELETE", path, body)
+
+    def apply(self, text: str) -> list[Json]:
+        """Make what a file of YAML documents describes, as `kubectl apply` would; what is there already is changed."""
+        return [self.make(value) for value in yaml.safe_load_all(text) if value]
+
+    def make(self, value: Json) -> Json:
+        path = self.path_of(value)
+        try:
+            return self.post(path, value)
+        except KubeError as error:
+            if error.status != 409:
+                raise
+            return self.patch(f"{path}/{value['metadata']['name']}", value)
+
+    def path_of(self, value: Json) -> str:
+        version, kind = value["apiVersion"], value["kind"]
+        plural = {"NetworkPolicy": "networkpolicies", "PriorityClass": "priorityclasses"}.get(kind, kind.lower() + "s")
+        where = "" if kind in _CLUSTERED else f"/namespaces/{value['metadata'].get('namespace', 'default')}"
+        return f"/{'api' if version == 'v1' else 'apis'}/{version}{where}/{plural}"
+
+    def close(self) -> None:
+        self._http.close()
+
+
+_CLUSTERED = frozenset(
+    {"Namespace", "Node", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "PriorityClass"}
+)
+
+
+class KubeError(Exception):
+    """What the API server refused."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+class Bed:
+    """One control plane in a folder of its own."""
+
+    def __init__(self, folder: Path, *, controllers: bool = False) -> None:
+        names = (*NEEDED, "kube-controller-manager") if controllers else NEEDED
+        self._programs = binaries(*names)
+        self._folder = folder
+        self._controllers = controllers
+        self._ports = {name: free_port() for name in ("etcd", "peer", "api", "manager")}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.server = f"https://127.0.0.1:{self._ports['api']}"
+        self.admin: Kube
+
+    def start(self) -> Bed:
+        """Start everything and wait until it answers."""
+        folder = self._folder
+        (folder / "certs").mkdir(parents=True, exist_ok=True)
+        subprocess.run(["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True)
+        (folder / "tokens.csv").write_text(
+            'admin-token,admin,admin,"system:masters"\n'
+            'rota-token,system:serviceaccount:rota-system:rota,rota,"system:serviceaccounts"\n'
+        )
+        self.start_etcd()
+        self.start_api()
+        if self._controllers:
+            self._start_controllers()
+        return self
+
+    def start_etcd(self) -> None:
+        client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd", "peer"))
+        self._run(
+            "etcd",
+            "--name=t",
+            f"--data-dir={self._folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=t={peer}",
+            "--unsafe-no-fsync",
+        )
+
+    def start_api(self) -> None:
+        """Start the API server, and wait until it is ready."""
+        folder = self._folder
+        self._run(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self._ports['api']}",
+            f"--cert-dir={folder / 'certs'}",
+            f"--token-auth-file={folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC,Node",
+            "--anonymous-auth=false",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            f"--service-account-key-file={folder / 'sa.key'}",
+            f"--service-account-signing-key-file={folder / 'sa.key'}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            "--endpoint-reconciler-type=none",
+            "--max-requests-inflight=3000",
+            "--max-mutating-requests-inflight=1000",
+        )
+        authority = folder / "certs" / "apiserver.crt"
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                if not hasattr(self, "admin"):
+                    self.admin = Kube(self.server, "admin-token", authority)
+                self.admin.get("/api/v1/namespaces/default")
+                return
+            except (httpx.HTTPError, KubeError, OSError):
+                if time.monotonic() > deadline:
+                    raise AssertionError((folder / "kube-apiserver.log").read_text()[-3000:]) from None
+                time.sleep(0.1)
+
+    def stop_api(self) -> None:
+        """As if the API server's machine went down."""
+        self._stop("kube-apiserver")
+
+    def _start_controllers(self) -> None:
+        self._run(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig('admin-token')}",
+            "--use-service-account-credentials=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._ports['manager']}",
+            "--port=0",
+            f"--cert-dir={self._folder / 'certs'}",
+            f"--service-account-private-key-file={self._folder / 'sa.key'}",
+            "--leader-elect=false",
+            "--node-monitor-grace-period=8s",
+            "--node-monitor-period=1s",
+            "--pod-eviction-timeout=5s",
+            "--controllers=*,-ttl,-bootstrapsigner,-tokencleaner",
+        )
+
+    def kubeconfig(self, token: str = "rota-token") -> Path:
+        """A kubeconfig of an identity; Rota's own by default."""
+        path = self._folder / f"{token}.kubeconfig"
+        cluster = {"server": self.server, "certificate-authority": str(self._folder / "certs" / "apiserver.crt")}
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "test",
+                    "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+                    "clusters": [{"name": "test", "cluster": cluster}],
+                    "users": [{"name": "test", "user": {"token": token}}],
+                }
+            )
+        )
+        return path
+
+    def _run(self, name: str, *args: str) -> None:
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen([str(self._programs[name]), *args], stdout=log, stderr=log)
+
+    def _stop(self, name: str) -> None:
+        process = self._running.pop(name, None)
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def stop(self) -> None:
+        """Stop everything and leave nothing behind."""
+        if hasattr(self, "admin"):
+            self.admin.close()
+        for name in reversed(list(self._running)):
+            self._stop(name)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def made_bed(*, controllers: bool = False) -> Iterator[Bed]:
+    """A control plane for the length of a fixture."""
+    bed = Bed(Path(tempfile.mkdtemp(prefix="rota-k8s-")), controllers=controllers)
+    try:
+        yield bed.start()
+    finally:
+        bed.stop()

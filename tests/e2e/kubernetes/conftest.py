@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.kubernetes.bed import Bed, NoCluster, made_bed
+from e2e.kubernetes.hollow import Hollow, node_object
+from e2e.kubernetes.replica import Replica, View
+from rota.drivers.kubernetes.manifests import manifests
+
+NAMESPACE = "rota-system"
+Launch = Callable[..., Replica]
+
+
+def _prepared(bed: Bed) -> Bed:
+    """What `rota k8s manifests` prints, but for the program itself: tests run that."""
+    for value in manifests(NAMESPACE, "unused"):
+        if value["kind"] not in ("Deployment", "Service"):
+            bed.admin.make(value)
+    return bed
+
+
+@pytest.fixture(scope="session")
+def _bed() -> Iterator[Bed]:
+    try:
+        for bed in made_bed():
+            yield _prepared(bed)
+    except NoCluster as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def _managed_bed() -> Iterator[Bed]:
+    try:
+        for bed in made_bed(controllers=True):
+            yield _prepared(bed)
+    except NoCluster as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def bed(_bed: Bed) -> Iterator[Bed]:
+    """A control plane without controllers, empty."""
+    yield _bed
+    _clear(_bed)
+
+
+@pytest.fixture
+def managed(_managed_bed: Bed) -> Iterator[Bed]:
+    """A control plane with controllers: Jobs make pods, lost nodes are noticed."""
+    yield _managed_bed
+    _clear(_managed_bed)
+
+
+def _clear(bed: Bed) -> None:
+    admin = bed.admin
+    now = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+    for value in admin.items("/apis/batch/v1/jobs"):
+        meta = value["metadata"]
+        admin.delete(f"/apis/batch/v1/namespaces/{meta['namespace']}/jobs/{meta['name']}", now)
+    while pods := admin.items("/api/v1/pods"):
+        for space in {each["metadata"]["namespace"] for each in pods}:
+            admin.delete(f"/api/v1/namespaces/{space}/pods", now)
+    admin.delete("/api/v1/nodes", now)
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Launch]:
+    """Starts replicas of Rota, and stops them when the test is over."""
+    made: list[Replica] = []
+
+    def begin(bed: Bed, settings: dict[str, Any] | None = None, **more: Any) -> Replica:
+        made.append(Replica(bed, tmp_path / f"replica-{len(made)}", settings, **more))
+        return made[-1].start()
+
+    yield begin
+    for replica in made:
+        if replica.process is not None and replica.process.poll() is None:
+            replica.kill()
+
+
+@pytest.fixture
+def kubelets() -> Iterator[Callable[..., Hollow]]:
+    """Starts hollow kubelets for nodes that it makes."""
+    made: list[Hollow] = []
+
+    def begin(bed: Bed, nodes: int = 2, gpus: int = 8, **more: Any) -> Hollow:
+        for number in range(nodes):
+            bed.admin.make(node_object(f"n{number + 1}", gpus))
+        made.append(Hollow(bed.kubeconfig("admin-token"), **more).start())
+        return made[-1]
+
+    yield begin
+    for hollow in made:
+        hollow.stop()
+
+
+@pytest.fixture
+def view(bed: Bed) -> View:
+    return View(bed.admin)

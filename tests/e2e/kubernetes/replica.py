@@ -1,0 +1,169 @@
+"""Rota as a process beside a test's control plane, and pods as tests describe them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from e2e.kubernetes.bed import Bed, Kube
+from managers import ROTA, eventually
+
+Json = dict[str, Any]
+QUICK = {"settle": "0.3s", "gang_timeout": "10s", "linger": "5s", "lost_after": "2s"}
+"""Settings under which nobody waits for long."""
+
+
+class Replica:
+    """One replica of Rota. Its folder outlives it."""
+
+    def __init__(
+        self,
+        bed: Bed,
+        folder: Path,
+        settings: Json | None = None,
+        *,
+        options: Sequence[str] = (),
+        kubeconfig: Path | None = None,
+    ) -> None:
+        self._kubeconfig = kubeconfig or bed.kubeconfig()
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        config = folder / "settings.yaml"
+        config.write_text(yaml.safe_dump({**QUICK, **(settings or {})}))
+        self._options = list(options) or ["--config", str(config), "--no-leader-election"]
+        self.log = folder / "rota.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def launch(self) -> None:
+        """Start it and do not wait."""
+        command = [
+            *ROTA,
+            "k8s",
+            "run",
+            "--kubeconfig",
+            str(self._kubeconfig),
+            "--data",
+            str(self.folder / "data"),
+        ]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([*command, "--port", "0", *self._options], stderr=log, stdout=log)
+
+    def start(self) -> Replica:
+        """Start it, and wait until it schedules."""
+        begun = self.log.stat().st_size if self.log.exists() else 0
+        self.launch()
+
+        def ready() -> bool:
+            assert self.process is not None
+            said = self.log.read_text()[begun:]
+            assert self.process.poll() is None, said[-3000:]
+            if "answers at " in said:
+                self.url = said.split("answers at ")[1].split(";")[0]
+            return "rota schedules" in said
+
+        eventually(ready, within_s=60)
+        return self
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+
+def pod(name: str, gpus: int = 1, *, namespace: str = "default", notes: Json | None = None, **spec: Any) -> Json:
+    """A pod that asks for devices and does nothing."""
+    labels = spec.pop("labels", {})
+    resources = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+    if "requests" in spec:
+        resources["requests"] = spec.pop("requests")
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels, "annotations": notes or {}},
+        "spec": {
+            "schedulerName": "rota",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "example/none:1", "resources": resources}],
+            **spec,
+        },
+    }
+
+
+def gang(name: str, tasks: int, gpus: int = 1, **more: Any) -> list[Json]:
+    """Pods that start together."""
+    labels = {"rota.dev/job": name, "rota.dev/tasks": str(tasks), **more.pop("labels", {})}
+    return [pod(f"{name}-{number}", gpus, labels=labels, **more) for number in range(tasks)]
+
+
+def job(
+    name: str, tasks: int, gpus: int = 1, *, namespace: str = "default", notes: Json | None = None, **spec: Any
+) -> Json:
+    """A Job whose pods start together, and are made anew when they are evicted."""
+    template = pod(name, gpus, namespace=namespace, notes=notes, **spec)
+    template["spec"]["restartPolicy"] = "Never"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "parallelism": tasks,
+            "completions": tasks,
+            "backoffLimit": 100,
+            "template": {"metadata": {"annotations": notes or {}}, "spec": template["spec"]},
+        },
+    }
+
+
+class View:
+    """What of a cluster tests ask about."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    def pods(self, namespace: str = "default") -> dict[str, Json]:
+        return {each["metadata"]["name"]: each for each in self._kube.items(f"/api/v1/namespaces/{namespace}/pods")}
+
+    def node_of(self, name: str, namespace: str = "default") -> str | None:
+        found: str | None = self.pods(namespace)[name]["spec"].get("nodeName")
+        return found
+
+    def bound(self, prefix: str, namespace: str = "default") -> dict[str, str]:
+        """Pods with a node, by name."""
+        return {
+            name: each["spec"]["nodeName"]
+            for name, each in self.pods(namespace).items()
+            if name.startswith(prefix) and each["spec"].get("nodeName")
+        }
+
+    def waiting_for(self, name: str, namespace: str = "default") -> str:
+        """What the pod's condition says."""
+        for each in self.pods(namespace)[name]["status"].get("conditions", ()):
+            if each["type"] == "PodScheduled" and each["status"] == "False":
+                return str(each["message"])
+        return ""
+
+    def promised_twice(self) -> list[tuple[str, str]]:
+        """Devices that two pods which have not ended were both given."""
+        seen: set[tuple[str, str]] = set()
+        twice = []
+        for each in self._kube.items("/api/v1/pods"):
+            if each["status"].get("phase") in ("Succeeded", "Failed") or not each["spec"].get("nodeName"):
+                continue
+            for device in (each["metadata"].get("annotations") or {}).get("rota.dev/devices", "").split(","):
+                place = (each["spec"]["nodeName"], device)
+                if device and place in seen:
+                    twice.append(place)
+                seen.add(place)
+        return twice

@@ -1,0 +1,220 @@
+"""How Rota lives on a cluster: rights, turns between replicas, settings, restarts, what commands and journals show."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.kubernetes.bed import Bed
+from e2e.kubernetes.hollow import Hollow, node_object
+from e2e.kubernetes.replica import QUICK, Replica, View, gang, pod
+from managers import ROTA, eventually
+from rota.drivers.kubernetes.manifests import cluster_rules
+from rota.sdk.client import Client
+
+pytestmark = pytest.mark.slow
+Launch = Callable[..., Replica]
+Kubelets = Callable[..., Hollow]
+Json = dict[str, Any]
+
+
+def rota(bed: Bed, *args: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "KUBECONFIG": str(bed.kubeconfig("admin-token"))}
+    return subprocess.run([*ROTA, "--context", "test", *args], env=env, capture_output=True, text=True, timeout=60)
+
+
+def configure(bed: Bed, **settings: Any) -> None:
+    value = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "rota", "namespace": "rota-system"},
+        "data": {"rota.yaml": yaml.safe_dump({**QUICK, **settings})},
+    }
+    bed.admin.make(value)
+
+
+@pytest.mark.parametrize(
+    "right", [("nodes", "list"), ("pods", "watch"), ("pods/binding", "create")], ids=lambda right: "-".join(right)
+)
+def test_missing_right_is_named(bed: Bed, tmp_path: Path, kubelets: Kubelets, right: tuple[str, str]) -> None:
+    kubelets(bed, nodes=1)
+    bed.admin.make(pod("p"))
+    resource, verb = right
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "rota"}}
+    less = [
+        {**rule, "verbs": [each for each in rule["verbs"] if each != verb]} if resource in rule["resources"] else rule
+        for rule in cluster_rules()
+    ]
+    bed.admin.make({**role, "rules": [rule for rule in less if rule["verbs"]]})
+    try:
+        replica = Replica(bed, tmp_path)
+        replica.launch()
+        assert replica.process is not None
+        assert replica.process.wait(timeout=30) == 2
+        said = replica.log.read_text()
+        assert "a right is missing" in said
+        assert f'cannot {verb} resource "{resource}"' in said
+    finally:
+        bed.admin.make({**role, "rules": cluster_rules()})
+
+
+def test_two_replicas_take_turns(bed: Bed, view: View, tmp_path: Path, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=1)
+    configure(bed)
+    first = launch(bed, options=["--identity", "first"])
+    second = Replica(bed, tmp_path / "second", options=["--identity", "second"])
+    second.launch()
+    bed.admin.make(pod("before", 2))
+    eventually(lambda: view.node_of("before"))
+    try:
+        assert first.stop() == 0
+        eventually(lambda: "rota schedules" in second.log.read_text(), within_s=40)
+        bed.admin.make(pod("after", 2))
+        eventually(lambda: view.node_of("after"))
+        assert view.promised_twice() == []
+        lease = bed.admin.get("/apis/coordination.k8s.io/v1/namespaces/rota-system/leases/rota")
+        assert lease["spec"]["holderIdentity"] == "second"
+    finally:
+        second.stop()
+
+
+def test_settings_change_without_a_restart(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=1)
+    configure(bed, policy="fifo")
+    replica = launch(bed, options=["--no-leader-election"])
+    for number, gpus in enumerate((4, 8, 4)):
+        bed.admin.make(pod(f"p{number}", gpus))
+        time.sleep(0.3)
+    eventually(lambda: view.waiting_for("p1"))
+    assert view.node_of("p2") is None  # strict order: it waits behind the one that does not fit
+
+    configure(bed, policy="fifo:backfill=true")
+
+    eventually(lambda: view.node_of("p2"))
+    configure(bed, policy="no-such-policy")
+    eventually(lambda: "no-such-policy" in replica.log.read_text())
+    assert replica.process is not None
+    assert replica.process.poll() is None
+
+
+def test_restart_finds_what_runs_and_goes_on(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=2)
+    replica = launch(bed)
+    for value in gang("run", 2, 6):
+        bed.admin.make(value)
+    eventually(lambda: len(view.bound("run")) == 2)
+    before = {name: each["metadata"]["annotations"] for name, each in view.pods().items()}
+
+    replica.kill()
+    replica.start()
+    bed.admin.make(pod("more", 2))
+    bed.admin.make(pod("too-much", 4))
+
+    eventually(lambda: view.node_of("more"))
+    eventually(lambda: view.waiting_for("too-much"))
+    assert {name: view.pods()[name]["metadata"]["annotations"] for name in before} == before
+    assert view.promised_twice() == []
+    journal = b"".join(Client(replica.url).journal())
+    assert b"Resynced: 1 jobs found on 2 nodes" in journal.splitlines()[0]
+
+
+def test_journal_of_a_cluster_is_replayed_and_answers_what_if(
+    bed: Bed, view: View, tmp_path: Path, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(bed, nodes=1)
+    replica = launch(bed, {"policy": "fifo"})
+    for number in range(6):
+        bed.admin.make(pod(f"p{number}", 4, notes={"hollow/run-s": "1"}))
+    eventually(lambda: all(each["status"]["phase"] == "Succeeded" for each in view.pods().values()))
+    ended = eventually(
+        lambda: [job for job in Client(replica.url).jobs(all=True) if job["state"] == "succeeded"][5:] and True
+    )
+    assert ended
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(b"".join(Client(replica.url).journal()))
+
+    replayed = subprocess.run([*ROTA, "sim", "--replay", str(journal)], capture_output=True, text=True, timeout=60)
+    assert replayed.returncode == 0, replayed.stderr
+    what_if = [*ROTA, "sim", "--trace", str(journal), "--policy", "srtf", "-o", "json"]
+    answered = subprocess.run(what_if, capture_output=True, text=True, timeout=60)
+    assert answered.returncode == 0, answered.stderr
+    assert json.loads(answered.stdout)[0]["finished"] == 6
+
+
+def test_commands_work_on_a_cluster(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=1)
+    launch(bed)
+    bed.admin.make(pod("runs", 6))
+    eventually(lambda: view.pods()["runs"]["status"]["phase"] == "Running")
+    bed.admin.make(pod("waits", 4))
+    eventually(lambda: view.waiting_for("waits"))
+
+    listed = {job["name"]: job for job in json.loads(rota(bed, "ps", "-o", "json").stdout)}
+
+    assert {name: job["state"] for name, job in listed.items()} == {"runs": "running", "waits": "waiting"}
+    assert listed["waits"]["reason"].startswith("needs 4 devices, 2 devices could be had now")
+    assert "needs 4 devices" in rota(bed, "why", "waits").stdout
+    nodes = json.loads(rota(bed, "nodes", "-o", "json").stdout)
+    assert [(node["id"], node["free_gpus"], node["state"]) for node in nodes] == [("n1", 2, "up")]
+    assert "runs" in rota(bed, "top").stdout
+    assert rota(bed, "cancel", "runs").returncode == 0
+    eventually(lambda: "runs" not in view.pods())
+    eventually(lambda: view.node_of("waits"))
+
+
+def test_dashboard_and_metrics_are_there(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    import httpx
+
+    kubelets(bed, nodes=1)
+    replica = launch(bed)
+    bed.admin.make(pod("runs", 6))
+    eventually(lambda: view.node_of("runs"))
+
+    assert "rota_jobs" in httpx.get(f"{replica.url}/metrics").text
+    assert httpx.get(f"{replica.url}/readyz").status_code == 200
+    assert httpx.get(f"{replica.url}/", follow_redirects=True).status_code == 200
+    jobs = eventually(lambda: [job for job in Client(replica.url).jobs() if job["state"] == "running"])
+    assert (jobs[0]["name"], jobs[0]["gpus"], jobs[0]["tenant"]) == ("runs", 6, "default")
+
+
+def test_nodes_come_go_and_are_cordoned(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=1)
+    launch(bed)
+    bed.admin.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+    bed.admin.make(pod("p", 4))
+
+    assert eventually(lambda: view.waiting_for("p")).startswith("nodes-down: needs 4 devices")
+    bed.admin.make(node_object("n2", 8, labels={"zone": "b"}))
+    eventually(lambda: view.node_of("p") == "n2")
+    bed.admin.make(pod("picky", 1, nodeSelector={"zone": "a"}))
+    assert eventually(lambda: view.waiting_for("picky")).startswith("no-matching-node")
+    bed.admin.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": False}, "metadata": {"labels": {"zone": "a"}}})
+    eventually(lambda: view.node_of("picky") == "n1")
+
+
+def test_pod_group_starts_its_pods_together_and_shows_where_it_stands(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(bed, nodes=1)
+    launch(bed)
+    group = {"apiVersion": "rota.dev/v1alpha1", "kind": "PodGroup", "metadata": {"name": "pair"}}
+    bed.admin.make({**group, "spec": {"minMember": 2}})
+    path = "/apis/rota.dev/v1alpha1/namespaces/default/podgroups/pair"
+    labels = {"rota.dev/pod-group": "pair"}
+    bed.admin.make(pod("pair-0", 4, labels=labels))
+
+    eventually(lambda: bed.admin.get(path).get("status", {}).get("reason") == "gang-incomplete")
+    bed.admin.make(pod("pair-1", 4, labels=labels))
+    eventually(lambda: bed.admin.get(path)["status"] == _running(2))
+
+
+def _running(pods: int) -> Json:
+    return {"phase": "Running", "pods": pods, "running": pods}

@@ -1,0 +1,186 @@
+"""What goes wrong: Rota killed, the API server away, slow or refusing, watches cut and expired, pods gone meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from e2e.kubernetes.bad_weather import BadWeather
+from e2e.kubernetes.bed import Bed, KubeError
+from e2e.kubernetes.hollow import Hollow
+from e2e.kubernetes.replica import Replica, View, gang, pod
+from managers import eventually
+
+pytestmark = pytest.mark.slow
+Launch = Callable[..., Replica]
+Kubelets = Callable[..., Hollow]
+GANG_TIMEOUT_S = 10.0
+FULL = os.environ.get("ROTA_CHAOS") == "full"
+KILLS, GANGS = (20, 100) if FULL else (5, 30)
+
+
+class Watchman:
+    """Looks again and again whether a gang is bound in part, and whether a device was promised twice."""
+
+    def __init__(self, view: View, size: int) -> None:
+        self._view = view
+        self._size = size
+        self._part_s: dict[str, float] = {}
+        self.longest_s = 0.0
+        """For how long a gang was bound in part while there was somebody to do something about it."""
+        self.looks_away = False
+        self.twice: list[tuple[str, str]] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Watchman:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stopping.set()
+        self._thread.join(timeout=30)
+
+    def _work(self) -> None:
+        last_s = time.monotonic()
+        while not self._stopping.wait(0.25):
+            try:
+                pods = self._view.pods().values()
+                self.twice += self._view.promised_twice()
+            except (KubeError, httpx.HTTPError):  # the API server may be away just now
+                continue
+            bound: dict[str, int] = {}
+            for each in pods:
+                name = each["metadata"]["labels"].get("rota.dev/job")
+                if name is not None and each["spec"].get("nodeName"):
+                    bound[name] = bound.get(name, 0) + 1
+            now_s = time.monotonic()
+            passed_s, last_s = (0.0 if self.looks_away else now_s - last_s), now_s
+            part = {name for name, count in bound.items() if count < self._size}
+            self._part_s = {name: self._part_s.get(name, 0.0) + passed_s for name in part}
+            self.longest_s = max([self.longest_s, *self._part_s.values()])
+
+
+@pytest.fixture
+def weather(bed: Bed) -> Iterator[BadWeather]:
+    made = BadWeather(bed.kubeconfig()).start()
+    yield made
+    made.stop()
+
+
+def flow(bed: Bed, gangs: int, size: int, every_s: float) -> threading.Thread:
+    """Gangs that come one after the other and run for a moment."""
+
+    def work() -> None:
+        for number in range(gangs):
+            for value in gang(f"g{number}", size, 1, notes={"hollow/run-s": "0.5"}):
+                while True:
+                    try:
+                        bed.admin.make(value)
+                        break
+                    except (KubeError, httpx.HTTPError):
+                        time.sleep(0.2)
+            time.sleep(every_s)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def all_done(view: View, pods: int) -> bool:
+    found = view.pods()
+    return len(found) == pods and all(each["status"]["phase"] == "Succeeded" for each in found.values())
+
+
+def test_killed_at_random_moments_while_gangs_flow(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=4, gpus=8)
+    replica = launch(bed)
+    chance = random.Random(7)
+    with Watchman(view, 5) as watchman:
+        coming = flow(bed, GANGS, 5, 0.25)
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.1, 1.2))
+            watchman.looks_away = True
+            replica.kill()
+            replica.start()
+            watchman.looks_away = False
+        coming.join()
+        eventually(lambda: all_done(view, GANGS * 5), within_s=120, every_s=0.5)
+
+    assert watchman.twice == []
+    assert watchman.longest_s < GANG_TIMEOUT_S
+
+
+def test_api_server_restarted_while_gangs_flow(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=2, gpus=8)
+    replica = launch(bed)
+    coming = flow(bed, 20, 4, 0.2)
+    time.sleep(1.0)
+    bed.stop_api()
+    time.sleep(2.0)
+    bed.start_api()
+    coming.join()
+
+    eventually(lambda: all_done(view, 80), within_s=120, every_s=0.5)
+    assert view.promised_twice() == []
+    assert replica.process is not None
+    assert replica.process.poll() is None
+
+
+def test_api_server_that_refuses_at_random_and_is_slow(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather
+) -> None:
+    kubelets(bed, nodes=2, gpus=8)
+    launch(bed, kubeconfig=weather.kubeconfig)
+    weather.refuses, weather.delay_s = 0.3, 0.05
+    with Watchman(view, 4) as watchman:
+        coming = flow(bed, 25, 4, 0.1)
+        coming.join()
+        weather.delay_s = 0.5
+        eventually(lambda: all_done(view, 100), within_s=120, every_s=0.5)
+
+    assert weather.refused > 10
+    assert watchman.twice == []
+    assert watchman.longest_s < GANG_TIMEOUT_S + 5.0
+
+
+def test_watches_cut_and_expired(bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather) -> None:
+    kubelets(bed, nodes=2, gpus=8)
+    launch(bed, kubeconfig=weather.kubeconfig)
+    coming = flow(bed, 20, 4, 0.2)
+    for turn in range(10):
+        time.sleep(0.4)
+        weather.expires = turn % 3 == 1
+        weather.cut_watches()
+    weather.expires = False
+    coming.join()
+
+    eventually(lambda: all_done(view, 80), within_s=90, every_s=0.5)
+    assert view.promised_twice() == []
+
+
+def test_pod_deleted_before_it_is_bound_is_waited_for_and_its_gang_is_whole_or_leaves(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather
+) -> None:
+    kubelets(bed, nodes=1, gpus=8)
+    launch(bed, {"gang_timeout": "3s"}, kubeconfig=weather.kubeconfig)
+    weather.delay_s = 1.0
+    pods = gang("g", 4, 1)
+    for value in pods:
+        bed.admin.make(value)
+    time.sleep(1.5)  # the binds are on their way
+    bed.admin.delete("/api/v1/namespaces/default/pods/g-3", {"gracePeriodSeconds": 0})
+    weather.delay_s = 0.0
+
+    eventually(lambda: view.bound("g") == {} and len(view.pods()) < 4, within_s=30)
+    for value in pods:
+        bed.admin.make(value)
+    eventually(lambda: len(view.bound("g")) == 4)
+    bed.admin.make(pod("after", 4))
+    eventually(lambda: view.node_of("after"))

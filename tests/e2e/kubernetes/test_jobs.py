@@ -1,0 +1,102 @@
+"""Jobs of Kubernetes' own controllers: gangs without a change, made anew after pre-emption and after a node is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.kubernetes.bed import Bed
+from e2e.kubernetes.hollow import Hollow
+from e2e.kubernetes.replica import Replica, View, job
+from managers import eventually
+
+pytestmark = pytest.mark.slow
+Launch = Callable[..., Replica]
+Kubelets = Callable[..., Hollow]
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def seen(managed: Bed) -> View:
+    return View(managed.admin)
+
+
+def running(view: View, prefix: str) -> list[Json]:
+    return [
+        pod
+        for name, pod in view.pods().items()
+        if name.startswith(f"{prefix}-")
+        and pod["status"]["phase"] == "Running"
+        and "deletionTimestamp" not in pod["metadata"]
+    ]
+
+
+def test_job_is_a_gang_without_a_change_and_its_end_frees_its_devices(
+    managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(managed, nodes=2, beats=True)
+    launch(managed)
+    managed.admin.make(job("first", 4, 4, notes={"hollow/run-s": "2"}))
+    managed.admin.make(job("second", 4, 4))
+
+    eventually(lambda: len(running(seen, "first")) == 4)
+    assert running(seen, "second") == []
+    eventually(lambda: len(running(seen, "second")) == 4)
+    assert seen.promised_twice() == []
+    done = managed.admin.get("/apis/batch/v1/namespaces/default/jobs/first")
+    assert done["status"]["succeeded"] == 4
+
+
+def test_job_that_is_preempted_comes_back_when_there_is_room(
+    managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    managed.admin.make(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 50}
+    )
+    kubelets(managed, nodes=1, beats=True)
+    launch(managed)
+    managed.admin.make(job("low", 2, 4))
+    eventually(lambda: len(running(seen, "low")) == 2)
+    before = {pod["metadata"]["uid"] for pod in running(seen, "low")}
+    managed.admin.make(job("high", 1, 8, priorityClassName="urgent", notes={"hollow/run-s": "3"}))
+
+    eventually(lambda: len(running(seen, "high")) == 1)
+    assert running(seen, "low") == []
+    eventually(lambda: len(running(seen, "low")) == 2)
+    assert not before & {pod["metadata"]["uid"] for pod in running(seen, "low")}
+
+
+def test_gang_of_a_lost_node_starts_whole_elsewhere(
+    managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    hollow = kubelets(managed, nodes=3, beats=True)
+    launch(managed)
+    managed.admin.make(job("wide", 2, 8))
+    eventually(lambda: len(running(seen, "wide")) == 2)
+    lost = running(seen, "wide")[0]["spec"]["nodeName"]
+
+    hollow.dead.add(lost)
+
+    def is_elsewhere() -> bool:
+        pods = running(seen, "wide")
+        return len(pods) == 2 and lost not in {pod["spec"]["nodeName"] for pod in pods}
+
+    eventually(is_elsewhere, within_s=90)
+
+
+def test_pod_that_fails_is_tried_again_by_its_job(managed: Bed, seen: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(managed, nodes=1, beats=True)
+    launch(managed)
+    value = job("flaky", 1, 8, notes={"hollow/run-s": "0.5", "hollow/exit": "1"})
+    value["spec"]["backoffLimit"] = 1
+    managed.admin.make(value)
+
+    def has_failed() -> bool:
+        status = managed.admin.get("/apis/batch/v1/namespaces/default/jobs/flaky").get("status", {})
+        return any(each["type"] == "Failed" for each in status.get("conditions", ()))
+
+    eventually(has_failed, within_s=60)
+    managed.admin.make(job("next", 1, 8))
+    eventually(lambda: len(running(seen, "next")) == 1)

@@ -1,0 +1,73 @@
+"""Rota on a real API server: pods are bound with their devices, gangs whole, and say why they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from e2e.kubernetes.bed import Bed
+from e2e.kubernetes.hollow import Hollow
+from e2e.kubernetes.replica import Replica, View, gang, pod
+from managers import eventually
+
+pytestmark = pytest.mark.slow
+Launch = Callable[..., Replica]
+Kubelets = Callable[..., Hollow]
+
+
+def test_pod_is_bound_with_its_devices_in_one_write(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=1)
+    launch(bed)
+    bed.admin.make(pod("one", 2))
+
+    eventually(lambda: view.pods()["one"]["status"]["phase"] == "Running")
+
+    made = view.pods()["one"]
+    assert made["spec"]["nodeName"] == "n1"
+    assert made["metadata"]["annotations"]["rota.dev/devices"] == "0,1"
+
+
+def test_gang_waits_for_its_last_pod_and_says_so(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=2)
+    launch(bed)
+    pods = gang("train", 4, 4)
+    for value in pods[:3]:
+        bed.admin.make(value)
+
+    said = eventually(lambda: view.waiting_for("train-0"))
+    assert said == "gang-incomplete: 3 of 4 pods exist; all start together"
+    assert view.bound("train") == {}
+    bed.admin.make(pods[3])
+    eventually(lambda: len(view.bound("train")) == 4)
+    assert view.promised_twice() == []
+
+
+def test_gang_that_does_not_fit_holds_nothing_and_tells_why(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(bed, nodes=2)
+    launch(bed)
+    for value in gang("large", 3, 8):
+        bed.admin.make(value)
+
+    said = eventually(lambda: view.waiting_for("large-2"))
+    assert said.startswith("never-fits: needs 24 devices")
+    bed.admin.make(pod("small", 8))
+    eventually(lambda: view.node_of("small"))
+    assert view.bound("large") == {}
+    events = bed.admin.items("/api/v1/namespaces/default/events")
+    assert any(each["reason"] == "FailedScheduling" and "24 devices" in each["message"] for each in events)
+
+
+def test_pods_of_others_are_respected(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=1)
+    other = pod("other", 6, schedulerName="someone-else", nodeName="n1")
+    bed.admin.make(other)
+    launch(bed)
+    bed.admin.make(pod("four", 4))
+
+    said = eventually(lambda: view.waiting_for("four"))
+    assert said.startswith("devices-busy: needs 4 devices, 2 devices could be had now")
+    bed.admin.delete("/api/v1/namespaces/default/pods/other", {"gracePeriodSeconds": 0})
+    eventually(lambda: view.node_of("four"))
