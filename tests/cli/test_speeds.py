@@ -61,6 +61,37 @@ def test_speeds_over_nodes_are_used_when_asked(
     assert jct_s(tmp_path, capsys, row, *args, "--spread", "profile") == pytest.approx(200)
 
 
+SPREADS = ("gavel/max_min_fairness_perf:compat=none,round_s=100,cross_type=true", "--type-speed", "a=1,b=0.5")
+
+
+@pytest.mark.parametrize(("option", "end_s"), [((), 600.0), (("--uneven-batches",), 360.0)], ids=["slowest", "uneven"])
+def test_job_on_two_types(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, ...], end_s: float
+) -> None:
+    """Three tasks of 300 s, two of them on devices of speed 1 and one on 1/2."""
+    path = tmp_path / "job.csv"
+    path.write_text("id,submit_s,gpus,work\na,0,3,300\n")
+    study = ["sim", "--trace", str(path), "--cluster", "a=2/2,b=2/2", "-o", "json", "--policy"]
+
+    assert status([*study, *SPREADS, *option]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+
+    assert result["avg_jct_s"] == pytest.approx(end_s)
+
+
+def test_job_too_large_for_every_type_is_refused_where_one_policy_does_not_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.csv"
+    path.write_text("id,submit_s,gpus,work\na,0,3,300\n")
+
+    assert (
+        status(["sim", "--trace", str(path), "--cluster", "a=2/2,b=2/2", "--policy", *SPREADS, "--policy", "fifo"]) == 2
+    )
+
+    assert "needs 3 devices of one type, and the cluster has 2 of 'a', 2 of 'b'" in capsys.readouterr().err
+
+
 def test_catalogue_serves_by_itself_and_can_be_turned_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row: dict[str, object] = {"work": 368, "model": "resnet50"}
 

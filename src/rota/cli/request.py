@@ -13,7 +13,7 @@ from rota.cli.speeds import StudySpeeds, study_speeds
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.history import History
-from rota.core.model import DeviceType, Level
+from rota.core.model import DeviceType, Job, Level
 from rota.drivers.simulator.faults import FaultRates
 from rota.drivers.simulator.study import Result, Setting, believed, oversized, refuse_unknown_types, simulate
 from rota.drivers.simulator.typed import typed_by_speed
@@ -129,10 +129,7 @@ def prepare(request: Request) -> Ready:
         job, why = misfits[0]
         what = f"job {job.id}: {why};"
         if setting.tenancy == "none":
-            what = (
-                f"job {job.id} needs {job.gpus:g} devices and can never fit into the cluster "
-                f"({setting.cluster.devices} devices); use a larger --cluster,"
-            )
+            what = f"job {job.id} {_too_large(job, setting.cluster)}; use a larger --cluster,"
         raise RotaError(f"{what} or leave such jobs out with --skip-oversized ({len(misfits):,} in this trace)")
     if misfits:
         dropped = {job.id for job, _ in misfits}
@@ -141,6 +138,15 @@ def prepare(request: Request) -> Ready:
             raise RotaError("no job of the trace fits into the cluster")
         workload = replace(workload, submissions=kept)
     return Ready(workload=workload, setting=setting, speeds=speeds, left_out=len(misfits))
+
+
+def _too_large(job: Job, cluster: Cluster) -> str:
+    """Why a job never fits, as far as numbers of devices say."""
+    devices = cluster.devices_by_type
+    if max(devices.values(), default=0) < job.gpus <= cluster.devices:
+        each = ", ".join(f"{count} of {kind!r}" for kind, count in devices.items())
+        return f"needs {job.gpus:g} devices of one type, and the cluster has {each}"
+    return f"needs {job.gpus:g} devices and can never fit into the cluster ({cluster.devices} devices)"
 
 
 def run_policy(
