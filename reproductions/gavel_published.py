@@ -1,0 +1,89 @@
+"""Gavel's published figures against Rota's: the first tables of docs/reference/reproductions.md.
+
+Run: `ROTA_DATA=... python reproductions/gavel_published.py`. Rounds of 360 s, seed 0, restarts that cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from rota.drivers.simulator.study import Setting, simulate
+from rota.files.cluster import read_cluster
+from rota.perf.profile_files import read_profiles
+from rota.perf.speed import SpeedModel
+from rota.report.metrics import Metrics, measure
+from rota.traces.formats import read_trace
+
+SETS = {
+    "A": ("max_min_fairness.trace", "v100=8/4,p100=16/4,k80=24/4"),
+    "D": ("gen_single_120.trace", "v100=12/1,p100=12/1,k80=12/1"),
+}
+EXACT = ("fifo", "fifo_perf", "fifo_packed", "isolated", "gandiva", "allox")
+PROGRAMS = (
+    "max_min_fairness",
+    "max_min_fairness_perf",
+    "max_min_fairness_packed",
+    "max_min_fairness_water_filling_perf",
+    "min_total_duration",
+    "min_total_duration_perf",
+    "min_total_duration_packed",
+    "finish_time_fairness",
+    "finish_time_fairness_perf",
+    "finish_time_fairness_packed",
+    "max_sum_throughput_perf",
+)
+WITHOUT_SPARE = ("max_min_fairness", "max_min_fairness_perf", "max_min_fairness_packed", "min_total_duration_perf")
+Published = dict[tuple[str, str], dict[str, float]]
+
+
+def published(folder: Path) -> Published:
+    """Completion and makespan by set and policy; `fifo` is the repaired one."""
+    rows = json.loads((folder / "reference_results.json").read_text())["results"]
+    found = {(row["set"], row["policy"]): row for row in rows}
+    return found | {(name, "fifo"): found[name, "fifo_fixed"] for name in SETS}
+
+
+def run(folder: Path, name: str, policy: str) -> Metrics:
+    """One policy on one set."""
+    print(f"set {name}: {policy}", file=sys.stderr)
+    trace, cluster = SETS[name]
+    speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"))
+    workload = read_trace(folder / trace, format="gavel")
+    return measure(simulate(workload, f"gavel/{policy}", Setting(cluster=read_cluster(cluster), speed=speed)).history)
+
+
+def ratios(folder: Path, known: Published, name: str, policy: str, option: str = "") -> str:
+    """Rota's completion and makespan over the published ones, where there are any."""
+    if (name, policy) not in known:
+        return ""
+    found, was = run(folder, name, policy + option), known[name, policy]
+    return f"{(found.avg_jct_s or 0.0) / was['avg_jct_s']:.3f}, {found.makespan_s / was['makespan_s']:.3f}"
+
+
+def main() -> None:
+    """All tables."""
+    data = os.environ.get("ROTA_DATA")
+    if data is None:
+        sys.exit("set ROTA_DATA to the folder of the published data")
+    folder = Path(data) / "gavel"
+    known = published(folder)
+    print("| policy without a solver | set | published | Rota |\n|---|---|---|---|")
+    for policy in EXACT:
+        for name in SETS:
+            if (name, policy) in known:
+                was, found = known[name, policy], run(folder, name, policy)
+                here = f"{found.avg_jct_s:.3f}, {found.makespan_s:.3f}"
+                print(f"| `{policy}` | {name} | {was['avg_jct_s']:.3f}, {was['makespan_s']:.3f} | {here} |")
+    print("\n| policy | set A: completion, makespan | set D: completion, makespan |\n|---|---|---|")
+    for policy in PROGRAMS:
+        print(f"| `{policy}` | {' | '.join(ratios(folder, known, name, policy) for name in SETS)} |")
+    print("\n| without `spare` | set A: completion, makespan | set D: completion, makespan |\n|---|---|---|")
+    for policy in WITHOUT_SPARE:
+        print(f"| `{policy}` | {' | '.join(ratios(folder, known, name, policy, ':spare=false') for name in SETS)} |")
+
+
+if __name__ == "__main__":
+    main()
