@@ -29,7 +29,7 @@ def test_fewer_steps_than_devices_fail_five_times(compat: str, end_s: float) -> 
 
 @pytest.mark.parametrize(("compat", "end_s"), [("gavel", 2162.0), ("none", 362.0)])
 def test_newcomer_waits_until_shares_are_worked_out_again(compat: str, end_s: float) -> None:
-    """Shares are worked out 1920 s apart, so after the sixth round, and who joined since does not run, though it could."""
+    """Shares are worked out 1920 s apart, so after six rounds; who joined since does not run, though it could."""
     long, short = ends(f"gavel/isolated:compat={compat}", (1.0, 1, 5000.0), (2.0, 1, 1.0))
 
     assert long is not None
