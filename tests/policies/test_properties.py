@@ -15,7 +15,20 @@ from builders import ROUND_S, at_once, cluster, in_rounds, in_rounds_mostly_slow
 from rota.core.check import check
 from rota.core.decisions import Decision
 from rota.core.engine import Engine
-from rota.core.events import Event, Interrupted, JobEnded, Lapsed, Resized, SpeedChanged, Started, Stopped, TimerFired
+from rota.core.events import (
+    Event,
+    Interrupted,
+    JobEnded,
+    Lapsed,
+    Moved,
+    Resized,
+    Resumed,
+    SpeedChanged,
+    Started,
+    Stopped,
+    Suspended,
+    TimerFired,
+)
 from rota.core.model import JobId, JobState, TenantId
 from rota.core.policy import Draft
 from rota.core.reasons import Reason, ReasonCode
@@ -47,8 +60,8 @@ POLICIES = [
 LEARNS = ("gittins", "tiresias:order=gittins")
 """Policies whose order depends on what they saw, which one that adopts their state did not."""
 
-BY_SERVER = ["gandiva-fair"]
-"""Policies under which jobs compete server by server, so that it matters which server a job was put on."""
+BY_SERVER = ["gandiva-fair", "gandiva", "olympian", "salus"]
+"""Policies under which jobs compete server by server or share devices, so that it matters on which a job was put."""
 
 
 class Watch:
@@ -87,7 +100,12 @@ class Watch:
             case Started(name, rate, from_s):
                 assert name not in self.ledger, "it runs twice"
                 self.ledger[name] = (self.engine.state.live(name).work, from_s, rate)
-            case Resized(name, work, rate, from_s):
+            case Resumed(name, rate, from_s):
+                self.ledger[name] = (self.engine.state.live(name).work, from_s, rate)
+            case Suspended(name, work):
+                assert work == pytest.approx(self._done(name, now_s))
+                self.ledger[name] = (work, now_s, 0.0)
+            case Resized(name, work, rate, from_s) | Moved(name, work, rate, from_s):
                 assert work == pytest.approx(self._done(name, now_s))
                 self.ledger[name] = (work, from_s, rate)
             case SpeedChanged(name, work, rate):

@@ -16,7 +16,7 @@ from rota.core.errors import PlanRefused
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobState, Locality
-from rota.core.placement import Placement, fault_in, is_parked, parked
+from rota.core.placement import Placement, fault_in, is_parked, parked, same_devices
 from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.core.tenants import TenantPlan
@@ -243,23 +243,26 @@ class Draft:
         else:
             self._change(live, parked(held))
 
-    def can_resume(self, live: LiveJob) -> bool:
-        """Whether the devices on which a suspended job rests are free in this draft."""
+    def can_resume(self, live: LiveJob, there: Placement | None = None) -> bool:
+        """Whether the devices on which a suspended job rests are free in this draft, or that part of them."""
         if live.state is not JobState.SUSPENDED or live.parked is None or live.stopping is not None:
             return False
         if live.placement is None or not is_parked(live.placement):
             return False
         roles = live.job.roles
         self.inventory.give(live.placement, roles)
-        fits = self.inventory.is_free(live.parked, roles, back=True)
+        fits = self.inventory.is_free(there or live.parked, roles, back=True)
         self.inventory.take(live.placement, roles)
         return fits
 
-    def resume(self, live: LiveJob) -> None:
-        """Let a suspended job go on, on the devices where it rests."""
-        if live.parked is None or not self.can_resume(live):
+    def resume(self, live: LiveJob, there: Placement | None = None) -> None:
+        """Let a suspended job go on, on the devices where it rests or with another part of them."""
+        resting = live.parked
+        if resting is None or not self.can_resume(live, there):
             raise PlanRefused(f"job {live.job.id}: it can't be resumed, it is {live.state.value}")
-        self._change(live, live.parked)
+        if there is not None and not same_devices(there, resting):
+            raise PlanRefused(f"job {live.job.id}: it rests on other devices")
+        self._change(live, there or resting)
 
     def lease(self, live: LiveJob, lease: Lease) -> None:
         """Let a job that holds devices in this draft go on for so long, and no longer without a new lease."""

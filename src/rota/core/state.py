@@ -165,6 +165,7 @@ class State:
         if live.reserved:
             live.reserved = False
             del self.reserved[live.job.id]
+        live.since_s = self.now_s
         live.run_milli = live.gpu_milli
 
     def reserve(self, live: LiveJob) -> None:

@@ -86,6 +86,17 @@ BUILT_IN |= {
     "perotin": "rota.policies.perotin:perotin",
 }
 
+BUILT_IN |= {
+    "gandiva": "rota.policies.gandiva:gandiva",
+    "antman": "rota.policies.antman:antman",
+    "kubeshare": "rota.policies.kubeshare:kubeshare",
+    "salus": "rota.policies.salus:salus",
+    "olympian": "rota.policies.olympian:olympian",
+    "lucid": "rota.policies.lucid:lucid",
+    "muri": "rota.policies.muri:muri",
+    "horus": "rota.policies.horus:horus",
+}
+
 _ENTRY_POINTS = "rota.policies"
 
 

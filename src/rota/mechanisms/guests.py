@@ -1,0 +1,102 @@
+"""Who shares devices with whom: groups of jobs that hold parts of the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rota.core.inventory import Inventory
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, Job, JobState
+from rota.core.placement import Placement, Slot, in_turn, packed
+
+Seats = tuple[tuple[int, int], ...]
+"""Devices as (node, mask), in order: what the jobs of a group have in common."""
+
+
+class Guests:
+    """Groups by the devices that they share, suspended jobs with those where they rest.
+
+    A group of one is a job that has its devices to itself.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[Seats, dict[LiveJob, None]] = {}
+        self._seats: dict[LiveJob, Seats] = {}
+
+    def rekey(self, live: LiveJob) -> tuple[Seats, ...]:
+        """A job holds other devices than it did, or none; the groups that this concerns."""
+        before = self._seats.pop(live, None)
+        held = live.parked or live.placement
+        after = seats_of(held) if held and live.placement else ()
+        if before is not None and before != after:
+            del self._groups[before][live]
+            if not self._groups[before]:
+                del self._groups[before]
+        if after:
+            self._seats[live] = after
+            self._groups.setdefault(after, {})[live] = None
+        return tuple(seats for seats in (before, after) if seats in self._groups and before != after)
+
+    def seats(self, live: LiveJob) -> Seats | None:
+        """The devices that a job holds."""
+        return self._seats.get(live)
+
+    def at(self, seats: Seats) -> list[LiveJob]:
+        """The jobs that share these devices, in order of submission."""
+        return sorted(self._groups.get(seats, ()), key=lambda live: live.seq)
+
+    def mates(self, live: LiveJob) -> list[LiveJob]:
+        """Those with whom a job shares its devices."""
+        seats = self._seats.get(live)
+        return [] if seats is None else [other for other in self.at(seats) if other is not live]
+
+    def groups(self) -> Iterator[tuple[Seats, list[LiveJob]]]:
+        """All groups."""
+        for seats in self._groups:
+            yield seats, self.at(seats)
+
+
+def seats_of(placement: Placement) -> Seats:
+    """The devices of a placement; none for one that holds no device."""
+    return tuple(sorted((slot.node, slot.devices) for slot in placement if slot.devices))
+
+
+def may_share(job: Job) -> bool:
+    """Whether a job can hold part of its devices: one role of one fixed size, no wish to be alone or near."""
+    if len(job.roles) > 1 or job.exclusive or job.elastic is not None or not job.gpu_milli:
+        return False
+    return job.locality is None or not job.locality.hard
+
+
+def is_settled(live: LiveJob) -> bool:
+    """Whether a job runs where it should, with no order that is still to be answered."""
+    return (
+        live.state is JobState.RUNNING
+        and live.stopping is None
+        and live.parked is None
+        and live.placement is not None
+        and live.run_milli == live.gpu_milli
+    )
+
+
+def beside(job: Job, host: LiveJob, inventory: Inventory) -> Placement | None:
+    """A placement for a job on the devices that another holds; None if its tasks can't be laid out there."""
+    role = job.roles[0]
+    per_task = max(role.device_milli // WHOLE, 1)
+    slots: list[Slot] = []
+    for slot in host.placement or ():
+        devices = slot.devices.bit_count()
+        kind = inventory.nodes[slot.node].node.device_type
+        if not devices or devices % per_task or (role.device_types and kind not in role.device_types):
+            return None
+        slots.append(Slot(slot.node, slot.devices, devices // per_task, 0, min(role.device_milli, WHOLE)))
+    if sum(slot.tasks for slot in slots) != role.count or (role.is_fraction and len(slots) > 1):
+        return None
+    return tuple(slots)
+
+
+def part_of(job: Job, placement: Placement, milli: int, *, turns: bool) -> Placement:
+    """The same devices with so much of each: in turn with others or packed beside them, or all to itself."""
+    if milli == WHOLE and not job.roles[0].is_fraction:
+        return tuple(slot._replace(milli=WHOLE, in_turn=False) for slot in placement)
+    return in_turn(placement, milli) if turns else packed(placement, milli)

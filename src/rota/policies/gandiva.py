@@ -1,0 +1,267 @@
+"""Gandiva: time slices, packing by trial, migration and growth, all by what is seen (Xiao et al., OSDI 2018)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.errors import PlanRefused, RotaError
+from rota.core.inventory import Inventory
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, Job, JobState
+from rota.core.placement import Placement
+from rota.core.policy import Allocator, Changes, Draft, Policy
+from rota.core.reasons import Reason, ReasonCode
+from rota.core.state import State
+from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.growth import Growth
+from rota.mechanisms.guests import Guests, Seats, beside, is_settled
+from rota.mechanisms.guests import may_share as may_share_parts
+from rota.mechanisms.probe import on_node
+from rota.mechanisms.slices import Slices, is_resting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GandivaParams:
+    """A slice takes `quantum_s`; at most `most` jobs share devices. `pack`, `migrate` and `grow` can be left out.
+
+    Elastic jobs grow on their node when nobody has waited for `grow_after_s`.
+    """
+
+    quantum_s: float = 60.0
+    most: int = 4
+    pack: bool = True
+    migrate: bool = True
+    grow: bool = True
+    grow_after_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quantum_s < math.inf:
+            raise RotaError(f"quantum_s is {self.quantum_s:g}; it must be above 0")
+        if self.most < 1:
+            raise RotaError(f"most is {self.most}; it must be at least 1")
+
+
+class Gandiva:
+    """First in first out onto nodes with jobs of the same size; who finds no devices shares some in slices."""
+
+    suspends = True
+
+    def __init__(self, params: GandivaParams, allocator: Allocator) -> None:
+        self._params = params
+        self._allocator = allocator
+        self._forget()
+
+    def _forget(self) -> None:
+        self._waiting: dict[LiveJob, None] = {}
+        self._guests = Guests()
+        self._slices = Slices(self._params.quantum_s, packs=self._params.pack)
+        self._growth = Growth(self._params.grow_after_s)
+        self._due_s: dict[Seats, float] = {}
+        """When to look after a group again though nothing happens."""
+        self._changed = False
+        self._unsettled = False
+        """Whether a group could not be looked after because orders for it are on their way."""
+        self.wakeup_s = math.inf
+
+    @property
+    def memory(self) -> Any:
+        """What was seen of speeds and pairs, and how long nobody has waited."""
+        return {"policy": "gandiva", "slices": self._slices.memory, "idle_s": self._growth.idle_since_s}
+
+    # -- what the engine tells -------------------------------------------------------------------
+
+    def adopt(self, state: State) -> None:
+        """Index a state anew."""
+        self._forget()
+        if isinstance(state.memory, dict) and state.memory.get("policy") == "gandiva":
+            self._slices.recall(state.memory["slices"])
+            self._growth.idle_since_s = state.memory["idle_s"]
+        for live in state.jobs.values():
+            self._hold(live)
+            if live.state is JobState.WAITING and live.placement is None and not live.unmet:
+                self._waiting[live] = None
+        self._changed = bool(state.jobs)
+        self.wakeup_s = state.now_s if state.jobs else math.inf
+
+    def note(self, changes: Changes, now_s: float) -> None:
+        """Keep the groups true; decide nothing yet."""
+        for live in changes.left:
+            self._waiting.pop(live, None)
+            self._hold(live)
+            if live.state.is_final:
+                self._slices.left(live)
+        for live in changes.arrived:
+            if live.state is JobState.WAITING and live.placement is None:
+                self._hold(live)
+                self._waiting[live] = None
+        for live in changes.started:
+            self._hold(live)
+            self._slices.saw(live)
+        if changes.arrived or changes.left or changes.freed or changes.shrunk:
+            self._changed = True
+        elif changes.started and (self._waiting or self._unsettled):
+            self._changed = True
+            self.wakeup_s = now_s
+
+    def _hold(self, live: LiveJob) -> None:
+        self._guests.rekey(live)
+
+    def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
+        """Why there are no free devices; that no group has room follows from it."""
+        offered = draft.offer(waiting)
+        return offered if isinstance(offered, Reason) else Reason(code=ReasonCode.ROUND)
+
+    # -- the plan --------------------------------------------------------------------------------
+
+    def plan(self, draft: Draft) -> None:
+        """Slices that are over, then who waits, then better places for those who share or are split."""
+        self._turn(draft, everywhere=self._changed)
+        if self._changed or self._growth.due_s <= draft.now_s:
+            self._changed = False
+            self._place(draft)
+            if self._params.migrate and not self._waiting:
+                self._spread_out(draft)
+                self._gather(draft)
+            if self._params.grow:
+                holders = [live for _, jobs in self._guests.groups() for live in jobs]
+                self._growth.tend(draft, holders, somebody_waits=bool(self._waiting))
+        for live in draft.touched:
+            self._hold(live)
+        relax_s = (self._allocator.stage(live, draft.now_s)[1] for live in self._waiting)
+        self.wakeup_s = min([self._growth.due_s, *self._due_s.values(), *relax_s])
+
+    def _turn(self, draft: Draft, *, everywhere: bool) -> None:
+        """Look after the groups whose slice is over, or after all."""
+        self._unsettled = False
+        due_s: dict[Seats, float] = {}
+        for seats, jobs in list(self._guests.groups()):
+            due_s[seats] = self._due_s.get(seats, math.inf)
+            if (everywhere or due_s[seats] <= draft.now_s) and all(may_share(live.job) for live in jobs):
+                found = self._slices.tend(draft, jobs)
+                due_s[seats] = math.inf if found is None else found
+                self._unsettled |= found is None
+        self._due_s = due_s
+
+    def _place(self, draft: Draft) -> None:
+        failed: set[object] = set()
+        for live in sorted(self._waiting, key=lambda live: live.seq):
+            shape = self._allocator.shape(live)
+            if shape in failed:
+                continue
+            reason = self._seat(draft, live)
+            if reason is None:
+                del self._waiting[live]
+                self._hold(live)
+            else:
+                failed.add(shape)
+                draft.because(live, reason)
+
+    def _seat(self, draft: Draft, live: LiveJob) -> Reason | None:
+        there = self._affine(draft.inventory, live) or draft.offer(live)
+        if not isinstance(there, Reason):
+            draft.assign(live, there)
+            return None
+        return None if may_share(live.job) and self._oversubscribe(draft, live) else there
+
+    def _affine(self, inventory: Inventory, live: LiveJob) -> Placement | None:
+        """On a node where all jobs are of this size, the least loaded first; else on one that nobody uses."""
+        if not may_share(live.job):
+            return None
+        sizes: dict[int, set[int]] = {}
+        load: dict[int, int] = {}
+        for seats, jobs in self._guests.groups():
+            for node, devices in seats:
+                sizes.setdefault(node, set()).add(jobs[0].job.gpu_milli)
+                load[node] = load.get(node, 0) + devices.bit_count() * len(jobs)
+        like = [node for node, found in sizes.items() if found == {live.job.gpu_milli}]
+        idle = [node for node in range(len(inventory.nodes)) if node not in sizes]
+        wanted = live.job.gpu_milli // WHOLE
+        for node in (*sorted(like, key=lambda node: (load[node], node)), *idle):
+            if inventory.nodes[node].free >= wanted:
+                found = on_node(inventory, live.job, node)
+                if found is not None:
+                    return found
+        return None
+
+    def _oversubscribe(self, draft: Draft, live: LiveJob) -> bool:
+        """Begin a slice on devices that others have, where fewest are."""
+        found = []
+        for _, jobs in self._guests.groups():
+            there = beside(live.job, jobs[0], draft.inventory) if jobs[0].parked is None else None
+            if there is None or len(jobs) >= self._params.most:
+                continue
+            if all(may_share(each.job) and (is_settled(each) or is_resting(each)) for each in jobs):
+                found.append((len(jobs), jobs[0].seq, jobs, there))
+        for _, _, jobs, there in sorted(found, key=lambda entry: entry[:2]):
+            mark = draft.mark()
+            try:
+                self._slices.make_room(draft, jobs)
+                draft.assign(live, there)
+            except PlanRefused:
+                draft.undo(mark)
+                continue
+            return True
+        return False
+
+    # -- migration -------------------------------------------------------------------------------
+
+    def _spread_out(self, draft: Draft) -> None:
+        """Free devices for those who share theirs: who rests, or came last to a pair, in the largest groups first."""
+        groups = sorted((jobs for _, jobs in self._guests.groups()), key=lambda jobs: (-len(jobs), jobs[0].seq))
+        for jobs in groups:
+            if len(jobs) < 2 or any(live in draft.touched or not may_share(live.job) for live in jobs):
+                continue
+            last = max(jobs, key=lambda live: (is_resting(live), live.seq))
+            if is_resting(last) or is_settled(last):
+                self._move(draft, last, self._elsewhere(draft, last))
+
+    def _gather(self, draft: Draft) -> None:
+        """One node for jobs that are split over several, where one has room for all of it."""
+        for _, jobs in list(self._guests.groups()):
+            (live, *others) = jobs
+            nodes = {slot.node for slot in live.placement or ()}
+            if others or len(nodes) < 2 or not is_settled(live) or not may_share(live.job) or live in draft.touched:
+                continue
+            there = self._affine(draft.inventory, live)
+            if there is not None:
+                self._move(draft, live, there)
+
+    def _elsewhere(self, draft: Draft, live: LiveJob) -> Placement | None:
+        found = self._affine(draft.inventory, live) or draft.offer(live)
+        return None if isinstance(found, Reason) else found
+
+    def _move(self, draft: Draft, live: LiveJob, there: Placement | None) -> None:
+        if there is None:
+            return
+        draft.move(live, there)
+        self._hold(live)
+
+
+def may_share(job: Job) -> bool:
+    """Whether a job can have slices of whole devices."""
+    return may_share_parts(job) and not job.roles[0].is_fraction
+
+
+def _make(values: GandivaParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
+    return Gandiva(values, allocator)
+
+
+gandiva = DeclaredPolicy(
+    name="gandiva",
+    cites="Xiao et al., OSDI 2018",
+    summary="Who finds no devices shares some in slices; pairs that run well together are packed, others migrate.",
+    traits=Traits(
+        scheduling_input="arrival order, observed speed",
+        dimensions="time and space",
+        preemption="suspend and resume, move",
+        starvation="no",
+        placement="by affinity of sizes; in turn, packed, migrated",
+        intrusiveness="framework",
+    ),
+    params=GandivaParams,
+    placement="consolidate",
+    make=_make,
+    whole_cluster=True,
+)
