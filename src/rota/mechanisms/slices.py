@@ -28,6 +28,8 @@ class Slices:
         self._packs = packs
         self.alone: dict[int, float] = {}
         """The speed of jobs that had their devices to themselves, as seen."""
+        self._began_s: dict[int, float] = {}
+        """When the slice of a job began that went on alone after a trial; of others it is when they got devices."""
         self._kept: set[Pair] = set()
         self._apart: set[Pair] = set()
 
@@ -36,13 +38,14 @@ class Slices:
         """What was seen, as plain values."""
         return {
             "alone": sorted(self.alone.items()),
+            "began_s": sorted(self._began_s.items()),
             "kept": sorted(map(list, self._kept)),
             "apart": sorted(map(list, self._apart)),
         }
 
     def recall(self, memory: Any) -> None:
         """Take up what was seen before."""
-        self.alone = dict(memory["alone"])
+        self.alone, self._began_s = dict(memory["alone"]), dict(memory["began_s"])
         self._kept = {(one, other) for one, other in memory["kept"]}
         self._apart = {(one, other) for one, other in memory["apart"]}
 
@@ -54,6 +57,7 @@ class Slices:
     def left(self, live: LiveJob) -> None:
         """A job is gone."""
         self.alone.pop(live.seq, None)
+        self._began_s.pop(live.seq, None)
         for pairs in (self._kept, self._apart):
             pairs.difference_update([pair for pair in pairs if live.seq in pair])
 
@@ -69,7 +73,7 @@ class Slices:
         if len(crew) == 1 and not resting:
             self._widen(draft, crew[0])
             return math.inf
-        due_s = min(live.since_s for live in crew) + self._quantum_s
+        due_s = max(max(live.since_s, self._began_s.get(live.seq, 0.0)) for live in crew) + self._quantum_s
         if draft.now_s < due_s:
             return due_s
         self._turn_over(draft, crew, resting)
@@ -83,8 +87,10 @@ class Slices:
             else:
                 self._apart.add(self._pair(*crew))
                 last = max(crew, key=lambda live: (live.since_s, live.seq))
+                first = next(live for live in crew if live is not last)
                 draft.suspend(last)
-                self._widen(draft, next(live for live in crew if live is not last))
+                self._widen(draft, first)
+                self._began_s[first.seq] = draft.now_s
                 return
         if not resting:
             return

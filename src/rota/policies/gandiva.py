@@ -61,8 +61,6 @@ class Gandiva:
         self._due_s: dict[Seats, float] = {}
         """When to look after a group again though nothing happens."""
         self._changed = False
-        self._unsettled = False
-        """Whether a group could not be looked after because orders for it are on their way."""
         self.wakeup_s = math.inf
 
     @property
@@ -99,11 +97,12 @@ class Gandiva:
         for live in changes.started:
             self._hold(live)
             self._slices.saw(live)
+            seats = self._guests.seats(live)
+            if seats:
+                self._due_s[seats] = self.wakeup_s = now_s
+            self._changed |= bool(self._waiting) or live.job.elastic is not None
         if changes.arrived or changes.left or changes.freed or changes.shrunk:
             self._changed = True
-        elif changes.started and (self._waiting or self._unsettled):
-            self._changed = True
-            self.wakeup_s = now_s
 
     def _hold(self, live: LiveJob) -> None:
         self._guests.rekey(live)
@@ -134,14 +133,12 @@ class Gandiva:
 
     def _turn(self, draft: Draft, *, everywhere: bool) -> None:
         """Look after the groups whose slice is over, or after all."""
-        self._unsettled = False
         due_s: dict[Seats, float] = {}
         for seats, jobs in list(self._guests.groups()):
             due_s[seats] = self._due_s.get(seats, math.inf)
-            if (everywhere or due_s[seats] <= draft.now_s) and all(may_share(live.job) for live in jobs):
-                found = self._slices.tend(draft, jobs)
+            if everywhere or due_s[seats] <= draft.now_s:
+                found = self._slices.tend(draft, jobs) if all(may_share(live.job) for live in jobs) else None
                 due_s[seats] = math.inf if found is None else found
-                self._unsettled |= found is None
         self._due_s = due_s
 
     def _place(self, draft: Draft) -> None:
@@ -224,9 +221,11 @@ class Gandiva:
             nodes = {slot.node for slot in live.placement or ()}
             if others or len(nodes) < 2 or not is_settled(live) or not may_share(live.job) or live in draft.touched:
                 continue
+            mark = draft.mark()
+            draft.release(live)
             there = self._affine(draft.inventory, live)
-            if there is not None:
-                self._move(draft, live, there)
+            draft.undo(mark)
+            self._move(draft, live, there)
 
     def _elsewhere(self, draft: Draft, live: LiveJob) -> Placement | None:
         found = self._affine(draft.inventory, live) or draft.offer(live)

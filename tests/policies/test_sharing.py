@@ -1,0 +1,368 @@
+"""The policies that share devices, against small courses of events that were worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import GIB, World, at_once, cluster, job, node, on, start
+from rota.core.decisions import Move, Resize
+from rota.core.errors import RotaError
+from rota.core.history import JobRow
+from rota.core.model import DeviceType, Elastic, Job, JobId
+from rota.core.placement import in_turn
+from rota.drivers.simulator.study import Setting, simulate
+from rota.perf.profiles import Profiles
+from rota.perf.speed import Costs, SpeedModel
+from rota.perf.utilisation import Predictor, measured
+from rota.policies import find_policy
+from rota.policies.muri import throughput
+from rota.traces.workload import Submission, Workload
+
+GPU = DeviceType("gpu")
+
+
+def speeds(*pairs: tuple[str, str, float, float]) -> SpeedModel:
+    """Models that do 10 steps a second alone, and so many each in these pairs; 0 in all others."""
+    names = {name for one, other, _, _ in pairs for name in (one, other)}
+    table = {(GPU, one, other, 1): (0.0, 0.0) for one in names for other in names}
+    for one, other, of_one, of_other in pairs:
+        table[GPU, one, other, 1] = (of_one, of_other)
+        table[GPU, other, one, 1] = (of_other, of_one)
+    return SpeedModel(
+        profiles=Profiles(steps_per_s={(GPU, name, 1): 10.0 for name in names}, pairs=table, source="test")
+    )
+
+
+def run(
+    policy: str,
+    *jobs: Job | tuple[float, Job],
+    gpus: int = 1,
+    speed: SpeedModel | None = None,
+    costs: Costs | None = None,
+) -> dict[str, JobRow]:
+    """What became of jobs that are submitted at 0, or at the time that is said."""
+    timed = [each if isinstance(each, tuple) else (0.0, each) for each in jobs]
+    submissions = tuple(Submission(job=asked, submit_s=at_s) for at_s, asked in timed)
+    setting = Setting(cluster=cluster(node("n1", gpus)), speed=speed or SpeedModel(), costs=costs or Costs())
+    history = simulate(Workload(submissions=submissions, source="test", format="rota"), policy, setting).history
+    return {row.id: row for row in history.jobs}
+
+
+def ends(rows: dict[str, JobRow]) -> dict[str, float]:
+    return {name: round(row.end_s or 0.0, 6) for name, row in rows.items()}
+
+
+# -- gandiva -------------------------------------------------------------------------------------
+
+
+def test_gandiva_slices_a_device_by_the_quantum() -> None:
+    rows = run("gandiva:pack=false", job("a", work=120.0), job("b", work=120.0))
+
+    # b comes first, since it has its first slice as soon as a runs; then a and b by turns of 60 s.
+    assert ends(rows) == {"a": 240.0, "b": 180.0}
+    assert (rows["a"].suspensions, rows["b"].suspensions) == (2, 1)
+    assert rows["a"].run_s == 120.0
+    assert rows["a"].preemptions == 0
+
+
+def test_gandiva_pays_for_every_slice() -> None:
+    rows = run("gandiva:pack=false", job("a", work=120.0), job("b", work=120.0), costs=Costs(resume_s=1.0))
+
+    # Of each slice of 60 s after the first a second is lost: b does 60 and 59, a twice 59; then b the last one in 2 s,
+    # and a the last two in 3 s.
+    assert ends(rows) == {"b": 240.0 + 2.0, "a": 242.0 + 3.0}
+
+
+@pytest.mark.parametrize(
+    ("together", "expected"),
+    [
+        # From 60 on both at 6 steps a second: b has 600 left and takes 100 s; a did 600 by then and has 60 s left.
+        (6.0, {"b": 160.0, "a": 220.0}),
+        # At 120 the trial is undone: b has 360 left, alone; a had done 240 and goes on when b has ended at 156.
+        (4.0, {"b": 156.0, "a": 156.0 + 96.0}),
+    ],
+    ids=["pays", "does-not"],
+)
+def test_gandiva_keeps_a_pair_only_if_it_does_more_than_in_turn(together: float, expected: dict[str, float]) -> None:
+    speed = speeds(("m", "m", together, together))
+
+    assert (
+        ends(run("gandiva", job("a", work=1200.0, model="m"), job("b", work=1200.0, model="m"), speed=speed))
+        == expected
+    )
+
+
+def test_gandiva_moves_a_job_to_devices_that_become_free() -> None:
+    large = job("large", gpus=2, work=90.0)
+    rows = run("gandiva:pack=false", large, job("a", work=120.0), job("b", work=120.0), gpus=3, costs=Costs(move_s=5.0))
+
+    # a and b take turns until 90: b ran for 60, a for 30. Then who rests, b, moves: 5 s, and 60 that are left.
+    assert ends(rows) == {"large": 90.0, "a": 180.0, "b": 155.0}
+    assert (rows["a"].moves, rows["b"].moves) == (0, 1)
+
+
+def test_gandiva_puts_jobs_of_one_size_on_one_node() -> None:
+    world = World(gpus=4, nodes=2, policy="gandiva")
+    world.settle(world.submit("one", gpus=1))
+    world.settle(world.submit("two", gpus=2))
+
+    assert world.live("two").placement == on("n2", 2)
+    world.settle(world.submit("three", gpus=1))
+    assert world.live("three").placement == on("n1", [1])
+
+
+def test_gandiva_joins_the_parts_of_a_split_job_when_a_node_has_room() -> None:
+    world = World(gpus=2, nodes=2, policy="gandiva")
+    world.running("x", at=on("n1", [0])).running("y", at=on("n2", [0]))
+    world.running("split", workers=2, at=on("n1", [1]) + on("n2", [1]))
+
+    assert world.ended("x") == [Move(JobId("split"), on("n1", 2, tasks=2))]
+
+
+def test_gandiva_grows_a_job_on_its_node_and_shrinks_it_for_others() -> None:
+    world = World(gpus=4, policy="gandiva:grow_after_s=10")
+    grows = job("e", workers=1, elastic=Elastic(min_tasks=1, max_tasks=3))
+    world.settle(world.submit(job=grows))
+    world.pass_s(5.0)
+    world.settle(world.timer())
+    assert world.live("e").gpus == 1.0
+    world.pass_s(5.0)
+    world.settle(world.timer())
+    assert world.live("e").gpus == 3.0
+
+    world.settle(world.submit("big", gpus=2))
+
+    assert world.live("e").gpus == 1.0
+    assert world.states()["big"] == "running"
+
+
+# -- antman --------------------------------------------------------------------------------------
+
+
+def test_antman_holds_an_opportunistic_job_back_to_what_the_guaranteed_one_can_bear() -> None:
+    # Unhindered, the guaranteed job would lose 20 %: it may lose 5, so that the other does a quarter of what it could.
+    speed = speeds(("g", "o", 8.0, 7.0), ("g", "g", 7.0, 7.0))
+    rows = run("antman", job("rg", work=950.0, model="g"), job("ot", work=875.0, model="o", priority=-1), speed=speed)
+
+    # 9.5 steps a second for 100 s; meanwhile 0.25 * 7 a second for the other, then 10 for the 700 that are left.
+    assert ends(rows) == {"rg": 100.0, "ot": 170.0}
+
+
+def test_antman_lets_a_guaranteed_job_in_beside_an_opportunistic_one() -> None:
+    speed = speeds(("g", "o", 8.0, 7.0), ("g", "g", 7.0, 7.0))
+    rows = run(
+        "antman", job("ot", work=5000.0, model="o", priority=-1), (10.0, job("rg", work=950.0, model="g")), speed=speed
+    )
+
+    assert ends(rows)["rg"] == 110.0
+    assert rows["ot"].preemptions == 0
+
+
+def test_antman_stops_an_opportunistic_job_that_stands_in_the_way() -> None:
+    rows = run("antman", job("ot", work=50.0, priority=-1), (10.0, job("rg", work=20.0)))
+
+    assert ends(rows) == {"rg": 30.0, "ot": 70.0}
+    assert rows["ot"].preemptions == 1
+
+
+# -- kubeshare -----------------------------------------------------------------------------------
+
+
+def labelled(name: str, gpus: float, **labels: str) -> Job:
+    return job(name, gpus=gpus, labels=tuple((key.replace("_", "-"), value) for key, value in labels.items()))
+
+
+def test_kubeshare_gives_what_is_left_up_to_limits() -> None:
+    world = World(gpus=2, policy="kubeshare")
+
+    assert world.submit(job=labelled("a", 0.3, limit="0.6")) == [start("a", in_turn(on("n1", 1), 600))]
+    world.started("a", rate=2.0)
+    assert world.submit(job=labelled("b", 0.5)) == [
+        Resize(JobId("a"), in_turn(on("n1", 1), 500)),
+        start("b", in_turn(on("n1", 1), 500)),
+    ]
+
+
+def test_kubeshare_takes_the_tightest_device() -> None:
+    world = World(gpus=3, policy="kubeshare")
+    for name, gpus in (("a", 0.5), ("b", 0.7)):
+        world.settle(world.submit(job=labelled(name, gpus)))
+
+    world.settle(world.submit(job=labelled("c", 0.3)))
+
+    assert world.live("b").placement == in_turn(on("n1", [1]), 700)
+    assert world.live("c").placement == in_turn(on("n1", [1]), 300)
+
+
+@pytest.mark.parametrize(
+    ("labels", "device"),
+    [
+        ({}, 0),
+        ({"affinity": "x"}, 0),
+        ({"affinity": "y"}, 1),
+        ({"anti_affinity": "x"}, 1),
+        ({"anti_affinity": "y"}, 0),
+        ({"exclusion": "x"}, 1),
+    ],
+    ids=str,
+)
+def test_kubeshare_obeys_labels(labels: dict[str, str], device: int) -> None:
+    world = World(gpus=2, policy="kubeshare")
+    world.settle(world.submit(job=labelled("a", 0.3, affinity="x", anti_affinity="x")))
+
+    world.settle(world.submit(job=labelled("b", 0.3, **labels)))
+
+    assert world.live("b").placement == in_turn(on("n1", [device]), 300)
+
+
+def test_kubeshare_never_shares_out_more_memory_than_a_device_has() -> None:
+    world = World(of=cluster(node("n1", 2, device_memory_bytes=16 * GIB)), policy="kubeshare")
+    for name in ("a", "b"):
+        world.settle(world.submit(job=job(name, gpus=0.3, device_memory_bytes=10 * GIB)))
+
+    assert world.live("a").placement == in_turn(on("n1", [0]), 300)
+    assert world.live("b").placement == in_turn(on("n1", [1]), 300)
+
+
+# -- salus and olympian --------------------------------------------------------------------------
+
+
+def test_salus_lets_the_shortest_go_first_between_iterations() -> None:
+    rows = run("salus", job("long", work=100.0), (10.0, job("short", work=20.0)))
+
+    # 999 thousandths for the short one; the long one has the rest, and loses nothing over all.
+    assert ends(rows) == {"short": round(10.0 + 20.0 / 0.999, 6), "long": 120.0}
+    assert rows["long"].preemptions == 0
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [("fair", {"short": 50.0, "long": 120.0}), ("fifo", {"long": 100.01, "short": 120.0})],
+)
+def test_salus_has_other_orders(order: str, expected: dict[str, float]) -> None:
+    rows = run(f"salus:order={order}", job("long", work=100.0), (10.0, job("short", work=20.0)))
+
+    assert ends(rows) == pytest.approx(expected, abs=0.1)
+
+
+def test_olympian_gives_equal_cost() -> None:
+    rows = run("olympian", job("a", work=50.0), job("b", work=100.0))
+
+    assert ends(rows) == {"a": 100.0, "b": 150.0}
+
+
+def test_olympian_weighs_cost() -> None:
+    heavy = job("a", work=75.0, labels=(("weight", "3"),))
+    rows = run("olympian:turns=weighted", heavy, job("b", work=100.0))
+
+    assert ends(rows) == {"a": 100.0, "b": 175.0}
+
+
+def test_switching_costs_what_the_speed_model_says() -> None:
+    rows = run("olympian", job("a", work=50.0), job("b", work=50.0), speed=SpeedModel(turns=0.98))
+
+    assert ends(rows)["a"] == pytest.approx(100.0 / 0.98)
+
+
+# -- lucid, horus, muri --------------------------------------------------------------------------
+
+
+def test_lucid_packs_what_its_scores_allow() -> None:
+    # Tiny beside tiny, tiny beside jumbo; two of those that fill a device are never packed.
+    speed = speeds(("tiny", "tiny", 10.0, 10.0), ("jumbo", "jumbo", 5.0, 5.0), ("tiny", "jumbo", 8.0, 6.0))
+
+    packed = run("lucid", job("t", work=80.0, model="tiny"), job("j", work=100.0, model="jumbo"), speed=speed)
+    apart = run("lucid", job("i", work=80.0, model="jumbo"), job("j", work=100.0, model="jumbo"), speed=speed)
+
+    # 10 s together, in which the large one does 60; then 4 s for the rest.
+    assert ends(packed) == {"t": 10.0, "j": 14.0}
+    assert ends(apart) == {"i": 8.0, "j": 18.0}
+
+
+def test_utilisation_follows_from_two_copies_side_by_side() -> None:
+    speed = speeds(("idle", "idle", 10.0, 10.0), ("half", "half", 7.0, 7.0), ("full", "full", 5.0, 5.0))
+
+    found = {name: measured(job("j", model=name), speed, GPU) for name in ("idle", "half", "full")}
+
+    assert found == {"idle": 0.5, "half": pytest.approx(1 / 1.4), "full": 1.0}
+    assert measured(job("j"), speed, GPU) == 1.0
+    assert measured(job("j", gpus=0.2), speed, GPU) == 0.2
+
+
+def test_utilisation_is_predicted_from_the_nearest_of_the_family() -> None:
+    names = ["net (batch size 8)", "net (batch size 16)", "net (batch size 64)", "other"]
+    speed = speeds(*((name, name, rate, rate) for name, rate in zip(names, (10.0, 8.0, 5.0, 6.25), strict=True)))
+    assert isinstance(speed.profiles, Profiles)
+    predictor = Predictor(speed.profiles, GPU)
+
+    assert predictor.of("net (batch size 8)") == pytest.approx(1 / 1.6)
+    assert predictor.of("net (batch size 128)") == 1.0
+    assert predictor.of("other") == pytest.approx((0.5 + 1 / 1.6 + 1.0) / 3)
+
+
+def test_horus_packs_while_the_predicted_use_is_low() -> None:
+    # Each is predicted from its like: 0.5 for the one, 0.8 for the other.
+    one, other = "net (batch size 8)", "net (batch size 16)"
+    speed = speeds((one, one, 6.25, 6.25), (other, other, 10.0, 10.0), (one, other, 9.0, 9.0))
+    jobs = [job("a", work=90.0, model=one), job("b", work=90.0, model=other)]
+
+    assert ends(run("horus:limit=1.3", *jobs, speed=speed)) == {"a": 10.0, "b": 10.0}
+    assert ends(run("horus:limit=1.2", *jobs, speed=speed)) == {"a": 9.0, "b": 18.0}
+
+
+def test_muri_counts_what_a_group_does_in_the_time_of_one() -> None:
+    storage, gpu = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0)
+
+    assert throughput((gpu,)) == 1.0
+    assert throughput((gpu, gpu)) == 1.0
+    assert throughput((storage, gpu)) == 2.0
+    assert throughput(((0.5, 0.0, 0.5, 0.0), (0.5, 0.0, 0.5, 0.0))) == 2.0
+
+
+def test_muri_interleaves_only_jobs_that_use_different_resources() -> None:
+    reads = job("r", work=100.0, labels=(("stages", "1/0/0/0"),))
+    computes = job("c", work=100.0, labels=(("stages", "0/0/1/0"),))
+    also = job("d", work=100.0, labels=(("stages", "0/0/1/0"),))
+
+    assert ends(run("muri", reads, computes)) == {"r": 100.0, "c": 100.0}
+    assert ends(run("muri", computes, also)) == {"c": 100.0, "d": 200.0}
+
+
+# -- all of them ---------------------------------------------------------------------------------
+
+SHARING = ("gandiva", "antman", "kubeshare", "salus", "olympian", "lucid", "muri", "horus")
+
+
+def test_names_do_not_collide() -> None:
+    assert find_policy("gandiva")[0].cites != find_policy("gavel/gandiva")[0].cites
+    assert set(SHARING) <= set(at_once())
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "gandiva:quantum_s=0",
+        "gandiva:most=0",
+        "antman:guard=1",
+        "salus:most=0",
+        "olympian:most=0",
+        "lucid:tiny=2",
+        "muri:most=5",
+        "horus:limit=0",
+    ],
+)
+def test_parameters_out_of_bounds_are_refused(policy: str) -> None:
+    declared, options = find_policy(policy)
+    name = options.partition("=")[0]
+
+    with pytest.raises(RotaError, match=name):
+        declared.read(options)
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_work_is_done_once_under_any_sharing(policy: str) -> None:
+    jobs = [job(f"j{number}", work=50.0 + 10 * number) for number in range(6)]
+
+    rows = run(policy, *jobs, gpus=2)
+
+    assert [row.ideal_s for row in rows.values()] == [50.0 + 10 * number for number in range(6)]
