@@ -72,6 +72,7 @@ class BadWeather:
             self._ready.set()
             await self._stopping.wait()
             await runner.cleanup()
+        await asyncio.sleep(0.3)  # TLS connections take a moment to close
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         if self.delay_s:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from enum import Enum
 from typing import Any
 
-from rota.drivers.kubernetes.client import MERGE, Api, Refused
+from rota.drivers.kubernetes.client import Api, Refused
 from rota.drivers.kubernetes.pods import Owner, Pod
 
-log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 _GONE, _CONFLICT, _METHOD, _TOO_MANY = 404, 409, 405, 429
+AGAIN_S = 0.2
+"""Before something is tried again that was refused for no reason that lasts."""
 EVICTION_S = 300.0
 """How long an eviction may be put off by disruption budgets before the pod is deleted all the same."""
 
@@ -39,30 +40,41 @@ class Binder:
             "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "annotations": annotations},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        try:
-            await self._api.patiently("POST", f"{pod.path}/binding", body, within_s=within_s)
-        except Refused as error:
-            if error.status == _GONE:
-                return Bound.POD_GONE
-            if error.status == _CONFLICT:
-                return await self._who_has(pod, node)
-            raise
-        return Bound.YES
+        deadline_s = asyncio.get_running_loop().time() + within_s
+        while True:
+            try:
+                await self._api.patiently("POST", f"{pod.path}/binding", body, within_s=within_s)
+            except Refused as error:
+                if error.status == _GONE:
+                    return Bound.POD_GONE
+                if error.status != _CONFLICT:
+                    raise
+                found = await self._who_has(pod, node)
+                if found is not None or asyncio.get_running_loop().time() > deadline_s:
+                    return found or Bound.POD_GONE
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return Bound.YES
 
-    async def _who_has(self, pod: Pod, node: str) -> Bound:
-        """A bind was refused because the pod has a node, or goes, or because an earlier try of ours succeeded."""
-        try:
-            now = await self._api.patiently("GET", pod.path, None, within_s=10.0)
-        except Refused as error:
-            if error.status == _GONE:
-                return Bound.POD_GONE
-            raise
-        if now["metadata"]["uid"] != pod.uid or now["metadata"].get("deletionTimestamp"):
+    async def _who_has(self, pod: Pod, node: str) -> Bound | None:
+        """Why a bind was refused: the pod has a node, maybe by an earlier try, or goes; None if it can be tried again."""
+        now = await self._now(pod)
+        if now is None or now["metadata"].get("deletionTimestamp"):
             return Bound.POD_GONE
         has = now["spec"].get("nodeName")
         if has == node:
             return Bound.YES
-        return Bound.ELSEWHERE if has else Bound.POD_GONE
+        return Bound.ELSEWHERE if has else None
+
+    async def _now(self, pod: Pod) -> Json | None:
+        """The pod as it is; None if it is gone, or another has its name."""
+        try:
+            now: Json = await self._api.patiently("GET", pod.path, None, within_s=EVICTION_S)
+        except Refused as error:
+            if error.status == _GONE:
+                return None
+            raise
+        return now if now["metadata"]["uid"] == pod.uid else None
 
     async def evict(self, pod: Pod) -> None:
         """Tell a pod to go, with its own grace period; disruption budgets are heard for a while."""
@@ -76,39 +88,46 @@ class Binder:
             try:
                 await self._api.patiently("POST", f"{pod.path}/eviction", body, within_s=EVICTION_S)
             except Refused as error:
-                if error.status in (_GONE, _CONFLICT) and "could not find the requested resource" not in str(error):
-                    return
                 if error.status == _TOO_MANY:
                     break
-                if error.status not in (400, _GONE, _METHOD):
+                if await self._is_going(pod):
+                    return
+                if error.status == _CONFLICT:
+                    await asyncio.sleep(AGAIN_S)
+                elif error.status in (400, _GONE, _METHOD):  # a server that knows the other version only
+                    self._evictions = self._evictions[1:]
+                else:
                     raise
-                self._evictions = self._evictions[1:]  # an older or newer server that knows the other version only
             else:
                 return
         await self.delete(pod)
 
-    async def delete(self, pod: Pod, *, at_once: bool = False) -> None:
-        """Delete a pod; `at_once` when nobody is left who could end it gracefully."""
+    async def _is_going(self, pod: Pod) -> bool:
+        now = await self._now(pod)
+        return now is None or now["metadata"].get("deletionTimestamp") is not None
+
+    async def delete(self, pod: Pod) -> None:
+        """Delete a pod, with its own grace period."""
         body: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
-        if at_once:
-            body["gracePeriodSeconds"] = 0
-        await self._quietly("DELETE", pod.path, body)
+        while True:
+            try:
+                await self._api.patiently("DELETE", pod.path, body, within_s=EVICTION_S)
+            except Refused as error:
+                if error.status not in (_GONE, _CONFLICT):
+                    raise
+                if not await self._is_going(pod):
+                    await asyncio.sleep(AGAIN_S)
+                    continue
+            return
 
     async def delete_owner(self, namespace: str, owner: Owner) -> None:
         """Delete what would make the pods anew; only Jobs are ours to delete."""
         if owner.kind != "Job" or not owner.api_version.startswith("batch/"):
             return
         path = f"/apis/{owner.api_version}/namespaces/{namespace}/jobs/{owner.name}"
-        await self._quietly("DELETE", path, {"propagationPolicy": "Background", "preconditions": {"uid": owner.uid}})
-
-    async def annotate(self, path: str, annotations: dict[str, str]) -> None:
-        """Write annotations onto something."""
-        await self._quietly("PATCH", path, {"metadata": {"annotations": annotations}}, kind=MERGE)
-
-    async def _quietly(self, method: str, path: str, body: Json, kind: str = "application/json") -> None:
-        """A request about something that may be gone by now."""
+        body = {"propagationPolicy": "Background", "preconditions": {"uid": owner.uid}}
         try:
-            await self._api.patiently(method, path, body, within_s=EVICTION_S, kind=kind)
+            await self._api.patiently("DELETE", path, body, within_s=EVICTION_S)
         except Refused as error:
             if error.status not in (_GONE, _CONFLICT):
                 raise
