@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+
+import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from builders import World, job, on
 from rota.core.cluster import Cluster
@@ -13,11 +18,14 @@ from rota.core.live import LiveJob
 from rota.core.model import DeviceType, JobId, Level, Locality
 from rota.drivers.simulator.study import Setting, oversized, simulate
 from rota.mechanisms.across import divided, may_spread, spread_out
+from rota.mechanisms.programs import Solver
 from rota.mechanisms.shares import Contender, Question, contender
 from rota.perf.speed import SpeedModel
 from rota.policies import find_policy
 from rota.policies.gavel.declare import SizeParams
-from rota.policies.gavel.max_min import MaxMin
+from rota.policies.gavel.layout import lay_out
+from rota.policies.gavel.least import serve_the_least
+from rota.policies.gavel.max_min import MaxMin, fair_need
 from rota.traces.workload import Submission, Workload
 
 A, B, C = DeviceType("a"), DeviceType("b"), DeviceType("c")
@@ -63,6 +71,35 @@ def test_job_too_large_for_every_type_has_shares_of_a_whole_gang(speed: SpeedMod
     assert sum(row) == pytest.approx(1.0)
     assert max(row) <= 2 / 3 + 1e-9
     assert sum(part * own for part, own in zip(row, question.jobs[0].speeds, strict=True)) == pytest.approx(worth)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_of_parts_are_worth_as_much_as_those_of_every_way_to_divide_a_gang(seed: int) -> None:
+    """Two gangs too large for every type, three single jobs: the same optimum with a column for each division."""
+    rng, devices = random.Random(seed), (2, 3, 3)
+    speed = SpeedModel(type_speed={kind: rng.uniform(0.1, 2.0) for kind in (A, B, C)}, uneven=True)
+    gangs = [gang("j0", 4, rooms=devices, speed=speed), gang("j1", 5, rooms=devices, speed=speed)]
+    singles = [gang(f"j{seq}", 1, rooms=(1, 1, 1), speed=speed, able=True) for seq in (2, 3, 4)]
+    question = asked(*gangs, *singles, devices=devices)
+    layout = lay_out(question, collapse=False)
+    need = fair_need(layout)
+    ways = [
+        (row, way, sum(count * part for count, part in zip(way, job.part_speeds, strict=True)) / job.count)
+        for row, job in enumerate(question.jobs)
+        for way in itertools.product(*(range(min(job.count, most) + 1) for most in devices))
+        if sum(way) == job.count
+    ]
+    used = np.array([way for _, way, _ in ways], dtype=float).T
+    of_job = np.array([[float(row == one) for one, _, _ in ways] for row in range(5)])
+    done = of_job * np.array([pace for _, _, pace in ways]) / need[:, None]
+    rows = np.block([[used, np.zeros((3, 1))], [of_job, np.zeros((5, 1))], [-done, np.ones((5, 1))]])
+    limits = np.concatenate([np.array(devices, dtype=float), np.ones(5), np.zeros(5)])
+    second = linprog(np.append(np.zeros(len(ways)), -1.0), A_ub=rows, b_ub=limits)
+
+    best = serve_the_least(Solver(), layout, need, spare=False)
+
+    assert best is not None
+    assert best.t == pytest.approx(-second.fun, rel=1e-6)
 
 
 def test_slowest_pace_keeps_to_the_fastest_types_that_are_enough() -> None:
