@@ -8,7 +8,7 @@ from builders import Script, World, on, start, stop
 from rota.core.check import check
 from rota.core.decisions import Resize
 from rota.core.errors import PlanRefused
-from rota.core.model import JobId
+from rota.core.model import Elastic, JobId
 from rota.core.placement import fault_in, packed
 from rota.core.policy import Draft
 
@@ -38,6 +38,32 @@ def test_two_gangs_share_two_devices() -> None:
     world.ended("a")
     world.ended("b")
     assert world.state.inventory.free == 2
+
+
+def test_one_of_two_is_moved_by_a_resize_while_the_other_takes_all() -> None:
+    """Elastic jobs change places by a resize; until it is answered the one that leaves is still there."""
+    script = Script()
+    world = World(gpus=4, policy=script)
+    for name in "ab":
+        world.submit(name, workers=2, elastic=Elastic(min_tasks=1, max_tasks=2))
+    shared, apart = packed(on("n1", 2, tasks=2), HALF), on("n1", [2, 3], tasks=2)
+
+    def pack(draft: Draft) -> None:
+        draft.assign(world.live("a"), shared)
+        draft.assign(world.live("b"), shared)
+
+    def part(draft: Draft) -> None:
+        for name in "ab":
+            draft.release(world.live(name))
+        draft.assign(world.live("a"), on("n1", 2, tasks=2))
+        draft.assign(world.live("b"), apart)
+
+    plan(world, script, pack)
+    world.started("a", "b")
+    plan(world, script, part)
+    check(world.state)
+    world.resized("a", "b")
+    assert world.live("b").placement == apart
 
 
 def test_third_gang_finds_no_room_beside_two() -> None:

@@ -188,7 +188,10 @@ def _must(holds: bool, live: LiveJob, fault: str) -> None:
 
 
 def _physical(state: State) -> Iterator[tuple[LiveJob, Placement]]:
-    """Where tasks really are: where they were started, until they have answered a stop or a resize."""
+    """Where tasks really are: where they were started, until they have answered a stop or a resize.
+
+    Packed ones that leave are not counted: they do not stand in the way of the one that stays.
+    """
     for live in state.jobs.values():
         if live.state not in _ON_DEVICES and live.state is not JobState.SUSPENDED:
             continue
@@ -196,8 +199,7 @@ def _physical(state: State) -> Iterator[tuple[LiveJob, Placement]]:
             yield live, _resting(live, state)
             continue
         _, leaving = state.vacating.get(live.job.id, (live, ()))
-        if live.stopping is not None:
-            leaving = tuple(slot for slot in leaving if not _is_packed(slot, live.job.roles[slot.role]))
+        leaving = tuple(slot for slot in leaving if not _is_packed(slot, live.job.roles[slot.role]))
         here = leaving if live.stopping is not None else (live.placement or ()) + leaving
         yield live, _merged(here) if live.job.elastic is not None or leaving else here
 
