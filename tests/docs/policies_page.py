@@ -23,6 +23,16 @@ printed by `rota policies`, `rota policies NAME` and `rota policies --compare`. 
 Most are *ordering* policies: they say who comes first, and the
 [list scheduler](../explain/architecture.md#the-list-scheduler) does the rest. Unless its entry says otherwise, a
 job that does not fit is passed by later ones that do. Those with a `round_s` share out time in rounds.
+
+Every policy that does not plan in rounds takes `consolidate_s=SECONDS` too: so often, when something has changed and
+the policy itself wants nothing, jobs are moved together until whole nodes, and whole devices that were held in part,
+are free. A node is emptied only if every job on it has a new home. Jobs that take turns or are packed with others
+stay where they are.
+
+Labels of a job (`labels` in a job file or a trace of Rota's own form) that some of them read: `utilization`, the part
+of the time in which it keeps its devices busy (`antman`, `lucid`, `horus`); `stages`, the parts of an iteration spent
+on storage, CPU, GPU and network, as `0.4/0.2/0.3/0.1` (`muri`); `weight` (`olympian`); `limit`, in devices,
+`affinity`, `anti-affinity` and `exclusion` (`kubeshare`). A job of priority -1 is opportunistic (`antman`).
 """
 
 

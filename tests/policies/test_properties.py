@@ -56,6 +56,8 @@ POLICIES = [
     "fifo:backfill=true",
     "tiresias:order=gittins,thresholds=20/60",
     "priority:aging=360",
+    "las:consolidate_s=20",
+    "salus:consolidate_s=20",
 ]
 LEARNS = ("gittins", "tiresias:order=gittins")
 """Policies whose order depends on what they saw, which one that adopts their state did not."""

@@ -223,6 +223,7 @@ class Intake:
         if live.stopping is None:
             live.moves += 1
             live.parked = None
+            self.changes.freed = True
             self._resized(Resized(event.job_id, event.work, event.rate, event.work_from_s))
             self._timers.limit(live)
 

@@ -12,6 +12,7 @@ from typing import Any
 from rota.core.errors import RotaError
 from rota.core.live import JobView
 from rota.core.policy import Allocator, Policy
+from rota.mechanisms.consolidation import Consolidating, read_every_s
 from rota.mechanisms.list_scheduler import ListScheduler
 from rota.mechanisms.ordering import Backfill, Groups, OrderingRule, SimpleRule, Turn
 from rota.mechanisms.parameters import NoParams, parse_parameters
@@ -70,8 +71,16 @@ class DeclaredPolicy:
         )
 
     def build(self, options: str, allocator: Allocator, knowledge: Knowledge | None = None) -> Policy:
-        """The policy with its parameters read from `key=value,key=value`."""
-        return self.make(self.read(options), allocator, knowledge or Knowledge())
+        """The policy with its parameters read from `key=value,key=value`; `consolidate_s` is everybody's."""
+        own, every_s = read_every_s(options, f"policy {self.name!r}")
+        policy = self.make(self.read(own), allocator, knowledge or Knowledge())
+        if every_s is None:
+            return policy
+        if self.plans_in_rounds:
+            raise RotaError(f"policy {self.name!r} places everybody anew in its rounds; leave consolidate_s out")
+        if allocator.ledger is not None:
+            raise RotaError("consolidate_s moves jobs whatever tenants were promised; use --tenancy none")
+        return Consolidating(policy, every_s)
 
     def refuse_tenancy(self, tenancy: str) -> None:
         """A policy that shares out the whole cluster itself leaves no room for guarantees to tenants."""
@@ -83,7 +92,8 @@ class DeclaredPolicy:
 
     def read(self, options: str) -> Any:
         """Parameters from `key=value,key=value`."""
-        return parse_parameters(self.params, options, f"policy {self.name!r}")
+        own, _ = read_every_s(options, f"policy {self.name!r}")
+        return parse_parameters(self.params, own, f"policy {self.name!r}")
 
 
 def ordering(

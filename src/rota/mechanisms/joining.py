@@ -154,6 +154,7 @@ class SharingScheduler:
                 self._hold(live)
                 self._waiting[live] = None
         for live in changes.started:
+            self._hold(live)
             if is_settled(live):
                 self._rule.saw(live, self._guests.mates(live), now_s)
             self._mark(live)

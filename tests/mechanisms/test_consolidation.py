@@ -1,0 +1,146 @@
+"""Moving jobs together: only with a home for everybody, and nothing left to do afterwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import World, at_once, cluster, job, node, on
+from rota.core.decisions import Decision, Move, Start
+from rota.core.errors import RotaError
+from rota.core.model import DEFAULT_TENANT, JobId
+from rota.core.placement import Placement
+from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.policies import find_policy
+
+EVERY = "fifo:backfill=true,consolidate_s=60"
+
+
+def scattered(sizes: Mapping[str, tuple[float, Placement]], *, nodes: int, gpus: int, policy: str = EVERY) -> World:
+    """Jobs that run where they are said to."""
+    world = World(gpus=gpus, nodes=nodes, policy=policy)
+    for name, (size, at) in sizes.items():
+        world.running(name, gpus=size, at=at)
+    return world
+
+
+def rounds(world: World, count: int) -> list[list[Decision]]:
+    """What is decided in so many rounds of consolidation, all orders carried out."""
+    found = []
+    for _ in range(count):
+        world.pass_s(60.0)
+        found.append(world.settle(world.timer()))
+    return found
+
+
+def test_a_node_is_emptied_onto_a_fuller_one() -> None:
+    world = scattered({"a": (1, on("n1", [0])), "b": (2, on("n2", [0, 1])), "c": (1, on("n2", [2]))}, nodes=2, gpus=4)
+
+    assert world.submit("x", gpus=4) == [Move(JobId("a"), on("n2", [3]))]
+    assert world.moved("a") == [Start(JobId("x"), on("n1", 4))]
+
+
+def test_nobody_moves_unless_everybody_has_a_home() -> None:
+    sizes = {
+        "a": (1, on("n1", [0])),
+        "b": (2, on("n1", [1, 2])),
+        "c": (3, on("n2", [0, 1, 2])),
+        "d": (3, on("n3", [0, 1, 2])),
+    }
+    world = scattered(sizes, nodes=3, gpus=4)
+
+    # One device is free on n2 and on n3: enough for a, not for b; so n1 can't be emptied, and a stays.
+    assert rounds(world, 1) == [[]]
+
+
+def test_five_further_rounds_move_nothing() -> None:
+    sizes = {f"j{number}": (1, on(f"n{number + 1}", [0])) for number in range(6)}
+    world = scattered(sizes, nodes=6, gpus=4)
+
+    first, *others = rounds(world, 6)
+
+    assert [type(each) for each in first] == [Move] * 4
+    assert others == [[]] * 5
+    assert world.state.inventory.idle_free == 16
+
+
+def test_parts_of_devices_are_put_together() -> None:
+    sizes = {f"j{number}": (0.25, on("n1", [number], milli=250)) for number in range(4)}
+    world = scattered(sizes, nodes=1, gpus=4)
+
+    first, *others = rounds(world, 6)
+
+    assert len(first) == 3
+    assert others == [[]] * 5
+    assert world.state.inventory.free == 3
+
+
+def test_memory_keeps_parts_apart() -> None:
+    world = World(of=cluster(node("n1", 2, device_memory_bytes=16)), policy=EVERY)
+    for number in range(2):
+        asked = job(f"j{number}", gpus=0.25, device_memory_bytes=10)
+        world.running(f"j{number}", job=asked, at=on("n1", [number], milli=250))
+
+    assert rounds(world, 2) == [[], []]
+
+
+@given(data=st.data())
+@settings(max_examples=40)
+def test_consolidation_of_anything_is_over_after_one_round(data: st.DataObject) -> None:
+    nodes = data.draw(st.integers(2, 5))
+    world = World(gpus=4, nodes=nodes, policy=EVERY)
+    for number in range(data.draw(st.integers(1, 8))):
+        size = data.draw(st.sampled_from([0.25, 0.5, 1, 2, 3]))
+        at = data.draw(st.integers(0, nodes - 1))
+        free = [device for device in range(4) if world.state.inventory.nodes[at].free_mask >> device & 1]
+        if len(free) >= math.ceil(size):
+            milli = 1000 if size >= 1 else round(size * 1000)
+            world.running(f"j{number}", gpus=size, at=on(f"n{at + 1}", free[: math.ceil(size)], milli=milli))
+    before = sum(books.users > 0 for books in world.state.inventory.nodes)
+    held = sum(live.gpu_milli for live in world.state.jobs.values())
+
+    first, *others = rounds(world, 6)
+
+    assert others == [[]] * 5
+    assert all(isinstance(each, Move) for each in first)
+    assert sum(live.gpu_milli for live in world.state.jobs.values()) == held
+    assert sum(books.users > 0 for books in world.state.inventory.nodes) <= before
+
+
+@pytest.mark.parametrize("policy", at_once())
+def test_any_policy_can_switch_it_on(policy: str) -> None:
+    world = World(gpus=4, nodes=2, policy=f"{policy}:consolidate_s=60", placement="spread")
+    for name in ("a", "b"):
+        world.settle(world.submit(name, work=1e6))
+    world.pass_s(60.0)
+    world.settle(world.timer())
+
+    assert len({slot.node for name in ("a", "b") for slot in world.live(name).placement or ()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "fault"),
+    [
+        ("fifo:consolidate_s=0", "consolidate_s is '0'"),
+        ("fifo:consolidate_s=soon", "consolidate_s is 'soon'"),
+        ("gavel/fifo:consolidate_s=60", "leave consolidate_s out"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(policy: str, fault: str) -> None:
+    declared, options = find_policy(policy)
+
+    with pytest.raises(RotaError, match=fault):
+        declared.build(options, World()._allocator)
+
+
+def test_it_moves_nobody_against_promises_to_tenants() -> None:
+    shares = TenantPlan(shares={DEFAULT_TENANT: Share(guaranteed={ANY_TYPE: 4})})
+    promised = replace(cluster(node("n1", 4)), tenants=shares)
+
+    with pytest.raises(RotaError, match="--tenancy none"):
+        World(of=promised, policy=EVERY, tenancy="quota").submit("a")
