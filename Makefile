@@ -79,8 +79,8 @@ format: setup ## format the code and mend what can be mended
 bench: setup ## measure the speed
 	@set -e; for script in $(sort $(wildcard bench/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
 
-reproductions: setup ## run what docs/reference/reproductions.md reports
-	@set -e; for script in $(sort $(wildcard reproductions/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
+reproductions: setup ## measure what papers claim, and write the tables of docs/reference/reproductions.md
+	@$(BIN)/python tools/reproduce.py
 
 golden: setup ## write the golden journals anew; explain each difference in the commit
 	$(BIN)/python -m pytest tests/golden --regenerate

@@ -48,6 +48,7 @@ def _entry(policy: DeclaredPolicy) -> str:
         policy.summary,
         f"From: {policy.cites}. Placement, unless `--placement` is given: [`{policy.placement}`]"
         f"(placement.md#{policy.placement}).",
+        f"Other than in the paper: {policy.differs}" if policy.differs else "",
         _parameters(policy.params),
         _table(["", ""], [[_words(name), value] for name, value in _traits(policy)]),
     ]

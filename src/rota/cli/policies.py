@@ -64,6 +64,7 @@ def describe(declared: DeclaredPolicy) -> dict[str, object]:
         ],
         "placement": declared.placement,
         "cites": declared.cites,
+        "differs": declared.differs,
         "traits": dataclasses.asdict(declared.traits),
     }
 
@@ -76,6 +77,8 @@ def _one(declared: DeclaredPolicy, output: OutputFormat) -> None:
     typer.echo(f"{declared.name}: {declared.summary}\n")
     typer.echo(f"from       {declared.cites or 'not published'}")
     typer.echo(f"placement  {declared.placement}, unless --placement says otherwise\n")
+    if declared.differs:
+        typer.echo(f"Other than in the paper: {declared.differs}\n")
     parameters = typing.cast(list[dict[str, str]], row["parameters"])
     if parameters:
         columns = (Column(key="name", title="parameter"), Column(key="default"), Column(key="type"))

@@ -59,6 +59,8 @@ class DeclaredPolicy:
     """Whether a job that arrives may have to wait for the end of a round though devices are free."""
     whole_cluster: bool = False
     """Whether it shares out all devices by itself, so that there is no room for tenancy."""
+    differs: str = ""
+    """Where it is not what the paper describes, in a sentence or two."""
     live: str = ""
     """Options that are otherwise in a live manager than in a study, unless they are given."""
 

@@ -20,6 +20,7 @@ def sizing(
     params: type,
     traits: Traits,
     at_intervals: bool = False,
+    differs: str = "",
     placement: str = "consolidate",
 ) -> DeclaredPolicy:
     """Declare a policy that says how many tasks each job should have; with `at_intervals`, only every so often."""
@@ -36,5 +37,6 @@ def sizing(
         placement=placement,
         make=make,
         plans_in_rounds=at_intervals,
+        differs=differs,
         whole_cluster=True,
     )

@@ -222,6 +222,11 @@ allox = DeclaredPolicy(
         placement="consolidated",
     ),
     params=AlloxParams,
+    differs=(
+        "lengths on each type are those of the speed model, not estimated from two small runs. At most "
+        "400 jobs are matched at a time, the shortest first; with one type of device the matching is that "
+        "order."
+    ),
     placement="consolidate",
     make=_make,
     whole_cluster=True,

@@ -210,6 +210,7 @@ elasticflow = sizing(
     ElasticFlow,
     cites="Gu et al., ASPLOS 2023",
     summary="Deadlines are promised as long as all can be kept; each such job has the least share that keeps its own.",
+    differs="a job whose deadline can't be kept is not dropped; it runs on what the others leave.",
     params=ElasticFlowParams,
     traits=Traits(
         prior_knowledge="run time, speed by size, deadline",

@@ -261,6 +261,11 @@ gandiva_fair = DeclaredPolicy(
         intrusiveness="checkpoint",
     ),
     params=GandivaFairParams,
+    differs=(
+        "speedups are those of the speed model, not profiled, and the price of a trade is the "
+        "next-highest speedup. Jobs are stopped and started between quanta, so that every change costs "
+        "what a restart costs."
+    ),
     placement="consolidate",
     make=_make,
     whole_cluster=True,

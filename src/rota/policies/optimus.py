@@ -153,6 +153,10 @@ optimus = sizing(
     Optimus,
     cites="Peng et al., EuroSys 2018",
     summary="One worker more to the job whose convergence it brings nearest, by models fitted while jobs run.",
+    differs=(
+        "elastic jobs have one kind of task. Workers and parameter servers are not counted apart, one of "
+        "the latter is taken to be beside each worker, and their load is not balanced."
+    ),
     params=OptimusParams,
     at_intervals=True,
     placement="even",

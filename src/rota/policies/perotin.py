@@ -181,6 +181,7 @@ perotin = sizing(
     Perotin,
     cites="Perotin et al., ICPP 2021",
     summary="Sizes of stages by a linear program over chains and use of resources; then the longest chain first.",
+    differs="the paper plans all jobs at once before any starts; here new stages are planned as they come.",
     params=PerotinParams,
     traits=Traits(
         prior_knowledge="run time, speed by size, dependencies",

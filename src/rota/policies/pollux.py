@@ -180,6 +180,11 @@ pollux = sizing(
     Pollux,
     cites="Qiao et al., OSDI 2021",
     summary="The sizes with the best mean speedup of all jobs, by goodput learned while they run.",
+    differs=(
+        "the search is over the number of tasks of each job, not over jobs by nodes; placement "
+        "consolidates afterwards, and goodput takes a job to be on as few nodes as can be. Adaptive batch "
+        "sizes are the job's own business."
+    ),
     params=PolluxParams,
     at_intervals=True,
     traits=Traits(

@@ -178,6 +178,10 @@ shockwave = DeclaredPolicy(
         intrusiveness="checkpoint",
     ),
     params=ShockwaveParams,
+    differs=(
+        "jobs do not change their batch size, so that there are no changes of speed to foresee; the "
+        "market is cleared by a linear program over parts of the window, and rounds follow the parts."
+    ),
     placement="any",
     make=_make,
     plans_in_rounds=True,

@@ -163,6 +163,7 @@ sia = sizing(
     Sia,
     cites="Jayaram Subramanya et al., SOSP 2023",
     summary="The device type and size for each job by an integer program over goodput, learned while jobs run.",
+    differs="goodput on a type where a job has not run yet is scaled from a profile at its smallest size.",
     params=SiaParams,
     at_intervals=True,
     traits=Traits(

@@ -213,6 +213,10 @@ themis = DeclaredPolicy(
         intrusiveness="checkpoint",
     ),
     params=ThemisParams,
+    differs=(
+        "a job is its own bidder, and its length is what its user says. Gangs can't be cut: who may keep "
+        "a part of what it won keeps all of it with that chance."
+    ),
     placement="consolidate",
     make=_make,
     whole_cluster=True,

@@ -105,6 +105,10 @@ ursa = sizing(
     Ursa,
     cites="Jin et al., EuroSys 2020",
     summary="Of the stages that are ready, the one that uses most of what is idle; old or almost done wholes first.",
+    differs=(
+        "stages are jobs that depend on each other and hold what they need while they run; they are not "
+        "cut into monotasks in queues, and disks are not counted."
+    ),
     params=UrsaParams,
     traits=Traits(
         prior_knowledge="dependencies, needs",

@@ -3,7 +3,7 @@
 Above a table of the page, `<!-- measured: NAME -->` says which script its figures come from. The tables that a script
 prints take the places of its marked tables, in the same order; everything else on the page is written by hand. A
 script whose data are missing (`ROTA_DATA`) is left out, and its tables stay as they are.
-Run: `python tools/reproductions.py [NAME...]`, with the names of scripts for just those.
+Run: `python tools/reproduce.py [NAME...]`, with the names of scripts for just those.
 """
 
 from __future__ import annotations
