@@ -80,7 +80,9 @@ def job(name: str = "j", /, *, gpus: float = 1, workers: int = 1, **fields: Any)
     return Job(id=JobId(name), **fields)
 
 
-_ROLE_FIELDS = frozenset({"device_types", "device_memory_bytes", "cpu_milli", "memory_bytes", "network_bps"})
+_ROLE_FIELDS = frozenset(
+    {"device_types", "device_memory_bytes", "cpu_milli", "memory_bytes", "network_bps", "disk_bps"}
+)
 
 
 def node(name: str, devices: int = 4, **fields: Any) -> Node:

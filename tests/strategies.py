@@ -70,6 +70,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
                 cpu_milli=draw(st.integers(2, 8)) * 1000 if counts_host else None,
                 memory_bytes=draw(st.integers(8, 32)) * GIB if counts_host else None,
                 network_bps=10_000 if counts_host else None,
+                disk_bps=10_000 if counts_host else None,
                 rack=rack,
                 domain="d1" if rack == "r1" else "d2",
             )
@@ -90,6 +91,7 @@ def roles(draw: st.DrawFn, name: str = "worker") -> Role:
         cpu_milli=draw(st.integers(0, 3)) * 1000 if needs_host else 0,
         memory_bytes=draw(st.integers(0, 8)) * GIB if needs_host else 0,
         network_bps=draw(st.sampled_from([0, 4000])) if needs_host else 0,
+        disk_bps=draw(st.sampled_from([0, 4000])) if needs_host else 0,
     )
 
 

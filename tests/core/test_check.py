@@ -102,6 +102,7 @@ def grab(name: str, *slots: object) -> Breaks:
         (books("cpu_milli", 9), "CPUs"),
         (books("memory_bytes", 9), "memory"),
         (books("network_bps", 9), "network"),
+        (books("disk_bps", 9), "disk"),
         (books("free", 9), "number of free devices"),
         (books("all_mask", 1), "n1: devices"),
     ],

@@ -22,6 +22,7 @@ from rota.core.model import Checkpoint, Elastic, JobState, Locality, Role
         ({"cpu_milli": -1}, "role 'worker': cpus is -1"),
         ({"memory_bytes": -1}, "role 'worker': memory is -1"),
         ({"network_bps": -1}, "role 'worker': network is -1"),
+        ({"disk_bps": -1}, "role 'worker': disk is -1"),
         ({"device_memory_bytes": -1}, "role 'worker': gpu_memory is -1"),
     ],
 )

@@ -79,7 +79,7 @@ def test_node_with_everything(tmp_path: Path) -> None:
         tmp_path,
         "nodes:\n"
         "  - {name: a1, type: v100, gpus: 8, sockets: [4, 4], gpu_memory: 32Gi, cpus: 64, memory: 512Gi,\n"
-        "     network: 100Gbps, rack: r1, domain: d1}\n",
+        "     network: 100Gbps, disk: 16Gbps, rack: r1, domain: d1}\n",
     )
 
     assert read_cluster(spec).nodes == (
@@ -92,6 +92,7 @@ def test_node_with_everything(tmp_path: Path) -> None:
             cpu_milli=64_000,
             memory_bytes=512 * GI,
             network_bps=100 * 10**9,
+            disk_bps=16 * 10**9,
             rack="r1",
             domain="d1",
         ),

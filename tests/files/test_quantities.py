@@ -10,7 +10,7 @@ from rota.files.quantities import parse_bits_per_second, parse_bytes, parse_cpus
 
 MEMORY = "is no amount of memory; write it like 40Gi, 512GB or a number of bytes"
 CPUS = "is no number of CPUs; write it like 64, 0.5 or 500m"
-NETWORK = "is no network speed; write it in bits like 10Gbps or 100Mbps"
+NETWORK = "is no speed of a network or disk; write it in bits like 10Gbps or 100Mbps"
 TIME = "is no length of time; write it like 90, 10m, 1h30m or inf"
 
 

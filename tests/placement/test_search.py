@@ -276,16 +276,33 @@ def test_elastic_job_takes_the_largest_size_that_fits() -> None:
         ({"cpu_milli": 2000}, on("n1", 1) + on("n2", 2, tasks=2)),
         ({"memory_bytes": 2 * GIB}, on("n1", 1) + on("n2", 2, tasks=2)),
         ({"network_bps": 200}, on("n1", 1) + on("n2", 2, tasks=2)),
+        ({"disk_bps": 20}, on("n1", 1) + on("n2", 2, tasks=2)),
         ({"device_memory_bytes": 20 * GIB}, on("n2", 3, tasks=3)),
         ({"cpu_milli": 4000}, None),
     ],
-    ids=["cpus", "memory", "network", "device memory", "too much"],
+    ids=["cpus", "memory", "network", "disk", "device memory", "too much"],
 )
 def test_host_resources_limit_the_tasks_of_a_node(need: dict[str, Any], expected: Placement | None) -> None:
     books = inventory(
         cluster(
-            node("n1", 4, cpu_milli=3000, memory_bytes=3 * GIB, network_bps=300, device_memory_bytes=16 * GIB),
-            node("n2", 4, cpu_milli=5000, memory_bytes=5 * GIB, network_bps=500, device_memory_bytes=32 * GIB),
+            node(
+                "n1",
+                4,
+                cpu_milli=3000,
+                memory_bytes=3 * GIB,
+                network_bps=300,
+                disk_bps=30,
+                device_memory_bytes=16 * GIB,
+            ),
+            node(
+                "n2",
+                4,
+                cpu_milli=5000,
+                memory_bytes=5 * GIB,
+                network_bps=500,
+                disk_bps=50,
+                device_memory_bytes=32 * GIB,
+            ),
         )
     )
 

@@ -40,6 +40,19 @@ def test_the_stage_that_uses_most_of_what_is_idle_goes_first() -> None:
     assert world.states() == {"first": "succeeded", "a": "waiting", "b": "running", "c": "running"}
 
 
+def test_network_and_disk_are_resources_like_others() -> None:
+    """When `first` ends, all of the node's network and disk is idle. `load` uses 0.75 of the disk, `shuffle` 0.6 of the
+    network, `sort` half of both, 1 in all: it starts. Half of each is left, too little for the other two."""
+    world = World(of=Cluster(nodes=(node("n1", 1, network_bps=100, disk_bps=100),)), policy="ursa")
+    world.settle(world.submit("first", gpus=0, network_bps=100, disk_bps=100))
+    for name, network, disk in (("load", 0, 75), ("shuffle", 60, 0), ("sort", 50, 50)):
+        world.settle(world.submit(name, gpus=0, network_bps=network, disk_bps=disk))
+
+    world.settle(world.ended("first"))
+
+    assert world.states() == {"first": "succeeded", "load": "waiting", "shuffle": "waiting", "sort": "running"}
+
+
 STAGES = (
     rigid("x1", 10.0),
     rigid("y1", 10.0, at_s=1.0),

@@ -40,6 +40,7 @@ roles = st.builds(
     cpu_milli=st.integers(0, 10**6),
     memory_bytes=st.integers(0, 2**50),
     network_bps=st.integers(0, 10**12),
+    disk_bps=st.integers(0, 10**12),
 )
 
 

@@ -30,6 +30,7 @@ class _Usage:
     cpu_milli: int = 0
     memory_bytes: int = 0
     network_bps: int = 0
+    disk_bps: int = 0
     slots: int = 0
     jobs: dict[JobId, None] = field(default_factory=dict)
     alone: JobId | None = None
@@ -242,6 +243,7 @@ def _usage(placed: Iterator[tuple[LiveJob, Placement]], inventory: Inventory, ho
             node.cpu_milli += role.cpu_milli * slot.tasks
             node.memory_bytes += role.memory_bytes * slot.tasks
             node.network_bps += role.network_bps * slot.tasks
+            node.disk_bps += role.disk_bps * slot.tasks
             node.slots += 1
             node.jobs[live.job.id] = None
             if live.job.exclusive:
@@ -272,6 +274,7 @@ def _refuse_excess(usage: _Usage, books: NodeFree, how: str) -> None:
         (usage.cpu_milli, node.cpu_milli, "CPU thousandths"),
         (usage.memory_bytes, node.memory_bytes, "bytes of memory"),
         (usage.network_bps, node.network_bps, "bits a second"),
+        (usage.disk_bps, node.disk_bps, "bits a second of its disks"),
     ):
         if limit is not None and held > limit:
             raise InvariantBroken(f"node {node.id}: {held} {what} are {how}; it has {limit}")
@@ -301,6 +304,7 @@ def _check_node(books: NodeFree, usage: _Usage) -> None:
         (books.cpu_milli, _left(node.cpu_milli, usage.cpu_milli + books.others_cpu_milli), "CPUs"),
         (books.memory_bytes, _left(node.memory_bytes, usage.memory_bytes + books.others_memory_bytes), "memory"),
         (books.network_bps, _left(node.network_bps, usage.network_bps), "network"),
+        (books.disk_bps, _left(node.disk_bps, usage.disk_bps), "disk"),
     ):
         _agree(kept, counted, f"node {node.id}: {what}")
 

@@ -27,6 +27,7 @@ class Node:
     cpu_milli: int | None = None
     memory_bytes: int | None = None
     network_bps: int | None = None
+    disk_bps: int | None = None
     rack: str = "rack"
     domain: str = "domain"
     labels: tuple[tuple[str, str], ...] = ()

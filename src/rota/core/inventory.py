@@ -45,6 +45,7 @@ class NodeFree:
     cpu_milli: int
     memory_bytes: int
     network_bps: int
+    disk_bps: int
     free: int
     users: int = 0
     up: bool = True
@@ -75,6 +76,7 @@ def _all_free(node: Node, pool: int) -> NodeFree:
         cpu_milli=UNCOUNTED if node.cpu_milli is None else node.cpu_milli,
         memory_bytes=UNCOUNTED if node.memory_bytes is None else node.memory_bytes,
         network_bps=UNCOUNTED if node.network_bps is None else node.network_bps,
+        disk_bps=UNCOUNTED if node.disk_bps is None else node.disk_bps,
         free=node.devices,
     )
 
@@ -273,6 +275,7 @@ class Inventory:
                 cpu_milli=b.cpu_milli,
                 memory_bytes=b.memory_bytes,
                 network_bps=b.network_bps,
+                disk_bps=b.disk_bps,
                 free=b.free,
                 users=b.users,
                 up=b.up,
@@ -319,7 +322,8 @@ class Inventory:
             books.cpu_milli -= role.cpu_milli * slot.tasks
             books.memory_bytes -= role.memory_bytes * slot.tasks
             books.network_bps -= role.network_bps * slot.tasks
-            if books.cpu_milli < 0 or books.memory_bytes < 0 or books.network_bps < 0:
+            books.disk_bps -= role.disk_bps * slot.tasks
+            if min(books.cpu_milli, books.memory_bytes, books.network_bps, books.disk_bps) < 0:
                 raise InvariantBroken(f"node {books.node.id}: host resources are oversubscribed")
 
     def _give_slot(self, slot: Slot, role: Role) -> None:
@@ -328,6 +332,7 @@ class Inventory:
             books.cpu_milli += role.cpu_milli * slot.tasks
             books.memory_bytes += role.memory_bytes * slot.tasks
             books.network_bps += role.network_bps * slot.tasks
+            books.disk_bps += role.disk_bps * slot.tasks
         if slot.milli != WHOLE:
             self._give_share(slot, books, role)
             return
@@ -378,6 +383,7 @@ class Inventory:
                 books.cpu_milli >= role.cpu_milli * slot.tasks
                 and books.memory_bytes >= role.memory_bytes * slot.tasks
                 and books.network_bps >= role.network_bps * slot.tasks
+                and books.disk_bps >= role.disk_bps * slot.tasks
             )
         )
 

@@ -1,7 +1,7 @@
 """What users ask for: jobs, their roles and what a task of a role needs.
 
 Values are checked once, here; whatever holds a `Job` may trust it. Amounts are integers: devices
-in thousandths, CPUs in thousandths, memory in bytes, network in bits per second.
+in thousandths, CPUs in thousandths, memory in bytes, network and disk in bits per second.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Role:
     cpu_milli: int = 0
     memory_bytes: int = 0
     network_bps: int = 0
+    disk_bps: int = 0
     requires: Terms = ()
     """What labels of a node must say."""
     tolerates: tuple[Toleration, ...] = ()
@@ -95,6 +96,7 @@ class Role:
             (self.cpu_milli, "cpus"),
             (self.memory_bytes, "memory"),
             (self.network_bps, "network"),
+            (self.disk_bps, "disk"),
         ):
             if amount < 0:
                 raise RotaError(f"role {self.name!r}: {what} is {amount}; it must not be negative")
@@ -107,7 +109,7 @@ class Role:
     @property
     def needs_host(self) -> bool:
         """Whether a task needs more of its node than devices."""
-        return bool(self.cpu_milli or self.memory_bytes or self.network_bps)
+        return bool(self.cpu_milli or self.memory_bytes or self.network_bps or self.disk_bps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ class Reason:
                 relax = "" if self.until_s is None else f"; accepts any placement from {self.until_s:.0f} s"
                 return f"needs {need} close together; {free} are free but too scattered{relax}"
             case ReasonCode.HOST_BUSY:
-                return f"needs {need} with CPUs, memory or network that no node has free now"
+                return f"needs {need} with CPUs, memory, network or disk that no node has free now"
             case ReasonCode.NODES_DOWN:
                 return f"needs {need}; enough exist only on nodes that are down, drained or held exclusively"
             case ReasonCode.NEVER_FITS:

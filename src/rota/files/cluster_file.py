@@ -57,6 +57,7 @@ class NodeEntry(Shape):
     cpus: Cpus | None = None
     memory: Bytes | None = None
     network: BitsPerSecond | None = None
+    disk: BitsPerSecond | None = None
     rack: Name | None = None
     domain: Name | None = None
 
@@ -114,6 +115,7 @@ def _node(entry: NodeEntry, name: str, domain_by_rack: dict[str, str]) -> Node:
         cpu_milli=entry.cpus,
         memory_bytes=entry.memory,
         network_bps=entry.network,
+        disk_bps=entry.disk,
         rack=rack,
         domain=domain,
     )

@@ -46,7 +46,7 @@ def parse_bits_per_second(value: object) -> int:
     """Bits per second from `10Gbps`, `100Mbps` or a whole number."""
     found = _BITS.fullmatch(_text(value))
     if found is None:
-        raise NotAQuantity(f"{value!r} is no network speed; write it in bits like 10Gbps or 100Mbps")
+        raise NotAQuantity(f"{value!r} is no speed of a network or disk; write it in bits like 10Gbps or 100Mbps")
     return int(Decimal(found[1]) * 1000 ** _POWERS[(found[2] or "").lower()])
 
 

@@ -10,7 +10,7 @@ from rota.core.model import WHOLE
 from rota.mechanisms.sizes import Candidate
 
 Floats = NDArray[np.float64]
-KINDS = ("device", "cpu", "memory", "network")
+KINDS = ("device", "cpu", "memory", "network", "disk")
 
 
 def totals(inventory: Inventory) -> Floats:
@@ -19,8 +19,8 @@ def totals(inventory: Inventory) -> Floats:
     for books in inventory.nodes:
         if books.up and not books.drained:
             node = books.node
-            for at, amount in enumerate((node.devices * WHOLE, node.cpu_milli, node.memory_bytes, node.network_bps)):
-                sums[at] += np.inf if amount is None else amount
+            host = (node.cpu_milli, node.memory_bytes, node.network_bps, node.disk_bps)
+            sums += (node.devices * WHOLE, *(np.inf if amount is None else amount for amount in host))
     return sums
 
 
@@ -30,7 +30,8 @@ def free(inventory: Inventory) -> Floats:
     for books in inventory.nodes:
         if books.usable:
             shared = sum(milli for milli, _ in books.shares.values())
-            sums += (books.free * WHOLE + shared, books.cpu_milli, books.memory_bytes, books.network_bps)
+            host = (books.cpu_milli, books.memory_bytes, books.network_bps, books.disk_bps)
+            sums += (books.free * WHOLE + shared, *host)
     return sums
 
 
@@ -39,5 +40,6 @@ def need(found: Candidate, tasks: int) -> Floats:
     sums = np.zeros(len(KINDS))
     for role in found.live.job.roles:
         count = tasks if found.is_elastic else role.count
-        sums += np.array([role.device_milli, role.cpu_milli, role.memory_bytes, role.network_bps], np.float64) * count
+        host = (role.cpu_milli, role.memory_bytes, role.network_bps, role.disk_bps)
+        sums += np.array([role.device_milli, *host], np.float64) * count
     return sums

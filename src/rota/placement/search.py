@@ -143,7 +143,7 @@ def room_of_devices(pool: Pool, per_task: int) -> Sequence[int]:
 
 
 def room_of_hosts(inventory: Inventory, pool: Pool, role: Role) -> Sequence[int]:
-    """Room where CPUs, memory or network matter too."""
+    """Room where CPUs, memory, network or disk matter too."""
     per_task = role.device_milli // WHOLE
     most = (len(pool.by_free) - 1) // per_task if per_task else role.count
     by_room = [0] * (most + 1)
@@ -156,7 +156,7 @@ def room_of_hosts(inventory: Inventory, pool: Pool, role: Role) -> Sequence[int]
 
 
 def host_room(books: NodeFree, role: Role, most: int = 1) -> int:
-    """Tasks, up to so many, for which a node has CPUs, memory and network."""
+    """Tasks, up to so many, for which a node has CPUs, memory, network and disk."""
     room = most
     if role.cpu_milli:
         room = min(room, books.cpu_milli // role.cpu_milli)
@@ -164,6 +164,8 @@ def host_room(books: NodeFree, role: Role, most: int = 1) -> int:
         room = min(room, books.memory_bytes // role.memory_bytes)
     if role.network_bps:
         room = min(room, books.network_bps // role.network_bps)
+    if role.disk_bps:
+        room = min(room, books.disk_bps // role.disk_bps)
     return room
 
 

@@ -3,7 +3,7 @@
 Of the stages that are ready and fit, the one with the highest score starts next: what it would use of each resource
 times what of it is free, and besides the age of its whole (EJF) or how little of that is left (SRJF). Nothing
 is pre-empted. The paper looks at queues of monotasks on each worker; here stages hold what they need, so that
-what is idle is what is free. Resources are devices, CPUs, memory and network; disks are not counted.
+what is idle is what is free. Resources are devices, CPUs, memory, network and disks.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ ursa = sizing(
     summary="Of the stages that are ready, the one that uses most of what is idle; old or almost done wholes first.",
     differs=(
         "stages are jobs that depend on each other and hold what they need while they run; they are not "
-        "cut into monotasks in queues, and disks are not counted."
+        "cut into monotasks in queues."
     ),
     params=UrsaParams,
     traits=Traits(
