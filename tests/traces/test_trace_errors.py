@@ -200,7 +200,8 @@ ROTA_JSON = {
     "unknown role key": (
         '{"id": "a", "submit_s": 0, "roles": [{"cpus": 1}]}',
         "roles has an unknown key 'cpus'; known: count, cpu_milli, "
-        "device_memory_bytes, device_milli, device_types, disk_bps, memory_bytes, name, network_bps, requires, tolerates",
+        "device_memory_bytes, device_milli, device_types, disk_bps, memory_bytes, name, network_bps, requires, "
+        "tolerates",
     ),
     "role without tasks": (
         '{"id": "a", "submit_s": 0, "roles": [{"count": 0}]}',
