@@ -62,7 +62,8 @@ def test_one_of_two_is_moved_by_a_resize_while_the_other_takes_all() -> None:
     world.started("a", "b")
     plan(world, script, part)
     check(world.state)
-    world.resized("a", "b")
+    world.resized("a")
+    world.resized("b")
     assert world.live("b").placement == apart
 
 
