@@ -6,9 +6,9 @@ import numpy as np
 
 from builders import World, cluster, node, on, stop
 from rota.core.decisions import Lease, Renew, Start
-from rota.core.events import JobHeld, Lapsed, Stopped
-from rota.core.model import JobId, Level, Locality
-from rota.core.reasons import ReasonCode
+from rota.core.events import JobHeld, Lapsed, NodeDrained, NodeRemoved, NodeUndrained, Stopped
+from rota.core.model import JobId, Level, Locality, NodeId
+from rota.core.reasons import Reason, ReasonCode
 from rota.mechanisms.ledger import Ledger
 
 POLICY = "gavel/isolated:compat=none,round_s=100"
@@ -86,6 +86,31 @@ def test_devices_of_one_who_finds_no_place_go_to_the_next() -> None:
     assert reason is not None
     assert reason.code is ReasonCode.FRAGMENTED
     assert reason.until_s == 500.0
+
+
+def test_nodes_that_take_the_place_of_others_are_looked_at_anew() -> None:
+    """As many devices as before, but now on one node: a task of four devices, which could not run, can."""
+    world = World(of=cluster(node("n1", 4), node("n2", 2), node("n3", 2)), policy=POLICY)
+    world.step(NodeDrained(NodeId("n1")))
+    world.submit("a", gpus=1, work=100.0)
+    world.started("a")
+    world.submit("wide", gpus=4, work=10.0)
+    world.ended("a")
+    assert world.why("wide") == Reason(code=ReasonCode.NEVER_FITS, need_milli=4000)
+
+    decisions = world.step(NodeUndrained(NodeId("n1")), NodeDrained(NodeId("n2")), NodeDrained(NodeId("n3")))
+
+    assert decisions == [Start(JobId("wide"), on("n1", 4), Lease(10.0, 100.0))]
+
+
+def test_nodes_that_left_the_cluster_are_not_shared_out() -> None:
+    world = World(of=cluster(node("n1", 2), node("n2", 2)), policy=POLICY)
+    world.step(NodeRemoved(NodeId("n2")))
+
+    world.submit("a", workers=4, work=10.0)
+
+    assert world.why("a") == Reason(code=ReasonCode.NEVER_FITS, need_milli=4000)
+    assert world.engine.memory["stock"] == [[0], [2], [2]]
 
 
 def test_who_has_had_least_of_its_share_goes_first() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rota.core.inventory import Inventory
@@ -10,32 +11,40 @@ from rota.core.live import LiveJob
 from rota.core.model import DeviceType
 from rota.core.policy import Draft
 from rota.mechanisms.across import may_spread, spread_out
-from rota.mechanisms.seats import Drawn, Seating
+from rota.mechanisms.seats import Drawn, Seating, in_use
 from rota.mechanisms.shares import Contender, Freedoms, contender, tasks_of_party
 from rota.mechanisms.shares_elastic import elastic_contender, sizes_of
 from rota.perf.speed import SpeedModel
 
 
-def counted(inventory: Inventory) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """By type, the devices of all nodes that are in use, and those of the largest."""
-    count, largest = [0] * len(inventory.pools), [0] * len(inventory.pools)
-    for books in inventory.nodes:
-        if books.up and not books.drained:
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What there is to share out: the nodes in use, by type the devices of all of them, and those of the largest."""
+
+    nodes: tuple[int, ...] = ()
+    devices: tuple[int, ...] = ()
+    largest: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, inventory: Inventory) -> Stock:
+        """What an inventory has, free or not."""
+        count, largest = [0] * len(inventory.pools), [0] * len(inventory.pools)
+        nodes = tuple(index for index, books in enumerate(inventory.nodes) if in_use(books))
+        for index in nodes:
+            books = inventory.nodes[index]
             count[books.pool] += books.node.devices
             largest[books.pool] = max(largest[books.pool], books.node.devices)
-    return tuple(count), tuple(largest)
+        return cls(nodes, tuple(count), tuple(largest))
 
 
 class Entrance:
-    """Makes contenders of jobs, on types whose largest nodes have so many devices."""
+    """Makes contenders of jobs, on the types of a stock."""
 
-    def __init__(
-        self, speed: SpeedModel, freedoms: Freedoms, types: Sequence[DeviceType], node_devices: Sequence[int]
-    ) -> None:
+    def __init__(self, speed: SpeedModel, freedoms: Freedoms, types: Sequence[DeviceType], stock: Stock) -> None:
         self._speed = speed
         self._freedoms = freedoms
         self._types = types
-        self._node_devices = node_devices
+        self._stock = stock
 
     def admit(self, draft: Draft, live: LiveJob, seating: Seating) -> Contender:
         """A job with its speeds, 0 where it could not be placed; at all its sizes, if they are looked at."""
@@ -48,7 +57,7 @@ class Entrance:
         self, live: LiveJob, able: Sequence[bool], able_at: Mapping[int, Sequence[bool]], rooms: Sequence[int]
     ) -> Contender:
         if able_at:
-            made = elastic_contender(live, self._speed, self._types, able_at, self._node_devices)
+            made = elastic_contender(live, self._speed, self._types, able_at, self._stock.largest)
         else:
             made = contender(live, self._speed, self._types, able)
         return spread_out(made, self._speed, self._types, rooms) if rooms else made

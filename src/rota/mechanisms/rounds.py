@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from rota.core.model import DeviceType, JobState
 from rota.core.policy import Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
-from rota.mechanisms.contenders import Entrance, counted
+from rota.mechanisms.contenders import Entrance, Stock
 from rota.mechanisms.draw import draw, left_of
 from rota.mechanisms.habits import Habits, Seat, timed_leases
 from rota.mechanisms.ledger import Ledger
@@ -81,9 +81,7 @@ class RoundScheduler:
         self._habits = habits
         self._rng = rng
         self._types: tuple[DeviceType, ...] = ()
-        self._devices: tuple[int, ...] = ()
-        self._node_devices: tuple[int, ...] = ()
-        """What the largest node of each type has."""
+        self._stock = Stock()
         self._forget()
 
     def _forget(self) -> None:
@@ -109,8 +107,7 @@ class RoundScheduler:
         return {
             "policy": self._name,
             "types": list(self._types),
-            "devices": list(self._devices),
-            "node_devices": list(self._node_devices),
+            "stock": [list(each) for each in astuple(self._stock)],
             "jobs": [Entrance.memory(job) for job in self._jobs.values()],
             "comers": [live.seq for live in self._comers],
             "bare": [live.seq for live in self._bare],
@@ -132,7 +129,7 @@ class RoundScheduler:
     def _recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
         """Take up a round where it stood. Who is not there any more leaves the books."""
         self._types = tuple(DeviceType(kind) for kind in memory["types"])
-        self._devices, self._node_devices = tuple(memory["devices"]), tuple(memory["node_devices"])
+        self._stock = Stock(*(tuple(each) for each in memory["stock"]))
         self._speed.recall(memory["speeds"])
         self._seen = dict(memory["seen"])
         self._beside = PairSpeeds(self._speed, self._types, self._freedoms.mixed_sharing)
@@ -177,7 +174,7 @@ class RoundScheduler:
                 self._due = True
 
     def _entrance(self) -> Entrance:
-        return Entrance(self._speed, self._freedoms, self._types, self._node_devices)
+        return Entrance(self._speed, self._freedoms, self._types, self._stock)
 
     def _is_known(self, live: LiveJob) -> bool:
         return live.seq in self._jobs or live in self._comers or live in self._bare
@@ -282,16 +279,15 @@ class RoundScheduler:
 
     def _survey(self, inventory: Inventory) -> None:
         """Look at what there is; if that has changed, everybody's speeds are looked up anew."""
-        devices, largest = counted(inventory)
-        if devices == self._devices:
+        stock = Stock.of(inventory)
+        if stock == self._stock:
             return
-        self._node_devices = largest
-        self._types, self._devices = tuple(pool.device_type for pool in inventory.pools), devices
+        self._types, self._stock = tuple(pool.device_type for pool in inventory.pools), stock
         everyone = [job.live for job in self._jobs.values()]
         self._jobs = {}
         self._beside = PairSpeeds(self._speed, self._types, self._freedoms.mixed_sharing)
         self._seating = Seating(self._types, self._jobs)
-        self._ledger = Ledger(len(devices), self._quantum_s)
+        self._ledger = Ledger(len(self._types), self._quantum_s)
         self._comers = dict.fromkeys([*everyone, *self._comers])
 
     def _admit(self, draft: Draft) -> None:
@@ -324,7 +320,7 @@ class RoundScheduler:
         self._ledger.close(now_s - self._solved_s)
         self._solved_s = now_s
         jobs, mixed = list(self._jobs.values()), self._freedoms.mixed_sharing
-        asked = Question(now_s, jobs, self._types, self._devices, self._beside, mixed=mixed)
+        asked = Question(now_s, jobs, self._types, self._stock.devices, self._beside, mixed=mixed)
         shares = self._rule.shares(asked) if jobs else {}
         if self._rule.packs and not self._habits.lists_all_pairs:
             self._enter_pairs(shares)
@@ -345,7 +341,7 @@ class RoundScheduler:
         """Type by type, the parties that run next, as many as there are devices for, beside those who sit already."""
         return draw(
             self._ledger,
-            left_of(self._devices, self._ledger, seated),
+            left_of(self._stock.devices, self._ledger, seated),
             order,
             backfills=self._rule.backfills,
             newcomers=self._habits.serves_newcomers,

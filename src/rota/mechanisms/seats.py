@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rota.core.cluster import Cluster
-from rota.core.inventory import Inventory
+from rota.core.inventory import Inventory, NodeFree
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
 from rota.core.placement import Placement, same_devices, tasks_of, whole
@@ -86,7 +86,7 @@ class Seating:
         """By type, how many tasks of a job could be there if it had the cluster for itself: all that fit, or none."""
         role, rooms = live.job.roles[0], []
         for at in range(len(self._types)):
-            usable = [books for books in draft.inventory.nodes if books.pool == at and books.up and not books.drained]
+            usable = [books for books in draft.inventory.nodes if books.pool == at and in_use(books)]
             tasks = min(sum(books.node.devices * WHOLE // role.device_milli for books in usable), role.count)
             rooms.append(tasks if tasks and self.able(draft, live, tasks)[at] else 0)
         return rooms
@@ -241,12 +241,16 @@ class Seating:
         return probe
 
 
+def in_use(books: NodeFree) -> bool:
+    """Whether a node is there for jobs, whoever is on it now."""
+    return books.up and not books.drained and not books.removed
+
+
 def _vacated(inventory: Inventory) -> Inventory:
     """The same nodes with nobody on them."""
     empty = Inventory(Cluster(nodes=tuple(books.node for books in inventory.nodes)))
     for index, books in enumerate(inventory.nodes):
-        empty.set_up(index, books.up)
-        empty.set_drained(index, books.drained)
+        empty.set_up(index, in_use(books))
     return empty
 
 
