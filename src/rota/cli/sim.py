@@ -37,7 +37,9 @@ def sim(
     ] = None,
     placement: Annotated[
         str | None,
-        typer.Option(help="any, consolidate[:relax_after=S], spread, best-fit, even, skew; default: the policy's."),
+        typer.Option(
+            help="any, consolidate[:relax_after=S], spread, best-fit, even, skew, liquid[:h=H]; default: the policy's."
+        ),
     ] = None,
     tenancy: Annotated[str, typer.Option(help="Who may use what.")] = "none",
     profiles: Annotated[

@@ -10,6 +10,8 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.inventory import Inventory
 from rota.core.model import Job, Level, Locality
 from rota.core.placement import Placement
+from rota.perf.network import Weighting, weighting
+from rota.placement.network import find_near
 from rota.placement.patterns import Pattern
 from rota.placement.search import find
 from rota.placement.skew import is_skewed
@@ -30,6 +32,8 @@ class Style:
     by_skew: bool = False
     then: tuple[tuple[float, Locality], ...] = ()
     """What jobs without a wish of their own still insist on afterwards, each until so many seconds of waiting."""
+    weighting: Weighting | None = None
+    """How far it is from node to node, for a style that keeps traffic short; the pattern is then for other jobs."""
 
     def locality(self, job: Job) -> Locality:
         """The job's own wish, or the style's."""
@@ -51,6 +55,8 @@ class Style:
 
     def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
         """Devices for all tasks of a job, or None."""
+        if self.weighting is not None:
+            return find_near(inventory, job, self.weighting, insist)
         return find(inventory, job, self._pattern(job), insist)
 
     def _pattern(self, job: Job) -> Pattern:
@@ -65,6 +71,7 @@ SUMMARIES = {
     "even": "as few nodes as possible with equally many tasks on each",
     "attempts": "as few nodes as possible for 3 attempts, within a rack for 3 more; every=S is how long one takes",
     "skew": "as few nodes as possible, insisted on, for models with one dominant tensor; the rest as with any",
+    "liquid": "each task where it adds least traffic over distance; h=levels, h=nodes or h=1/4/40 is how far",
 }
 
 _PATTERNS = {
@@ -75,16 +82,19 @@ _PATTERNS = {
     "even": Pattern.EVEN,
     "attempts": Pattern.FEWEST_NODES,
     "skew": Pattern.FEWEST_NODES,
+    "liquid": Pattern.FEWEST_NODES,
 }
 
 
 def style(spec: str) -> Style:
-    """The style for `NAME`, `consolidate:relax_after=SECONDS` or `attempts:every=SECONDS`."""
+    """The style for `NAME`, `consolidate:relax_after=SECONDS`, `attempts:every=SECONDS` or `liquid:h=DISTANCES`."""
     name, _, options = spec.partition(":")
     if name not in _PATTERNS:
         raise RotaError(f"unknown placement {name!r}; {did_you_mean(name, _PATTERNS)}")
     if name == "skew" and not options:
         return Style(name=name, pattern=Pattern.FEWEST_NODES, locality_by_default=Locality(hard=True), by_skew=True)
+    if name == "liquid":
+        return Style(name=spec, pattern=Pattern.FEWEST_NODES, weighting=_distances(options))
     seconds = _seconds(name, options)
     if name == "attempts":
         return _attempts(spec, ATTEMPT_S if seconds is None else seconds)
@@ -103,6 +113,14 @@ ATTEMPT_S = 120.0
 """Between two attempts to place a job."""
 
 
+def _distances(options: str) -> Weighting:
+    """What `h=...` says; by level unless it does."""
+    key, _, value = options.partition("=") if options else ("h", "", "levels")
+    if key != "h":
+        raise RotaError(f"placement 'liquid' has no parameter {key!r}; it has h")
+    return weighting(value)
+
+
 def _seconds(name: str, options: str) -> float | None:
     """The one parameter that some styles have."""
     if not options:
@@ -110,7 +128,8 @@ def _seconds(name: str, options: str) -> float | None:
     key, _, value = options.partition("=")
     if _OPTIONS.get(name) != key:
         raise RotaError(
-            f"placement {name!r} has no parameter {key!r}; consolidate has relax_after, attempts has every, others none"
+            f"placement {name!r} has no parameter {key!r}; consolidate has relax_after, attempts has every, "
+            "liquid has h, others none"
         )
     try:
         seconds = float(value)
