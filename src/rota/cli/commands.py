@@ -22,6 +22,7 @@ class Group(Enum):
     STUDY = "Study"
     RUN = "Run"
     JOBS = "Jobs"
+    LEARN = "Learn"
     ADMIN = "Admin"
 
 
@@ -170,6 +171,12 @@ COMMANDS: tuple[Entry, ...] = (
         target="rota.cli.top:top",
         summary="Show nodes and jobs as they are, again and again.",
         group=Group.JOBS,
+    ),
+    Entry(
+        name="estimate",
+        target="rota.cli.estimate:app",
+        summary="Learn from past runs what jobs need.",
+        group=Group.LEARN,
     ),
     Entry(
         name="backup",

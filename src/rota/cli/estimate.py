@@ -1,0 +1,145 @@
+"""`rota estimate`: learn what jobs need from past runs, ask for it, and see how far to trust that."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+
+app = typer.Typer(help="Learn from past runs what jobs need, and how far to trust that.", no_args_is_help=True)
+DataArgument = Annotated[
+    Path, typer.Argument(metavar="DATA", help="Past runs: a CSV or Parquet table, or `h200`.", show_default=False)
+]
+LabelOption = Annotated[
+    list[str] | None, typer.Option("--label", help="Only this label; may be repeated.", metavar="NAME")
+]
+SeedOption = Annotated[int, typer.Option(help="For the split and the forests.")]
+
+
+@app.command()
+def score(
+    data: DataArgument,
+    label: LabelOption = None,
+    seed: SeedOption = 0,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Judge estimates on held-out runs: configurations at random, and whole kinds of model left out.
+
+    Examples:
+
+      rota estimate score h200 --label gpu_memory_mb --label step_s -o json
+
+      rota estimate score runs.csv
+    """
+    from rota.estimate.estimator import one_thread
+    from rota.estimate.observations import known_label, read_observations
+    from rota.estimate.score import labels_in, scores
+
+    runs = read_observations(data)
+    labels = [known_label(name) for name in label or ()] or labels_in(runs)
+    with one_thread(), progress("scoring", 2 * len(labels)) as bar:
+        found = []
+        for each in scores(runs, labels, seed):
+            found.append(asdict(each))
+            bar.advance()
+    emit(found, _SCORE_COLUMNS, output)
+
+
+@app.command()
+def train(
+    data: DataArgument,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The file to write.", show_default=False)],
+    label: LabelOption = None,
+    seed: SeedOption = 0,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Learn from past runs, and write that to a file; prints the error on held-out runs of each kind.
+
+    Examples:
+
+      rota estimate train runs.csv model.json
+    """
+    from rota.estimate.estimator import Estimator, one_thread
+    from rota.estimate.model_file import write_estimator
+    from rota.estimate.observations import known_label, read_observations
+    from rota.estimate.score import labels_in
+
+    runs = read_observations(data)
+    labels = [known_label(name) for name in label or ()] or labels_in(runs)
+    with one_thread(), progress("learning", None):
+        estimator = Estimator.learn(runs, labels, seed)
+    write_estimator(estimator, model)
+    rows = [
+        {"label": name, "kind": kind, "runs": trust.runs, "median_error": error}
+        for name, trust in estimator.trust.items()
+        for kind, error in sorted(trust.errors.items())
+    ]
+    emit(rows, _TRUST_COLUMNS, output)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Written by `rota estimate train`.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="The training command, after `--`.", show_default=False)
+    ],
+    label: LabelOption = None,
+    bound: Annotated[float, typer.Option(help="Trust estimates whose measured error is at most this.", min=0.0)] = 0.25,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Estimate what a command will need from its flags, with an interval and whether to trust it.
+
+    Examples:
+
+      rota estimate predict model.json -- python train.py --model resnet50 --batch 64 --size 224
+    """
+    from rota.estimate.estimator import one_thread
+    from rota.estimate.flags import attributes_of
+    from rota.estimate.model_file import read_estimator
+    from rota.estimate.observations import known_label
+
+    estimator = read_estimator(model)
+    labels = [known_label(name) for name in label or ()] or list(estimator.trust)
+    attributes = attributes_of(command)
+    with one_thread():
+        found = [estimator.predict(name, attributes) for name in labels]
+    emit([{**asdict(each), "trusted": each.is_trusted(bound)} for each in found], _ESTIMATE_COLUMNS, output)
+
+
+def _percent(part: float) -> str:
+    return f"{part:.1%}"
+
+
+_SCORE_COLUMNS = (
+    Column(key="split"),
+    Column(key="label"),
+    Column(key="runs", right=True),
+    Column(key="median_error", title="median error", show=_percent, right=True),
+    Column(key="p90_error", title="nine in ten", show=_percent, right=True),
+    Column(key="rmsre", title="rMSRE", show=_percent, right=True),
+    Column(key="o_err", title="O-err", show=_percent, right=True),
+    Column(key="bom_err", title="BoM-err", show=_percent, right=True),
+    Column(key="bom_model", title="best of models", wide=True),
+    Column(key="coverage", show=_percent, right=True),
+    Column(key="interval_ratio", title="high/low", show=lambda ratio: f"{ratio:.2f}", right=True),
+    Column(key="forest_error", title="forest alone", show=_percent, right=True),
+    Column(key="white_box_error", title="white box alone", show=_percent, right=True),
+)
+_TRUST_COLUMNS = (
+    Column(key="label"),
+    Column(key="kind"),
+    Column(key="runs", right=True),
+    Column(key="median_error", title="median error", show=_percent, right=True),
+)
+_ESTIMATE_COLUMNS = (
+    Column(key="label"),
+    Column(key="value", title="estimate", show=lambda value: f"{value:,.4g}", right=True),
+    Column(key="low", show=lambda value: f"{value:,.4g}", right=True),
+    Column(key="high", show=lambda value: f"{value:,.4g}", right=True),
+    Column(key="error", title="measured error", show=_percent, right=True),
+    Column(key="trusted", show=lambda yes: "yes" if yes else "no"),
+)

@@ -1,0 +1,99 @@
+"""Scaling curves from few and noisy points: terms are chosen by leaving points out, and outliers count little.
+
+A curve is a constant and up to two terms `x^a log2(x)^b` with costs of 0 or more, as performance models of parallel
+programs have; the more a point deviates from what most others agree on, the less weight it gets (Tukey's biweight).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.errors import RotaError
+from rota.estimate.observations import Floats
+
+TERMS: tuple[tuple[float, int], ...] = tuple(
+    (power, logs)
+    for power in (-1.0, -0.5, 0.0, 1 / 3, 0.5, 2 / 3, 1.0, 1.5, 2.0)
+    for logs in (0, 1)
+    if (power, logs) != (0.0, 0)
+)
+"""Powers of x and of its logarithm."""
+MOST_TERMS = 2
+ROUNDS = 8
+FEWEST = 4
+WIDTH = 4.685
+"""Where Tukey's weight ends, in standard deviations: 95% of the precision of least squares on normal noise."""
+WORTH = 0.95
+"""Another term must lower the held-out error below this part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A fitted curve; `error` is the typical relative error on points that were left out."""
+
+    constant: float
+    terms: tuple[tuple[float, int], ...]
+    costs: tuple[float, ...]
+    error: float
+
+    def at(self, x: float) -> float:
+        """What it says at one place."""
+        return float(_basis(np.array([x]), self.terms)[0] @ np.array([self.constant, *self.costs]))
+
+    def __str__(self) -> str:
+        parts = [f"{self.constant:.4g}"]
+        for (power, logs), cost in zip(self.terms, self.costs, strict=True):
+            parts.append(f"{cost:.4g}" + (f" x^{power:.3g}" if power else "") + (" log2(x)" if logs else ""))
+        return " + ".join(parts)
+
+
+def fit_curve(points: Sequence[tuple[float, float]]) -> Curve:
+    """The curve through some points (x of 1 or more, y above 0), by the terms that leave points out best."""
+    if len({x for x, _ in points}) < FEWEST:
+        raise RotaError(f"a curve needs points at {FEWEST} places or more; these are at {len({x for x, _ in points})}")
+    if any(x < 1 or not y > 0 for x, y in points):
+        raise RotaError("a curve's points need x of 1 or more and y above 0")
+    x, y = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
+    best: tuple[float, tuple[tuple[float, int], ...]] = (_left_out(x, y, ()), ())
+    for count in range(1, MOST_TERMS + 1):
+        tried = min((_left_out(x, y, terms), terms) for terms in itertools.combinations(TERMS, count))
+        if tried[0] < WORTH * best[0]:
+            best = tried
+    error, terms = best
+    costs = _robust(x, y, terms)
+    return Curve(constant=float(costs[0]), terms=terms, costs=tuple(float(cost) for cost in costs[1:]), error=error)
+
+
+def _basis(x: Floats, terms: Sequence[tuple[float, int]]) -> Floats:
+    return np.column_stack([np.ones(len(x)), *(x**power * np.log2(x) ** logs for power, logs in terms)])
+
+
+def _left_out(x: Floats, y: Floats, terms: tuple[tuple[float, int], ...]) -> float:
+    """The median relative error at places that a fit has not seen; all points of a place are left out together."""
+    errors: list[float] = []
+    for place in np.unique(x):
+        seen = x != place
+        costs = _robust(x[seen], y[seen], terms)
+        said = _basis(x[~seen], terms) @ costs
+        errors.extend(np.abs(said - y[~seen]) / y[~seen])
+    return float(np.median(errors))
+
+
+def _robust(x: Floats, y: Floats, terms: tuple[tuple[float, int], ...]) -> Floats:
+    """Costs of 0 or more by least squares of relative deviations, weighted anew until outliers count little."""
+    from scipy.optimize import nnls
+
+    basis = _basis(x, terms) / y[:, None]
+    weight = np.ones(len(x))
+    costs = np.zeros(basis.shape[1])
+    for _ in range(ROUNDS):
+        root = np.sqrt(weight)
+        costs, _ = nnls(basis * root[:, None], root)
+        gap = np.abs(basis @ costs - 1)
+        spread = max(1.4826 * float(np.median(gap)), 1e-6)
+        weight = np.maximum(1 - (gap / (WIDTH * spread)) ** 2, 0.0) ** 2
+    return costs

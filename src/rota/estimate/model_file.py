@@ -1,0 +1,56 @@
+"""An estimator as a file: the runs and what was measured of it, as JSON. Nothing in it is ever executed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import RotaError
+from rota.estimate.estimator import Estimator, Trust
+from rota.estimate.observations import LABELS, Observation
+
+FORM = "rota estimator 1"
+
+
+def write_estimator(estimator: Estimator, path: Path) -> None:
+    """Write it whole."""
+    runs = [{"attributes": dict(run.attributes), "labels": dict(run.labels)} for run in estimator.runs]
+    trust = {label: asdict(known) for label, known in estimator.trust.items()}
+    path.write_text(json.dumps({"form": FORM, "trust": trust, "runs": runs}), encoding="utf-8")
+
+
+def read_estimator(path: Path) -> Estimator:
+    """Read it; a file that is none is refused."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value["form"] != FORM:
+            raise ValueError("another form")
+        trust = {_label(label): _trust(known) for label, known in value["trust"].items()}
+        runs = [_run(each) for each in value["runs"]]
+    except FileNotFoundError:
+        raise RotaError(f"{path}: there is no such file; make it with `rota estimate train`") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RotaError(f"{path}: it is no estimator; make one with `rota estimate train`") from error
+    return Estimator(runs, trust)
+
+
+def _label(name: str) -> str:
+    if name not in LABELS:
+        raise ValueError(name)
+    return name
+
+
+def _trust(value: Mapping[str, Any]) -> Trust:
+    errors = {str(kind): float(error) for kind, error in value["errors"].items()}
+    return Trust(runs=int(value["runs"]), reach=float(value["reach"]), errors=errors)
+
+
+def _run(value: Mapping[str, Any]) -> Observation:
+    attributes = {
+        str(name): float(each) if isinstance(each, int | float) else str(each)
+        for name, each in value["attributes"].items()
+    }
+    return Observation(attributes=attributes, labels={name: float(each) for name, each in value["labels"].items()})

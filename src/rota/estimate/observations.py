@@ -1,0 +1,148 @@
+"""What past runs tell: what each was asked to do, and what it took. One row for one run, from a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rota.core.errors import RotaError, did_you_mean
+
+Floats = npt.NDArray[np.float64]
+Value = str | float
+
+LABELS: Mapping[str, str] = {
+    "gpus": "GPUs in use",
+    "gpu_memory_mb": "peak GPU memory, MiB",
+    "gpu_util_mean": "GPU utilisation, %",
+    "gpu_util_std": "its standard deviation",
+    "cpu_cores": "CPUs in use",
+    "host_memory_mb": "host memory, MiB",
+    "pcie_read_mb_s": "read over the bus, MiB/s",
+    "pcie_sent_mb_s": "sent over the bus, MiB/s",
+    "net_received_mb_s": "received from the network, MiB/s",
+    "net_sent_mb_s": "sent to the network, MiB/s",
+    "step_s": "a step, s",
+    "load_s": "loading, s",
+    "train_s": "training, s",
+    "save_s": "saving, s",
+    "duration_s": "the whole run, s",
+}
+"""What can be estimated, by the name of its column."""
+
+COUNTED = ("params", "activation_bytes_per_sample", "flops_per_sample", "input_bytes_per_sample")
+"""Columns that are known without a run, where somebody counted."""
+
+OTHER_RESULTS = frozenset({"steps", "step_mean_s", "saved_mb", "reserved_mb", "allocated_mb", "leaked_mb"})
+"""Columns that only a run tells, and that nobody asks for."""
+
+GROUPS = ("family", "model", "name", "program")
+"""Columns that say which runs are of a kind, the widest kind first."""
+
+BUILT_IN: Mapping[str, str] = {"h200": "h200-alone.csv"}
+"""Tables that come with Rota, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One run: what was known before it, and what it took, where that was measured."""
+
+    attributes: Mapping[str, Value]
+    labels: Mapping[str, float]
+
+    @property
+    def key(self) -> tuple[tuple[str, Value], ...]:
+        """Equal for runs that were asked to do the same."""
+        return tuple(sorted((name, value) for name, value in self.attributes.items() if name not in COUNTED))
+
+    @property
+    def kind(self) -> str:
+        """The kind that this run is of."""
+        return next((f"{name}={self.attributes[name]}" for name in GROUPS if name in self.attributes), "")
+
+
+def read_observations(path: Path) -> list[Observation]:
+    """The runs in a CSV or Parquet table; columns that are not labels are attributes."""
+    import polars as pl
+
+    if str(path) in BUILT_IN:
+        path = Path(str(files("rota.perf") / "measured" / BUILT_IN[str(path)]))
+    if not path.is_file():
+        raise RotaError(f"{path}: there is no such file")
+    try:
+        table = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
+    except pl.exceptions.PolarsError as error:
+        raise RotaError(f"{path}: it can't be read as a table: {str(error).splitlines()[0]}") from error
+    if not set(table.columns) & LABELS.keys():
+        raise RotaError(f"{path}: it has no column to learn; name at least one of {', '.join(LABELS)}")
+    if not table.height:
+        raise RotaError(f"{path}: it has no rows")
+    return [observation(row) for row in table.iter_rows(named=True)]
+
+
+def observation(row: Mapping[str, object]) -> Observation:
+    """A row of a table, its columns told apart."""
+    attributes: dict[str, Value] = {}
+    labels: dict[str, float] = {}
+    for name, value in row.items():
+        if value is None or name in OTHER_RESULTS:
+            continue
+        if name in LABELS:
+            if isinstance(value, int | float) and math.isfinite(value) and value >= 0:
+                labels[name] = float(value)
+        else:
+            attributes[name] = float(value) if isinstance(value, int | float) else str(value)
+    return Observation(attributes=attributes, labels=labels)
+
+
+def with_label(runs: Iterable[Observation], label: str) -> list[Observation]:
+    """The runs of which a label was measured, and is not nothing: errors are relative to it."""
+    return [run for run in runs if run.labels.get(label, 0.0) > 0]
+
+
+def known_label(name: str) -> str:
+    """The label, if there is one of that name."""
+    if name not in LABELS:
+        raise RotaError(f"unknown label {name!r}; {did_you_mean(name, LABELS)}")
+    return name
+
+
+class Encoder:
+    """Attributes as numbers: a column for each number (its logarithm where it has one), one for each common word."""
+
+    MOST_WORDS = 40
+
+    def __init__(self, runs: Sequence[Observation]) -> None:
+        names = sorted({name for run in runs for name in run.attributes})
+        self._numbers = [
+            name for name in names if all(isinstance(run.attributes.get(name, 0.0), float) for run in runs)
+        ]
+        self._words: list[tuple[str, Value]] = []
+        for name in names:
+            if name not in self._numbers:
+                counts: dict[Value, int] = {}
+                for run in runs:
+                    if name in run.attributes:
+                        counts[run.attributes[name]] = counts.get(run.attributes[name], 0) + 1
+                common = sorted(counts, key=lambda word: (-counts[word], str(word)))[: self.MOST_WORDS]
+                self._words.extend((name, word) for word in common)
+
+    def encode(self, runs: Sequence[Observation]) -> Floats:
+        """A row for each run; what a run does not say is -1."""
+        rows = [
+            [_number(run.attributes.get(name)) for name in self._numbers]
+            + [float(run.attributes.get(name) == word) for name, word in self._words]
+            for run in runs
+        ]
+        return np.array(rows, dtype=np.float64).reshape(len(runs), len(self._numbers) + len(self._words))
+
+
+def _number(value: Value | None) -> float:
+    if not isinstance(value, float):
+        return -1.0
+    return math.log1p(value) if value >= 0 else value

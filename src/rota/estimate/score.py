@@ -1,0 +1,166 @@
+"""How good estimates are on runs that were held out, in the terms of Fu et al. (NSDI 2021).
+
+`rmsre` is the root of the mean squared relative error. `o_err` is what an oracle would have that knows all runs but,
+like anybody, tells one number for equal inputs: no estimate from these attributes can do better. `bom_err` is the best
+of six usual models. Two splits: configurations at random, repeats kept together; and whole kinds (families) left out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rota.core.errors import RotaError
+from rota.estimate.estimator import FEWEST, FOLDS, Fit, Way, folds_by, held_out, import_forest, reach
+from rota.estimate.law import LAWS, explains
+from rota.estimate.observations import LABELS, Encoder, Floats, Observation, with_label
+
+RANDOM = "random"
+KINDS = "kinds left out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One label under one split. Errors are relative; `forest` and `white_box` are median errors of each alone."""
+
+    split: str
+    label: str
+    runs: int
+    median_error: float
+    p90_error: float
+    rmsre: float
+    o_err: float | None
+    bom_err: float
+    bom_model: str
+    coverage: float
+    interval_ratio: float
+    """The upper end of an interval over the lower one."""
+    forest_error: float
+    white_box_error: float | None
+
+
+def labels_in(runs: Sequence[Observation]) -> list[str]:
+    """The labels of which enough different runs tell."""
+    return [label for label in LABELS if len({run.key for run in with_label(runs, label)}) >= FEWEST]
+
+
+def scores(
+    runs: Sequence[Observation], labels: Sequence[str], seed: int = 0, tell: Callable[[str], None] = lambda _: None
+) -> Iterator[Score]:
+    """The score of each label under both splits."""
+    for label in labels:
+        mine = with_label(runs, label)
+        if len({run.key for run in mine}) < FEWEST:
+            raise RotaError(f"{label}: {len(mine)} runs are too few to learn from; it takes {FEWEST} different ones")
+        for split, folds in _splits(mine, seed):
+            tell(f"{label}, {split}")
+            yield _score(mine, label, split, folds, seed)
+
+
+def _splits(runs: Sequence[Observation], seed: int) -> Iterator[tuple[str, Floats]]:
+    yield RANDOM, folds_by([run.key for run in runs], FOLDS, seed)
+    kinds = [run.kind for run in runs]
+    if len(set(kinds)) > 1:
+        yield KINDS, folds_by(kinds, len(set(kinds)), seed)
+
+
+def _score(runs: Sequence[Observation], label: str, split: str, folds: Floats, seed: int) -> Score:
+    truth = np.array([run.labels[label] for run in runs])
+    has_law = label in LAWS and all(map(explains, runs))
+    said = {
+        way: held_out(runs, folds, partial(_fitted, label, way, seed))
+        for way in Way
+        if has_law or way is not Way.WHITE_BOX
+    }
+    best = said[Way.BEST]
+    errors = np.abs(best - truth) / truth
+    low, high = _intervals(best, truth, folds)
+    usual = {name: rmsre(truth, each) for name, each in _usual_models(runs, truth, folds, seed)}
+    model = min(usual, key=lambda name: usual[name])
+    white = said.get(Way.WHITE_BOX)
+    return Score(
+        split=split,
+        label=label,
+        runs=len(runs),
+        median_error=float(np.median(errors)),
+        p90_error=float(np.quantile(errors, 0.9)),
+        rmsre=rmsre(truth, best),
+        o_err=oracle_error([run.key for run in runs], truth),
+        bom_err=usual[model],
+        bom_model=model,
+        coverage=float(np.mean((low <= truth) & (truth <= high))),
+        interval_ratio=float(np.median(high / low)),
+        forest_error=float(np.median(np.abs(said[Way.FOREST] - truth) / truth)),
+        white_box_error=None if white is None else float(np.median(np.abs(white - truth) / truth)),
+    )
+
+
+def _fitted(label: str, way: Way, seed: int, runs: list[Observation]) -> Callable[[list[Observation]], Floats]:
+    return Fit(label, runs, way, seed).predict
+
+
+def rmsre(truth: Floats, said: Floats) -> float:
+    """The root of the mean squared relative error."""
+    return float(np.sqrt(np.mean(((truth - said) / truth) ** 2)))
+
+
+def oracle_error(keys: Sequence[object], truth: Floats) -> float | None:
+    """The least rmsre that one number for equal inputs can have, over inputs that were tried more than once."""
+    groups: dict[object, list[float]] = {}
+    for key, value in zip(keys, truth, strict=True):
+        groups.setdefault(key, []).append(float(value))
+    repeated = [np.array(values) for values in groups.values() if len(values) > 1]
+    if not repeated:
+        return None
+    best = [np.full(len(values), np.sum(1 / values) / np.sum(1 / values**2)) for values in repeated]
+    return rmsre(np.concatenate(repeated), np.concatenate(best))
+
+
+def _intervals(said: Floats, truth: Floats, folds: Floats) -> tuple[Floats, Floats]:
+    """For each run, the interval that the deviations of the other folds' runs give."""
+    deviations = np.log(truth / said)
+    width = np.zeros(len(truth))
+    for fold in np.unique(folds):
+        width[folds == fold] = reach(deviations[folds != fold])
+    return said * np.exp(-width), said * np.exp(width)
+
+
+def _usual_models(runs: Sequence[Observation], truth: Floats, folds: Floats, seed: int) -> Iterator[tuple[str, Floats]]:
+    """The six kinds of model of which the best counts, on the logarithm of the label."""
+    forest = import_forest()
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LinearRegression
+    from sklearn.neighbors import KNeighborsRegressor
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVR
+
+    models: dict[str, Callable[[], Any]] = {
+        "nearest neighbours": lambda: KNeighborsRegressor(3, weights="distance"),
+        "random forest": lambda: forest(50, random_state=seed),
+        "linear regression": LinearRegression,
+        "linear support vectors": lambda: SVR(kernel="linear"),
+        "kernel support vectors": lambda: SVR(C=10.0),
+        "neural network": lambda: MLPRegressor(
+            hidden_layer_sizes=(32,), max_iter=500, solver="lbfgs", alpha=1.0, random_state=seed
+        ),
+    }
+    logs = np.log(truth)
+    spread = (float(logs.min()), float(logs.max()))
+    for name, make in models.items():
+        said = np.zeros(len(runs))
+        for fold in np.unique(folds):
+            here, seen = np.flatnonzero(folds == fold).tolist(), np.flatnonzero(folds != fold).tolist()
+            encoder = Encoder([runs[index] for index in seen])
+            model = make_pipeline(StandardScaler(), make())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model.fit(encoder.encode([runs[index] for index in seen]), logs[seen])
+            said[here] = model.predict(encoder.encode([runs[index] for index in here]))
+        yield name, np.exp(np.clip(said, *spread))

@@ -1,0 +1,46 @@
+"""Scaling curves from noisy points."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from rota.core.errors import RotaError
+from rota.estimate.curve import fit_curve
+
+PLACES = (1, 2, 4, 8, 16, 32, 64)
+
+
+def test_terms_of_a_clean_curve_are_found() -> None:
+    curve = fit_curve([(x, 3 + 2 * x * math.log2(x)) for x in PLACES])
+
+    assert (1.0, 1) in curve.terms
+    assert curve.at(128) == pytest.approx(3 + 2 * 128 * 7, rel=0.01)
+
+
+def test_constant_needs_no_terms() -> None:
+    rng = np.random.default_rng(3)
+
+    curve = fit_curve([(x, 5 * float(np.exp(0.02 * rng.standard_normal()))) for x in PLACES for _ in range(3)])
+
+    assert curve.at(512) == pytest.approx(5, rel=0.1)
+
+
+def test_one_outlier_in_five_does_not_bend_the_curve() -> None:
+    rng = np.random.default_rng(5)
+    points = []
+    for number, x in enumerate(PLACES * 5):
+        noise = float(np.exp(0.05 * rng.standard_normal()))
+        points.append((x, (10 + 4 / x) * noise * (6.0 if number % 5 == 0 else 1.0)))
+
+    curve = fit_curve(points)
+
+    assert curve.at(3) == pytest.approx(10 + 4 / 3, rel=0.1)
+    assert curve.at(128) == pytest.approx(10, rel=0.1)
+
+
+def test_few_places_are_refused() -> None:
+    with pytest.raises(RotaError, match="4 places or more; these are at 2"):
+        fit_curve([(1, 1.0), (2, 2.0), (2, 2.1)])
