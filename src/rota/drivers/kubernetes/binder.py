@@ -57,7 +57,7 @@ class Binder:
                 return Bound.YES
 
     async def _who_has(self, pod: Pod, node: str) -> Bound | None:
-        """Why a bind was refused: the pod has a node, maybe by an earlier try, or goes; None if it can be tried again."""
+        """Why a bind was refused: the pod has a node, maybe by an earlier try, or goes; None: it can be tried again."""
         now = await self._now(pod)
         if now is None or now["metadata"].get("deletionTimestamp"):
             return Bound.POD_GONE
