@@ -20,12 +20,14 @@ from fastapi.responses import JSONResponse
 
 from rota.api.access import Access
 from rota.api.app import Asgi, make_app
+from rota.api.extender import with_extender
 from rota.api.serve import CLOSE_S, Server, is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.client import Api
 from rota.drivers.kubernetes.connection import Connection
 from rota.drivers.kubernetes.driver import KubernetesDriver
+from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.informer import Informer
 from rota.drivers.kubernetes.leadership import Leadership
 from rota.drivers.kubernetes.reporter import Reporter
@@ -41,6 +43,8 @@ from rota.store.records import Records
 from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
+ASK_FIRST_S = 1.0
+"""How long kube-scheduler has to bind a pod that has a seat before Rota does."""
 LOOK_S = 1.0
 """Between two looks for a first node."""
 
@@ -62,6 +66,8 @@ class ClusterOptions:
     port: int = 7650
     database: str | None = None
     require_token: bool = False
+    extends: bool = False
+    """Whether kube-scheduler asks and binds, and Rota only decides."""
     keep_s: float = 30 * 86400.0
     pages: Callable[[Service], Asgi] | None = None
 
@@ -200,7 +206,7 @@ class _Run:
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
         """Schedule under one set of settings, until they change."""
         self._changed.clear()
-        driver = KubernetesDriver(api, settings)
+        driver = KubernetesDriver(api, settings, ask_first_s=ASK_FIRST_S if self._options.extends else 0.0)
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
         await nodes.begin()
@@ -222,7 +228,8 @@ class _Run:
         )
         reporter = Reporter(api, driver.roster, control.explain, self._options.identity)
         loop = asyncio.create_task(control.run_by(desk))
-        self._switch.now = make_app(service, None if self._options.pages is None else self._options.pages(service))
+        app = make_app(service, None if self._options.pages is None else self._options.pages(service))
+        self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
         log.info("ready", extra={"nodes": len(driver.fleet.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.fleet.nodes)} nodes with policy {settings.policy}")
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,13 +38,17 @@ def client_for(server: str | None) -> Client | ClusterUser:
 
 def cluster_user(context: str) -> ClusterUser:
     """A cluster by the name of its context."""
-    try:
-        from rota.drivers.kubernetes.user import ClusterUser
-    except ModuleNotFoundError as error:
-        raise RotaError(
-            f"{error.name} is missing; install Rota with its extra: pip install 'rota[kubernetes]'"
-        ) from error
+    need_extra()
+    from rota.drivers.kubernetes.user import ClusterUser
+
     return ClusterUser(context)
+
+
+def need_extra() -> None:
+    """Refuse what needs libraries that are not installed, naming the way to have them."""
+    for name in ("aiohttp", "orjson"):
+        if importlib.util.find_spec(name) is None:
+            raise RotaError(f"{name} is missing; install Rota with its extra: pip install 'rota[kubernetes]'")
 
 
 def follow(client: Client | ClusterUser, job_id: str, *, show: bool = True, **which: int | None) -> int:

@@ -232,3 +232,46 @@ def test_manifests_ask_for_nothing_that_is_not_needed() -> None:
     container = objects[-1]["spec"]["template"]["spec"]["containers"][0]
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert objects[-1]["spec"]["replicas"] == 2
+
+
+HIVED = "hivedscheduler.microsoft.com/pod-scheduling-spec"
+
+
+def test_pod_of_hived_says_tenant_priority_devices_and_gang() -> None:
+    asked = (
+        "{virtualCluster: vc1, priority: 7, leafCellType: A100, leafCellNumber: 2, "
+        "affinityGroup: {name: g, members: [{podNumber: 3, leafCellNumber: 2}]}}"
+    )
+    pod = pod_of(pod_object(gpus=0, annotations={HIVED: asked}), ClusterSettings(hived_pods=True))
+    gang = Gang(key_of(pod), members={pod.uid: pod})
+
+    job = job_of(gang, [pod] * 3, ClusterSettings(), JobId("x"))
+
+    assert (job.tenant, job.priority, job.name) == ("vc1", 7, "g")
+    assert [(role.count, role.device_milli, role.device_types) for role in job.roles] == [(3, 2000, ("A100",))]
+    assert said_size(pod, key_of(pod)) == 3
+
+
+def test_pod_can_not_promote_itself() -> None:
+    own = {"rota.dev/priority": "900", "rota.dev/tenant": "rich", "rota.dev/gpus": "0"}
+    pod = pod_of(pod_object(annotations=own), USUAL)
+    gang = Gang(key_of(pod), members={pod.uid: pod})
+
+    job = job_of(gang, [pod], USUAL, JobId("x"))
+
+    assert (job.priority, job.tenant, job.roles[0].device_milli) == (0, "default", 1000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "word"),
+    [
+        ("{priority: 1, leafCellNumber: 1}", "virtualCluster"),
+        ("{virtualCluster: a, priority: 2000, leafCellNumber: 1}", "priority is 2000"),
+        ("{virtualCluster: a, leafCellNumber: 0}", "leafCellNumber is 0"),
+        ("][", "not YAML"),
+    ],
+)
+def test_mistake_in_hiveds_annotation_is_named(asked: str, word: str) -> None:
+    pod = pod_of(pod_object(annotations={HIVED: asked}), ClusterSettings(hived_pods=True))
+
+    assert word in pod.wants.refused

@@ -29,13 +29,16 @@ class Replica:
         *,
         options: Sequence[str] = (),
         kubeconfig: Path | None = None,
+        verb: str = "run",
     ) -> None:
+        self._verb = verb
         self._kubeconfig = kubeconfig or bed.kubeconfig()
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "settings.yaml"
         config.write_text(yaml.safe_dump({**QUICK, **(settings or {})}))
-        self._options = list(options) or ["--config", str(config), "--no-leader-election"]
+        alone = ["--no-leader-election"] if verb == "run" else []
+        self._options = list(options) or ["--config", str(config), *alone]
         self.log = folder / "rota.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -45,7 +48,7 @@ class Replica:
         command = [
             *ROTA,
             "k8s",
-            "run",
+            self._verb,
             "--kubeconfig",
             str(self._kubeconfig),
             "--data",

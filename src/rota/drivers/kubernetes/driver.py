@@ -19,9 +19,10 @@ from rota.core.placement import Placement
 from rota.drivers.kubernetes.binder import Binder
 from rota.drivers.kubernetes.client import Api
 from rota.drivers.kubernetes.fleet import Fleet
-from rota.drivers.kubernetes.gang import Gang, Stage, job_id
+from rota.drivers.kubernetes.gang import Gang, Place, Stage, job_id
+from rota.drivers.kubernetes.notes import JOB_ID
 from rota.drivers.kubernetes.occupancy import Occupancy
-from rota.drivers.kubernetes.pods import JOB_ID, Phase, pod_of
+from rota.drivers.kubernetes.pods import Phase, pod_of
 from rota.drivers.kubernetes.roster import Roster
 from rota.drivers.kubernetes.seating import found_again, reseat, sit_down
 from rota.drivers.kubernetes.settings import ClusterSettings
@@ -45,13 +46,15 @@ class Found:
 class KubernetesDriver:
     """All gangs of a cluster, from their first pod to their last."""
 
-    def __init__(self, api: Api, settings: ClusterSettings) -> None:
+    def __init__(self, api: Api, settings: ClusterSettings, *, ask_first_s: float = 0.0) -> None:
         self._settings = settings
         self.occupancy = Occupancy()
         self.fleet = Fleet(settings, self.occupancy)
         self.roster = Roster(self.occupancy)
         self._work = Work()
-        self._shepherd = Shepherd(api, settings, self.roster, self.fleet, self.occupancy, self._work, self._flush)
+        self._shepherd = Shepherd(
+            api, settings, self.roster, self.fleet, self.occupancy, self._work, self._flush, ask_first_s
+        )
         self._binder = Binder(api)
 
     @property
@@ -206,6 +209,11 @@ class KubernetesDriver:
             self._shepherd.leave(gang)
         self.roster.touch(gang)
         self._flush()
+
+    async def bind_now(self, gang: Gang, place: Place) -> None:
+        """Bind the pod that has a seat, because kube-scheduler says so."""
+        if place.pod in gang.members and not place.bound:
+            await self._shepherd.bind(gang, place, gang.members[place.pod])
 
     def ended(self, name: JobId, *, cancelled: bool) -> None:
         """The engine is through with a job. If a user cancelled it while it waited, its pods must not come back."""

@@ -15,7 +15,8 @@ from rota.core.events import Event
 from rota.core.model import OPPORTUNISTIC, Checkpoint, Elastic, Job, JobId, Level, Locality, Role, TenantId
 from rota.core.placement import Placement
 from rota.core.seats import Seat
-from rota.drivers.kubernetes.pods import JOB_ID, Owner, Phase, Pod, Wants
+from rota.drivers.kubernetes.notes import JOB_ID, PREFIX
+from rota.drivers.kubernetes.pods import Owner, Phase, Pod, Wants
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.quantities import parse_duration
 
@@ -291,6 +292,9 @@ def _elastic(pod: Pod, tasks: int) -> Elastic | None:
 
 
 def _tenant(pod: Pod, settings: ClusterSettings) -> str:
+    named = pod.annotations.get(PREFIX + "tenant")
+    if named is not None:
+        return named
     if settings.tenant_label is None:
         return pod.namespace
     return pod.labels.get(settings.tenant_label, pod.namespace)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.model import OPPORTUNISTIC, WHOLE, Job, JobId, Level, Role
-from rota.drivers.kubernetes.pods import DEVICES, GPU, JOB_ID, PREFIX, SEAT
+from rota.drivers.kubernetes.notes import DEVICES, GPU, JOB_ID, PREFIX, SEAT
 from rota.files.job import Launch, RoleRun, job_of, launch_of
 from rota.files.job_shape import JobFile
 

@@ -8,25 +8,19 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
+from rota.core.errors import RotaError
 from rota.core.labels import Requirement, Terms, Toleration
 from rota.core.model import WHOLE, DeviceType
+from rota.drivers.kubernetes.hived_pods import ENABLE, REQUEST, notes_of
+from rota.drivers.kubernetes.notes import GPU, PREFIX
 from rota.drivers.kubernetes.quantity import milli, whole
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
-PREFIX = "rota.dev/"
-DEVICES = PREFIX + "devices"
-"""The annotation that tells a pod its devices: `0,1`."""
-PLACEMENT = PREFIX + "placement"
-"""The annotation that holds the placement of the whole gang, so that a restart can go on with it."""
-SEAT = PREFIX + "seat"
-"""The annotation that says which seat of that placement is the pod's."""
-JOB_ID = PREFIX + "id"
-"""The annotation that names the job."""
-GPU = PREFIX + "gpu"
-"""The annotation with which a pod names device types that will do, best first."""
 _USUAL_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
-_PASSED_OVER = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+_PASSED_OVER = frozenset({"cpu", "memory", "ephemeral-storage", "pods", ENABLE})
+_TRUSTED = frozenset(PREFIX + name for name in ("priority", "tenant", "gpus"))
+"""What only a translation may say; a pod's own word for it counts nothing."""
 
 
 class Phase(Enum):
@@ -108,7 +102,7 @@ def pod_of(value: Json, settings: ClusterSettings) -> Pod:
     meta, spec = value["metadata"], value["spec"]
     status = value.get("status") or {}
     is_ours = spec.get("schedulerName") == settings.scheduler_name
-    annotations = meta.get("annotations") or {}
+    annotations, mistake = _notes(meta, settings)
     return Pod(
         uid=meta["uid"],
         namespace=meta["namespace"],
@@ -117,16 +111,27 @@ def pod_of(value: Json, settings: ClusterSettings) -> Pod:
         phase=Phase(status.get("phase") or "Pending"),
         node=spec.get("nodeName") or None,
         ending=meta.get("deletionTimestamp") is not None,
-        wants=_wants(spec, annotations, settings, is_ours),
+        wants=_wants(spec, annotations, settings, is_ours, mistake),
         created_s=seconds_of(meta["creationTimestamp"]),
         labels=meta.get("labels") or {},
         annotations=annotations,
         owner=_owner(meta),
-        priority=int(spec.get("priority") or 0),
+        priority=int(annotations.get(PREFIX + "priority") or spec.get("priority") or 0),
         grace_s=float(spec.get("terminationGracePeriodSeconds") or 30),
         gated=bool(spec.get("schedulingGates")),
         exit_code=_exit_code(status) if is_ours else None,
     )
+
+
+def _notes(meta: Json, settings: ClusterSettings) -> tuple[dict[str, str], str]:
+    """The annotations, those that HiveD's own stand for among them; and what is wrong with that, if anything."""
+    annotations = {name: value for name, value in (meta.get("annotations") or {}).items() if name not in _TRUSTED}
+    if not settings.hived_pods or REQUEST not in annotations:
+        return annotations, ""
+    try:
+        return {**annotations, **notes_of(annotations, meta["name"])}, ""
+    except RotaError as error:
+        return annotations, str(error)
 
 
 def seconds_of(stamp: str) -> float:
@@ -152,9 +157,11 @@ def _exit_code(status: Json) -> int | None:
 # -- what it asks for ----------------------------------------------------------------------------
 
 
-def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bool) -> Wants:
+def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bool, mistake: str) -> Wants:
     asked = _requests(spec)
     devices = sum(asked.get(name, 0) for name in settings.devices) // 1000
+    if PREFIX + "gpus" in annotations:
+        devices = int(annotations[PREFIX + "gpus"])
     plain = Wants(devices * WHOLE, asked.get("cpu", 0), asked.get("memory", 0) // 1000)
     if not is_ours:
         return plain
@@ -168,7 +175,7 @@ def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bo
         device_types=types if devices else (),
         requires=terms,
         tolerates=_tolerations(spec),
-        refused=_refused(spec, asked, settings),
+        refused=mistake or _refused(spec, asked, settings),
     )
 
 

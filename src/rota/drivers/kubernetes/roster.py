@@ -75,6 +75,10 @@ class Roster:
         self._gang_by_pod[pod.uid] = gang
         return gang
 
+    def gang_of(self, uid: str) -> Gang | None:
+        """The gang of a pod."""
+        return self._gang_by_pod.get(uid)
+
     def touch(self, gang: Gang) -> None:
         """Something about a gang changed."""
         self._touched[gang] = None

@@ -12,7 +12,9 @@ from rota.core.model import Job, JobId
 from rota.core.placement import Placement
 from rota.core.seats import Seat, seats
 from rota.drivers.kubernetes.gang import Gang, Place, job_of, rank, role_index
-from rota.drivers.kubernetes.pods import DEVICES, JOB_ID, PLACEMENT, SEAT, Pod
+from rota.drivers.kubernetes.hived_pods import REQUEST, told
+from rota.drivers.kubernetes.notes import DEVICES, JOB_ID, PLACEMENT, SEAT
+from rota.drivers.kubernetes.pods import Pod
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 
@@ -24,14 +26,15 @@ def sit_down(gang: Gang, placement: Placement, nodes: Sequence[Node]) -> None:
     gang.note = orjson.dumps(encode_placement(placement, [str(node.id) for node in nodes])).decode()
 
 
-def binding_note(gang: Gang, seat: Seat) -> dict[str, str]:
-    """What a pod is told when it is bound."""
-    return {
+def binding_note(gang: Gang, seat: Seat, pod: Pod) -> dict[str, str]:
+    """What a pod is told when it is bound; one of HiveD's in HiveD's words too."""
+    note = {
         DEVICES: ",".join(map(str, seat.devices)),
         PLACEMENT: gang.note,
         SEAT: str(seat.rank),
         JOB_ID: str(gang.id),
     }
+    return {**note, **told(note, str(seat.node.id))} if REQUEST in pod.annotations else note
 
 
 def fill(gang: Gang) -> list[tuple[Place, Pod]]:

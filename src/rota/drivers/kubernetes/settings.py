@@ -57,6 +57,8 @@ class ClusterSettings(Shape):
     """How long a node may be NotReady before its jobs are given up."""
     linger: Annotated[Seconds, Field(ge=0)] = 30.0
     """How long a job without pods is kept, because its controller may make new ones."""
+    hived_pods: Annotated[bool, Field(strict=True)] = False
+    """Whether pods may say tenant, priority, devices and gang with HiveD's annotation."""
     settle: Annotated[Seconds, Field(ge=0)] = 1.0
     """How long a controller whose size is not known must have made no pod before its gang counts as whole."""
 

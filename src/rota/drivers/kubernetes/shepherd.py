@@ -35,8 +35,9 @@ from rota.drivers.kubernetes.binder import Binder, Bound
 from rota.drivers.kubernetes.client import Api, MissingRight
 from rota.drivers.kubernetes.fleet import Fleet
 from rota.drivers.kubernetes.gang import Gang, Place, Source, Stage, job_id, job_of, role_index
+from rota.drivers.kubernetes.notes import PLACEMENT
 from rota.drivers.kubernetes.occupancy import Occupancy
-from rota.drivers.kubernetes.pods import PLACEMENT, Phase, Pod
+from rota.drivers.kubernetes.pods import Phase, Pod
 from rota.drivers.kubernetes.roster import Roster
 from rota.drivers.kubernetes.seating import binding_note, fill
 from rota.drivers.kubernetes.settings import ClusterSettings
@@ -88,6 +89,7 @@ class Shepherd:
         occupancy: Occupancy,
         work: Work,
         flush: Callable[[], None],
+        ask_first_s: float = 0.0,
     ) -> None:
         self._api = api
         self._settings = settings
@@ -97,6 +99,8 @@ class Shepherd:
         self._occupancy = occupancy
         self._work = work
         self._flush = flush
+        self._ask_first_s = ask_first_s
+        """How long a pod with a seat waits for kube-scheduler to bind it."""
         self.report = Report()
         self.desk: Desk | None = None
 
@@ -350,10 +354,17 @@ class Shepherd:
             self._roster.touch(gang)
 
     async def _bind(self, gang: Gang, place: Place, pod: Pod) -> None:
+        if self._ask_first_s:
+            await asyncio.sleep(self._ask_first_s)
+        if place.pod == pod.uid and not place.bound:
+            await self.bind(gang, place, pod)
+
+    async def bind(self, gang: Gang, place: Place, pod: Pod) -> None:
+        """Bind a pod to its seat, whatever comes of it."""
         within_s = self._settings.gang_timeout
         node = str(place.seat.node.id)
         try:
-            came = await self._binder.bind(pod, node, binding_note(gang, place.seat), within_s=within_s)
+            came = await self._binder.bind(pod, node, binding_note(gang, place.seat, pod), within_s=within_s)
         except Unavailable as error:
             if self.desk is None:
                 return

@@ -21,7 +21,8 @@ from rota.drivers.kubernetes.connection import connect
 from rota.drivers.kubernetes.gang import Gang, job_id, job_name, key_of, rank, said_size
 from rota.drivers.kubernetes.job_objects import objects_of
 from rota.drivers.kubernetes.nodes import node_seen
-from rota.drivers.kubernetes.pods import JOB_ID, Phase, Pod, pod_of
+from rota.drivers.kubernetes.notes import JOB_ID
+from rota.drivers.kubernetes.pods import Phase, Pod, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.job import job_file
 
