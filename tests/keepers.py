@@ -11,8 +11,9 @@ from typing import Any
 from builders import job, node, on
 from rota.core.events import Event
 from rota.core.placement import Placement
-from rota.drivers.local.driver import LocalDriver, Settings
+from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.order import Order, Word
+from rota.drivers.local.settings import Settings
 from rota.files.job import job_file, launch_of
 
 
@@ -47,14 +48,14 @@ class Bench:
         """The answers of one kind."""
         return [event for event, _ in self.answers if isinstance(event, kind)]
 
-    def folder(self, rank: int = 0) -> Path:
-        """Where a task of job 1 runs."""
-        return self.home / "runs" / "1" / "1" / str(rank)
+    def folder(self, rank: int = 0, name: str = "1") -> Path:
+        """Where a task of a job runs."""
+        return self.home / "runs" / name / "1" / str(rank)
 
-    def state(self, rank: int = 0) -> dict[str, Any]:
+    def state(self, rank: int = 0, name: str = "1") -> dict[str, Any]:
         """What a task's supervisor wrote last."""
         try:
-            return dict(json.loads((self.folder(rank) / "state.json").read_text()))
+            return dict(json.loads((self.folder(rank, name) / "state.json").read_text()))
         except FileNotFoundError:
             return {}
 

@@ -117,6 +117,10 @@ class Past:
         """The job goes on."""
         self._control.answered(Resized(order.job.id, 0.0, 1.0, self.now_s), Word())
 
+    def share(self, job_id: JobId, placement: Placement) -> None:
+        """No policy of the demonstration shares devices."""
+        raise NotImplementedError
+
     def suspend(self, job_id: JobId) -> None:
         """No policy of the demonstration suspends."""
         raise NotImplementedError

@@ -24,8 +24,9 @@ from rota.api.app import Asgi, make_app
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.drivers.local.cgroup import NoCgroups
-from rota.drivers.local.driver import LocalDriver, Settings
+from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
+from rota.drivers.local.settings import Settings
 from rota.live.boot import Scheduling, boot
 from rota.live.foresight import Foresight
 from rota.live.lookout import Lookout

@@ -129,7 +129,7 @@ def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
 def _options(settings: UpFile) -> Options:
     """Settings as the manager takes them."""
     from rota.api.serve import Options
-    from rota.drivers.local.driver import Settings
+    from rota.drivers.local.settings import Settings
     from rota.live.boot import Scheduling
     from rota.sdk.place import data_folder
     from rota.web.gate import Gate

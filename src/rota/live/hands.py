@@ -32,6 +32,9 @@ class Driver(Protocol):
     def resize(self, order: Order, before: Placement) -> None:
         """Let a running job go on with another number of tasks than it had, or elsewhere."""
 
+    def share(self, job_id: JobId, placement: Placement) -> None:
+        """Let a running job have another part of its devices."""
+
     def suspend(self, job_id: JobId) -> None:
         """Let a job's tasks rest where they are."""
 
@@ -121,6 +124,7 @@ class Hands:
         vacating = self._state.vacating.get(live.job.id)
         if vacating is None:
             now_s = time.time()
+            self._driver.share(live.job.id, live.placement or ())
             self._answer(Resized(live.job.id, live.work_done(now_s), live.rate, now_s), Word())
             return
         order = replace(self._order(live), resizes=True, moves=live.job.elastic is None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from keepers import Bench, until, with_driver
 from rota.core.decisions import Cause
 from rota.core.events import JobEnded, Moved, Resumed, Started, Stopped, Suspended
 from rota.core.model import JobId
+from rota.core.placement import in_turn
 from rota.drivers.local.keeper.processes import start_time
 
 pytestmark = pytest.mark.slow
@@ -133,5 +135,50 @@ def test_moved_job_goes_on_elsewhere_with_its_work(tmp_path: Path) -> None:
         assert event.work > 0.0
         bench.driver.stop(JOB, Cause.CANCELLED)
         await until(lambda: bench.events(Stopped))
+
+    with_driver(tmp_path, course)
+
+
+@pytest.mark.parametrize(("one", "other"), [(700, 300), (500, 250)], ids=["all-of-it", "some-left-over"])
+def test_two_tasks_on_a_device_have_their_parts_of_the_time(tmp_path: Path, one: int, other: int) -> None:
+    """Over 30 s by the supervisors' clocks, and by what the kernel counted of CPU time."""
+
+    async def course(bench: Bench) -> None:
+        parts = {"1": one, "2": other}
+        for name, milli in parts.items():
+            order = replace(bench.order(COUNT, name=name), placement=in_turn(on("n1", 1), milli))
+            bench.driver.start(order)
+        await until(lambda: len(bench.events(Started)) == 2)
+        pids = [bench.state(name=name)["pid"] for name in parts]
+        begun_s, ran_s = time.time(), [bench.driver.ran_s(JobId(name)) for name in parts]
+        ticks = [cpu_ticks(pid) for pid in pids]
+        await until(lambda: time.time() >= begun_s + 30.0, within_s=40.0)
+        over_s = time.time() - begun_s
+        had_s = [bench.driver.ran_s(JobId(name)) - before for name, before in zip(parts, ran_s, strict=True)]
+        used = [cpu_ticks(pid) - before for pid, before in zip(pids, ticks, strict=True)]
+        for milli, had in zip(parts.values(), had_s, strict=True):
+            assert had / over_s == pytest.approx(milli / 1000, abs=0.05)
+        assert used[0] / sum(used) == pytest.approx(one / (one + other), abs=0.1)
+        for name in parts:
+            bench.driver.stop(JobId(name), Cause.CANCELLED)
+        await until(lambda: len(bench.events(Stopped)) == 2)
+
+    with_driver(tmp_path, course)
+
+
+def test_task_that_waits_for_its_turn_goes_on_by_itself_when_the_server_is_gone(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        bench.driver.start(bench.order(COUNT))
+        await until(lambda: bench.events(Started))
+        pid = bench.state()["pid"]
+        bench.driver.let_run(JOB, time.time() + 1.0)
+        await until(lambda: kernel_state(pid) == "T")
+        bench.close()
+        await until(lambda: kernel_state(pid) != "T")
+        again = Bench(bench.home)
+        again.driver.find(bench.order(COUNT))
+        again.driver.stop(JOB, Cause.CANCELLED)
+        await until(lambda: again.events(Stopped))
+        again.close()
 
     with_driver(tmp_path, course)

@@ -7,6 +7,7 @@ from enum import Enum
 
 from rota.core.decisions import Cause
 from rota.core.model import Job
+from rota.core.placement import Placement
 from rota.drivers.local.failure import Failure, FailureClass, classify
 from rota.drivers.local.folder import tail
 from rota.drivers.local.order import Order
@@ -41,6 +42,7 @@ class Attempt:
 
     def __init__(self, job: Job, launch: Launch, number: int, tasks: list[Task], work_s: float) -> None:
         self.job = job
+        self.placement: Placement = ()
         self.launch = launch
         self.number = number
         self.tasks = tasks

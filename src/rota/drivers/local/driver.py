@@ -7,12 +7,13 @@ and it finds them again: a start order that was cut short is taken up where it s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
 from rota.core.cluster import Node
 from rota.core.decisions import Cause
@@ -22,11 +23,11 @@ from rota.core.placement import Placement
 from rota.core.seats import seats
 from rota.drivers.local import answers
 from rota.drivers.local.attempt import Attempt, Verdict
-from rota.drivers.local.cgroup import Cgroups, NoCgroups
-from rota.drivers.local.folder import Json, attempt_folder, mark_of, read_json, shared_folder, write_json
+from rota.drivers.local.folder import attempt_folder, mark_of, read_json, shared_folder, write_json
 from rota.drivers.local.order import Order, Word
+from rota.drivers.local.settings import Settings, task_order
+from rota.drivers.local.slicer import Slicer
 from rota.drivers.local.task import Phase, Task
-from rota.drivers.local.tasks import environment, tied_cpus
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
@@ -34,20 +35,6 @@ RECORDER_S = 10.0
 GIVEN_UP_GRACE_S = 5.0
 FULL_S = 0.5
 """Between two tries to write to a disk that is full."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How tasks are run."""
-
-    home: Path
-    barrier_s: float = 60.0
-    log_bytes: int = 16 << 20
-    log_files: int = 8
-    user: tuple[int, int, tuple[int, ...]] | None = None
-    """Whose processes tasks are: user, group, further groups; None is the server's own."""
-    limits: Cgroups | NoCgroups = field(default_factory=lambda: NoCgroups(why="not asked for"))
-    """Who keeps the tasks' limits: the kernel, or the supervisors as well as they can."""
 
 
 Answer = Callable[[Event, Word], None]
@@ -67,8 +54,9 @@ class LocalDriver:
         self._mark = mark_of(settings.home)
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
-        self._pipe = settings.home / "notify"
+        self._pipe = settings.pipe
         self._heard = b""
+        self._slicer = Slicer(self, self._loop.call_later)
         self._nudges = self._listen()
         self._has_settled = False
 
@@ -114,15 +102,40 @@ class LocalDriver:
 
     def find(self, order: Order) -> None:
         """Take a running job on again, after a restart of the server."""
-        self._look(self._found(order))
+        attempt = self._found(order)
+        if not any(task.has_ended for task in attempt.tasks):
+            self._slicer.seat(order.job.id, order.placement)
+        self._look(attempt)
+
+    def share(self, job_id: JobId, placement: Placement) -> None:
+        """Let a job have another part of its devices."""
+        attempt = self._attempts.get(job_id)
+        if attempt is not None:
+            attempt.placement = placement
+            self._slicer.seat(job_id, placement)
 
     def suspend(self, job_id: JobId) -> None:
         """Let a job's tasks rest where they are, until they are told to go on or to end."""
+        self._slicer.leave(job_id)
         self._turn(job_id, rests=True)
 
     def resume(self, job_id: JobId) -> None:
         """Let a job's tasks go on."""
         self._turn(job_id, rests=False)
+
+    def ran_s(self, job_id: JobId) -> float:
+        """How long a job's tasks have run, without the time in which they were stopped."""
+        attempt = self._attempts.get(job_id)
+        return 0.0 if attempt is None else max(task.ran_s(time.time()) for task in attempt.tasks)
+
+    def let_run(self, job_id: JobId, until_s: float | None) -> None:
+        """Let a job's tasks run (None), or stop them until then; one that is suspended or ends is left alone."""
+        attempt = self._attempts.get(job_id)
+        if attempt is None or attempt.rests or attempt.ending:
+            return
+        for task in attempt.tasks:
+            with contextlib.suppress(OSError):  # the disk is full: it has its turn when there is room
+                task.order_rest(until_s is not None, until_s)
 
     def _turn(self, job_id: JobId, *, rests: bool) -> None:
         attempt = self._attempts.get(job_id)
@@ -168,6 +181,7 @@ class LocalDriver:
     def close(self) -> None:
         """Stop listening; the tasks run on."""
         self.settle()
+        self._slicer.close()
         self._loop.remove_reader(self._nudges)
         os.close(self._nudges)
         for work in self._busy:
@@ -185,6 +199,7 @@ class LocalDriver:
             task = Task(seat, folder / str(seat.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{seat.rank}")
             tasks.append(task)
         attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
+        attempt.placement = order.placement
         attempt.resizes, attempt.moves = order.resizes, order.moves
         for task in tasks:
             task.refresh()
@@ -217,7 +232,7 @@ class LocalDriver:
 
     def _spawn(self, attempt: Attempt, task: Task, port: int) -> None:
         try:
-            task.spawn(self._task_order(attempt, task, port))
+            task.spawn(task_order(attempt, task, port, self._settings))
         except OSError as error:
             attempt.given_up = f"task {task.seat.rank} could not be started: {error.strerror}"
             self._loop.call_soon(self._spawn_failed, attempt, task)
@@ -228,40 +243,6 @@ class LocalDriver:
         task.give_up()
         self._end(attempt, GIVEN_UP_GRACE_S)
         self._look(attempt)
-
-    def _task_order(self, attempt: Attempt, task: Task, port: int) -> Json:
-        settings, seat = self._settings, task.seat
-        role = attempt.job.roles[seat.role]
-        user, group, groups = settings.user or (None, None, ())
-        cgroup = settings.limits.make(task.token, role.cpu_milli, role.memory_bytes)
-        env = environment(
-            seat,
-            attempt.job,
-            attempt.launch,
-            tasks=len(attempt.tasks),
-            attempt=attempt.number,
-            port=port,
-            folder=str(shared_folder(settings.home, attempt.job.id)),
-            token=task.token,
-        )
-        return {
-            "argv": list(attempt.launch.roles[seat.role].argv),
-            "env": env,
-            "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
-            "barrier": attempt.is_gang,
-            "barrier_s": settings.barrier_s,
-            "grace_s": attempt.launch.grace_s,
-            "memory_bytes": role.memory_bytes,
-            "cgroup": cgroup,
-            "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),
-            "log_bytes": settings.log_bytes,
-            "log_files": settings.log_files,
-            "token": task.token,
-            "notify": str(self._pipe),
-            "uid": user,
-            "gid": group,
-            "groups": list(groups),
-        }
 
     def _barrier_is_over(self, attempt: Attempt) -> None:
         if not attempt.all_ready and self._attempts.get(attempt.job.id) is attempt:
@@ -357,6 +338,7 @@ class LocalDriver:
             self._open_barrier(attempt)
         if not attempt.announced and attempt.all_running:
             attempt.announced = True
+            self._slicer.seat(attempt.job.id, attempt.placement)
             self._answer(answers.begun(attempt), Word())
         if attempt.turned and attempt.has_turned and not attempt.ending and not attempt.all_ended:
             attempt.turned = False
@@ -380,6 +362,7 @@ class LocalDriver:
 
     def _end(self, attempt: Attempt, grace_s: float) -> None:
         attempt.ending = True
+        self._slicer.leave(attempt.job.id)
         for task in attempt.tasks:
             if task.phase is not Phase.ENDED:
                 task.order_stop(attempt.launch.signal, grace_s)
@@ -389,6 +372,7 @@ class LocalDriver:
         for task in attempt.tasks:
             self._by_token.pop(task.token, None)
             self._settings.limits.remove(task.token)
+        self._slicer.leave(job_id)
         del self._attempts[job_id]
         failures = self._failures.pop(job_id)
         outcome = attempt.outcome()

@@ -43,8 +43,14 @@ def end_session(pid: int, token: str, members: str | None = None) -> None:
         time.sleep(0.005)
 
 
+def signal_group(pid: int, number: int) -> None:
+    """A signal to the task's own process group, which is nearly always all of it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
 def hold_session(pid: int, token: str, members: str | None = None) -> None:
-    """Stop every process of the task where it is, those too that are started meanwhile."""
+    """Stop every process of the task where it is, those too that are started meanwhile or left its group."""
     for _ in range(20):
         going = [each for each in processes_of(pid, token, members) if not _is_stopped(each)]
         for each in going:

@@ -19,6 +19,7 @@ from rota.drivers.local.keeper.processes import (
     members_of,
     processes_of,
     session_bytes,
+    signal_group,
     start_time,
 )
 from rota.drivers.local.keeper.recorder import record
@@ -203,14 +204,16 @@ class Supervisor:
             return
         self._rests_until_s = until_s
         if self._rests_since_s is None:
-            hold_session(self._pid, self._task["token"], members_of(self._task))
+            signal_group(self._pid, signal.SIGSTOP)
             self._rests_since_s = time.time()
+            hold_session(self._pid, self._task["token"], members_of(self._task))
             self._tell_rest()
 
     def _go_on(self) -> None:
         self._rests_until_s = float("inf")
         if self._rests_since_s is None:
             return
+        signal_group(self._pid, signal.SIGCONT)
         self._rested_s += time.time() - self._rests_since_s
         self._rests_since_s = None
         continue_session(self._pid, self._task["token"], members_of(self._task))

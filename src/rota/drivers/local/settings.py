@@ -1,0 +1,67 @@
+"""How tasks are run, and what a supervisor is told of the one that it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rota.drivers.local.attempt import Attempt
+from rota.drivers.local.cgroup import Cgroups, NoCgroups
+from rota.drivers.local.folder import Json, shared_folder
+from rota.drivers.local.task import Task
+from rota.drivers.local.tasks import environment, tied_cpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How tasks are run."""
+
+    home: Path
+    barrier_s: float = 60.0
+    log_bytes: int = 16 << 20
+    log_files: int = 8
+    user: tuple[int, int, tuple[int, ...]] | None = None
+    """Whose processes tasks are: user, group, further groups; None is the server's own."""
+    limits: Cgroups | NoCgroups = field(default_factory=lambda: NoCgroups(why="not asked for"))
+    """Who keeps the tasks' limits: the kernel, or the supervisors as well as they can."""
+
+    @property
+    def pipe(self) -> Path:
+        """On which supervisors say that there is news in their folder."""
+        return self.home / "notify"
+
+
+def task_order(attempt: Attempt, task: Task, port: int, settings: Settings) -> Json:
+    """What a supervisor has to know to run a task."""
+    seat = task.seat
+    role = attempt.job.roles[seat.role]
+    user, group, groups = settings.user or (None, None, ())
+    cgroup = settings.limits.make(task.token, role.cpu_milli, role.memory_bytes)
+    env = environment(
+        seat,
+        attempt.job,
+        attempt.launch,
+        tasks=len(attempt.tasks),
+        attempt=attempt.number,
+        port=port,
+        folder=str(shared_folder(settings.home, attempt.job.id)),
+        token=task.token,
+    )
+    return {
+        "argv": list(attempt.launch.roles[seat.role].argv),
+        "env": env,
+        "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
+        "barrier": attempt.is_gang,
+        "barrier_s": settings.barrier_s,
+        "grace_s": attempt.launch.grace_s,
+        "memory_bytes": role.memory_bytes,
+        "cgroup": cgroup,
+        "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),
+        "log_bytes": settings.log_bytes,
+        "log_files": settings.log_files,
+        "token": task.token,
+        "notify": str(settings.pipe),
+        "uid": user,
+        "gid": group,
+        "groups": list(groups),
+    }
