@@ -173,6 +173,12 @@ COMMANDS: tuple[Entry, ...] = (
         group=Group.JOBS,
     ),
     Entry(
+        name="profile",
+        target="rota.cli.profile:profile",
+        summary="Run a training command for a while and see what it uses.",
+        group=Group.LEARN,
+    ),
+    Entry(
         name="estimate",
         target="rota.cli.estimate:app",
         summary="Learn from past runs what jobs need.",

@@ -38,6 +38,12 @@ def use_now(home: Path, job_id: JobId, attempt: int) -> Use | None:
             sessions.add(str(told["pid"]))
     if not sessions:
         return None
+    cpu_s, memory_bytes = use_of_sessions(sessions)
+    return Use(tasks=len(sessions), cpu_s=cpu_s, memory_bytes=memory_bytes)
+
+
+def use_of_sessions(sessions: set[str]) -> tuple[float, int]:
+    """CPU seconds and memory of all processes of some sessions, ended children's CPU time included."""
     ticks = pages = 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -47,4 +53,4 @@ def use_now(home: Path, job_id: JobId, attempt: int) -> Use | None:
         if fields[_SESSION] in sessions:
             ticks += sum(map(int, fields[_CPU]))
             pages += int(fields[_PAGES])
-    return Use(tasks=len(sessions), cpu_s=ticks * _TICK_S, memory_bytes=pages * _PAGE_BYTES)
+    return ticks * _TICK_S, pages * _PAGE_BYTES
