@@ -36,6 +36,8 @@ class Ledger:
         self.deficit_s: Floats = np.zeros((0, types))
         self.type_time_s: Floats = np.zeros(types)
         self._rows: dict[Party, int] = {}
+        self._rooms: dict[str, NDArray[Any]] = {}
+        """Columns with room at their end: a thousand jobs that come at once make half a million pairs, one by one."""
 
     @property
     def memory(self) -> Any:
@@ -78,14 +80,25 @@ class Ledger:
         count, types = len(parties), self.share.shape[1]
         members = np.array([(p[0], p[1] if len(p) > 1 else NOBODY) for p in parties], dtype=np.int64)
         time_s = np.where(members[:, 1:] == NOBODY, self._quantum_s, 0.0) * np.ones((1, types))
-        self.members = np.concatenate([self.members, members])
-        self.tasks = np.concatenate([self.tasks, np.array([tasks_of_party(p) for p in parties], dtype=np.int64)])
-        self.scale = np.concatenate([self.scale, np.full(count, scale, dtype=np.int64)])
-        self.runs = np.concatenate([self.runs, runs])
-        self.considered = np.concatenate([self.considered, np.zeros(count, dtype=np.bool_)])
-        self.share = np.concatenate([self.share, np.zeros((count, types))])
-        self.time_s = np.concatenate([self.time_s, time_s])
-        self.deficit_s = np.concatenate([self.deficit_s, np.zeros((count, types))])
+        self._append("members", members)
+        self._append("tasks", np.array([tasks_of_party(p) for p in parties], dtype=np.int64))
+        self._append("scale", np.full(count, scale, dtype=np.int64))
+        self._append("runs", runs)
+        self._append("considered", np.zeros(count, dtype=np.bool_))
+        self._append("share", np.zeros((count, types)))
+        self._append("time_s", time_s)
+        self._append("deficit_s", np.zeros((count, types)))
+
+    def _append(self, name: str, rows: NDArray[Any]) -> None:
+        """Rows at the end of a column, in the room that it has there if it is still the column that was given room."""
+        kept: NDArray[Any] = getattr(self, name)
+        end = len(kept) + len(rows)
+        room = self._rooms.get(name)
+        if room is None or kept.base is not room or len(room) < end:
+            room = self._rooms[name] = np.empty((2 * end, *kept.shape[1:]), dtype=kept.dtype)
+            room[: len(kept)] = kept
+        room[len(kept) : end] = rows
+        setattr(self, name, room[:end])
 
     def leave(self, gone: set[int]) -> None:
         """Jobs are gone, and every party that they were of."""

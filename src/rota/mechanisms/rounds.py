@@ -301,7 +301,7 @@ class RoundScheduler:
             if self._rule.packs and self._habits.lists_all_pairs:
                 mates = [other for other in self._jobs.values() if other.scale == job.scale]
                 parties += [(min(other.seq, job.seq), max(other.seq, job.seq)) for other in mates]
-                runs += [self._beside(other, job).min(axis=0) > 0 for other in mates]
+                runs += [self._beside.run_together(other, job) for other in mates]
             self._ledger.join(parties, job.scale, np.array(runs).reshape(len(parties), len(self._types)))
             for size in job.sizes:
                 self._ledger.join([sized(job.seq, size.tasks)], size.scale, np.array([size.speeds]) > 0)
@@ -333,7 +333,7 @@ class RoundScheduler:
             if len(party) > 1 and party not in self._ledger:
                 one, other = (self._jobs[seq] for seq in party)
                 scale = max(one.scale, other.scale)
-                self._ledger.join([party], scale, self._beside(one, other).min(axis=0)[None, :] > 0)
+                self._ledger.join([party], scale, self._beside.run_together(one, other)[None, :])
 
     # -- drawing and seating ---------------------------------------------------------------------
 

@@ -178,6 +178,15 @@ class PairSpeeds:
         self._types = types
         self._mixed = mixed
         self._found: dict[tuple[Any, Any], Floats] = {}
+        self._run: dict[tuple[Any, Any], NDArray[np.bool_]] = {}
+
+    def run_together(self, one: Contender, other: Contender) -> NDArray[np.bool_]:
+        """By type, whether both of them run."""
+        key = (one.kind, other.kind)
+        found = self._run.get(key)
+        if found is None:
+            found = self._run[key] = self(one, other).min(axis=0) > 0
+        return found
 
     def __call__(self, one: Contender, other: Contender) -> Floats:
         """A row each, a column per type; 0 where one of them can't run, or where they can't share devices."""
