@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -127,6 +128,12 @@ def job(
             "template": {"metadata": {"annotations": notes or {}}, "spec": template["spec"]},
         },
     }
+
+
+def rota(bed: Bed, *args: str) -> subprocess.CompletedProcess[str]:
+    """A command on a cluster, as a user of it would run it."""
+    env = {**os.environ, "KUBECONFIG": str(bed.kubeconfig("admin-token"))}
+    return subprocess.run([*ROTA, "--context", "test", *args], env=env, capture_output=True, text=True, timeout=60)
 
 
 class View:

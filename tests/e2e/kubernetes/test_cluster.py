@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import yaml
 
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow, node_object
-from e2e.kubernetes.replica import QUICK, Replica, View, gang, pod
+from e2e.kubernetes.replica import QUICK, Replica, View, gang, pod, rota
 from managers import ROTA, eventually
 from rota.drivers.kubernetes.manifests import cluster_rules
 from rota.sdk.client import Client
@@ -24,11 +23,6 @@ pytestmark = pytest.mark.slow
 Launch = Callable[..., Replica]
 Kubelets = Callable[..., Hollow]
 Json = dict[str, Any]
-
-
-def rota(bed: Bed, *args: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "KUBECONFIG": str(bed.kubeconfig("admin-token"))}
-    return subprocess.run([*ROTA, "--context", "test", *args], env=env, capture_output=True, text=True, timeout=60)
 
 
 def configure(bed: Bed, **settings: Any) -> None:

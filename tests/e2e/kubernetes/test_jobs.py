@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow
-from e2e.kubernetes.replica import Replica, View, job
+from e2e.kubernetes.replica import Replica, View, job, rota
 from managers import eventually
 
 pytestmark = pytest.mark.slow
@@ -100,3 +102,44 @@ def test_pod_that_fails_is_tried_again_by_its_job(managed: Bed, seen: View, laun
     eventually(has_failed, within_s=60)
     managed.admin.make(job("next", 1, 8))
     eventually(lambda: len(running(seen, "next")) == 1)
+
+
+def test_job_file_is_submitted_to_a_cluster_and_cancelled(
+    managed: Bed, seen: View, tmp_path: Path, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(managed, nodes=2, gpus=4, beats=True)
+    launch(managed)
+    file = tmp_path / "train.yaml"
+    file.write_text(
+        "name: bert\nimage: example/bert:1\ncheckpoint: {path: /ckpt, grace: 2s}\n"
+        "roles:\n"
+        "  worker: {count: 2, gpus: 4, run: python worker.py}\n"
+        "  ps: {count: 1, cpus: 2, run: python ps.py}\n"
+    )
+
+    made = rota(managed, "submit", str(file))
+
+    assert made.returncode == 0, made.stderr
+    name = made.stdout.strip()
+    eventually(lambda: len(running(seen, name)) == 3)
+    seats = {pod["metadata"]["annotations"]["rota.dev/seat"] for pod in running(seen, name)}
+    assert seats == {"0", "1", "2"}
+    listed = json.loads(rota(managed, "ps", "-o", "json").stdout)
+    assert [(each["name"], each["state"], each["gpus"], each["tasks"]) for each in listed] == [
+        ("bert", "running", 8, 3)
+    ]
+    assert rota(managed, "cancel", name).returncode == 0
+    eventually(lambda: seen.pods() == {})
+    assert managed.admin.items("/apis/batch/v1/namespaces/default/jobs") == []
+
+
+def test_job_file_without_an_image_is_refused(managed: Bed, tmp_path: Path) -> None:
+    file = tmp_path / "train.yaml"
+    file.write_text("run: python train.py\n")
+
+    made = rota(managed, "submit", str(file))
+
+    assert (made.returncode, made.stderr) == (
+        2,
+        "error: job: image is missing: pods run containers, name an image\n",
+    )

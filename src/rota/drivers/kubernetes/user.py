@@ -20,16 +20,14 @@ from rota.drivers.kubernetes.client import Api, MissingRight, Refused
 from rota.drivers.kubernetes.connection import connect
 from rota.drivers.kubernetes.gang import Gang, job_id, job_name, key_of, rank, said_size
 from rota.drivers.kubernetes.job_objects import objects_of
-from rota.drivers.kubernetes.nodes import node_seen
-from rota.drivers.kubernetes.notes import JOB_ID
 from rota.drivers.kubernetes.pods import Phase, Pod, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.drivers.kubernetes.shown import FINAL, job_shown, job_to_come, node_shown
 from rota.files.job import job_file
 
 Json = dict[str, Any]
 T = TypeVar("T")
 POLL_S = 0.5
-_FINAL = ("succeeded", "failed", "cancelled")
 
 
 class ClusterUser:
@@ -54,7 +52,7 @@ class ClusterUser:
 
     def jobs(self, *, all: bool = False, limit: int | None = None, **only: str | None) -> Iterator[Json]:
         """Jobs, newest first."""
-        found = [job for job in self._do(self._all_jobs()) if all or job["state"] not in _FINAL or only.get("state")]
+        found = [job for job in self._do(self._all_jobs()) if all or job["state"] not in FINAL or only.get("state")]
         for field, value in only.items():
             if value is not None:
                 found = [job for job in found if job[field] == value]
@@ -63,8 +61,10 @@ class ClusterUser:
     def job(self, job_id: str) -> Json:
         """Everything about a job."""
         for job in self._do(self._all_jobs()):
-            if job_id in (job["id"], job["name"]):
+            if job_id in (job["id"], job["name"]) or job["id"].startswith(f"{job_id}-"):
                 return job
+        if made := self._do(self._without_pods(job_id)):
+            return job_to_come(made[0], job_id)
         raise RotaError(f"there is no job {job_id!r}; `rota --context ... ps --all` lists them")
 
     def why(self, job_id: str) -> Json:
@@ -157,10 +157,26 @@ class ClusterUser:
             values[pod.uid] = value
         return list(gangs.values())
 
+    async def _without_pods(self, wanted: str) -> list[Json]:
+        """The Jobs of a job whose pods have not been made yet."""
+        api = Api(self._connection)
+        try:
+            return await self._jobs_of(api, wanted)
+        finally:
+            await api.close()
+
+    async def _jobs_of(self, api: Api, wanted: str) -> list[Json]:
+        chosen = {"labelSelector": f"rota.dev/job={wanted}"}
+        try:
+            found, _ = await api.everything("/apis/batch/v1/jobs", **chosen)
+        except MissingRight:
+            found, _ = await api.everything(f"/apis/batch/v1/namespaces/{self._connection.namespace}/jobs", **chosen)
+        return found
+
     async def _all_jobs(self) -> list[Json]:
         api = Api(self._connection)
         try:
-            found = [_shown(gang, values, self._settings) for gang, values in await self._gangs(api)]
+            found = [job_shown(gang, values, self._settings) for gang, values in await self._gangs(api)]
         finally:
             await api.close()
         return sorted(found, key=lambda job: (job["submitted"], job["id"]), reverse=True)
@@ -179,7 +195,14 @@ class ClusterUser:
 
     async def _cancel(self, wanted: str) -> None:
         api = Api(self._connection)
+        made = False
         try:
+            for value in await self._jobs_of(api, wanted):
+                meta = value["metadata"]
+                await _delete(api, f"/apis/batch/v1/namespaces/{meta['namespace']}/jobs/{meta['name']}")
+                made = True
+            if made:
+                return
             gang, values = await self._named(api, wanted)
             owners = {pod.owner for pod in gang.members.values() if pod.owner is not None}
             for owner in owners:
@@ -243,7 +266,7 @@ class ClusterUser:
             pod = pod_of(value, self._settings)
             if pod.holds and pod.node is not None:
                 held[pod.node] = held.get(pod.node, 0) + pod.wants.device_milli // WHOLE
-        return [_node(value, held, self._settings) for value in values]
+        return [node_shown(value, held, self._settings) for value in values]
 
 
 def _plain(values: Json) -> Json:
@@ -257,93 +280,6 @@ async def _delete(api: Api, path: str) -> None:
     except Refused as error:
         if error.status != 404:
             raise
-
-
-def _node(value: Json, held: dict[str, int], settings: ClusterSettings) -> Json:
-    seen = node_seen(value, settings)
-    node = seen.node
-    return {
-        "id": node.id,
-        "type": node.device_type,
-        "gpus": node.devices,
-        "free_gpus": max(node.devices - held.get(str(node.id), 0), 0),
-        "cpus": (node.cpu_milli or 0) / 1000,
-        "memory_bytes": node.memory_bytes,
-        "state": "down" if not seen.ready else "drained" if seen.cordoned else "up",
-        "limits": "kept by Kubernetes",
-    }
-
-
-def _shown(gang: Gang, values: dict[str, Json], settings: ClusterSettings) -> Json:
-    """A gang as the API shows a job."""
-    pods = sorted(gang.members.values(), key=rank)
-    current = _of_last_attempt(pods)
-    state = _state(current)
-    started = [_moment_of(values[pod.uid], "PodScheduled") for pod in current if pod.node]
-    first = pods[0]
-    code, _, sentence = _why(values, current).partition(": ")
-    return {
-        "id": str(job_id(gang, pods)),
-        "name": first.says("name") or job_name(gang, first),
-        "tenant": first.namespace if settings.tenant_label is None else first.labels.get(settings.tenant_label, ""),
-        "owner": first.says("user") or "",
-        "state": state,
-        "reason": {"code": code, "sentence": sentence} if sentence and state == "waiting" else None,
-        "submitted": _iso(min(pod.created_s for pod in pods)),
-        "started": min((each for each in started if each), default=None),
-        "ended": _ended(values, current) if state in _FINAL else None,
-        "attempt": 1,
-        "exit_code": next((pod.exit_code for pod in current if pod.exit_code is not None), None),
-        "message": "",
-        "failure": None,
-        "gpus": sum(pod.wants.device_milli for pod in current) / WHOLE,
-        "tasks": len(current),
-        "priority": first.priority,
-        "nodes": sorted({pod.node for pod in current if pod.node}),
-    }
-
-
-def _of_last_attempt(pods: list[Pod]) -> list[Pod]:
-    """Pods that are under way, or if there are none, those that ended."""
-    alive = [pod for pod in pods if not pod.phase.is_over]
-    return alive or pods
-
-
-def _state(pods: list[Pod]) -> str:
-    if all(pod.phase.is_over for pod in pods):
-        return "failed" if any(pod.phase is Phase.FAILED for pod in pods) else "succeeded"
-    if any(pod.node is None for pod in pods):
-        return "waiting" if not any(JOB_ID in pod.annotations for pod in pods) else "starting"
-    return "running" if all(pod.phase is not Phase.PENDING for pod in pods) else "starting"
-
-
-def _why(values: dict[str, Json], pods: list[Pod]) -> str:
-    for pod in pods:
-        for each in (values[pod.uid].get("status") or {}).get("conditions") or ():
-            if each["type"] == "PodScheduled" and each["status"] == "False":
-                return str(each.get("message", ""))
-    return "not-yet-considered: not yet considered by the scheduler"
-
-
-def _moment_of(value: Json, kind: str) -> str | None:
-    for each in (value.get("status") or {}).get("conditions") or ():
-        if each["type"] == kind and each["status"] == "True":
-            return str(each.get("lastTransitionTime"))
-    return None
-
-
-def _ended(values: dict[str, Json], pods: list[Pod]) -> str | None:
-    ends = [
-        each["state"]["terminated"]["finishedAt"]
-        for pod in pods
-        for each in (values[pod.uid].get("status") or {}).get("containerStatuses") or ()
-        if (each.get("state") or {}).get("terminated")
-    ]
-    return max(ends, default=None)
-
-
-def _iso(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _drawn(source: AsyncIterator[bytes]) -> Iterator[bytes]:

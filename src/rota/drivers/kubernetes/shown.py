@@ -1,0 +1,126 @@
+"""Gangs and nodes in the form in which a manager's API shows jobs and nodes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from rota.core.model import WHOLE
+from rota.drivers.kubernetes.gang import Gang, job_id, job_name, rank
+from rota.drivers.kubernetes.nodes import node_seen
+from rota.drivers.kubernetes.notes import JOB_ID
+from rota.drivers.kubernetes.pods import Phase, Pod
+from rota.drivers.kubernetes.settings import ClusterSettings
+
+Json = dict[str, Any]
+FINAL = ("succeeded", "failed", "cancelled")
+
+
+def node_shown(value: Json, held: dict[str, int], settings: ClusterSettings) -> Json:
+    """A node as the API shows it; `held` are devices in use by node."""
+    seen = node_seen(value, settings)
+    node = seen.node
+    return {
+        "id": node.id,
+        "type": node.device_type,
+        "gpus": node.devices,
+        "free_gpus": max(node.devices - held.get(str(node.id), 0), 0),
+        "cpus": (node.cpu_milli or 0) / 1000,
+        "memory_bytes": node.memory_bytes,
+        "state": "down" if not seen.ready else "drained" if seen.cordoned else "up",
+        "limits": "kept by Kubernetes",
+    }
+
+
+def job_shown(gang: Gang, values: dict[str, Json], settings: ClusterSettings) -> Json:
+    """A gang as the API shows a job."""
+    pods = sorted(gang.members.values(), key=rank)
+    current = _of_last_attempt(pods)
+    state = _state(current)
+    started = [_moment_of(values[pod.uid], "PodScheduled") for pod in current if pod.node]
+    first = pods[0]
+    code, _, sentence = _why(values, current).partition(": ")
+    return {
+        "id": str(job_id(gang, pods)),
+        "name": first.says("name") or job_name(gang, first),
+        "tenant": first.namespace if settings.tenant_label is None else first.labels.get(settings.tenant_label, ""),
+        "owner": first.says("user") or "",
+        "state": state,
+        "reason": {"code": code, "sentence": sentence} if sentence and state == "waiting" else None,
+        "submitted": _iso(min(pod.created_s for pod in pods)),
+        "started": min((each for each in started if each), default=None),
+        "ended": _ended(values, current) if state in FINAL else None,
+        "attempt": 1,
+        "exit_code": next((pod.exit_code for pod in current if pod.exit_code is not None), None),
+        "message": "",
+        "failure": None,
+        "gpus": sum(pod.wants.device_milli for pod in current) / WHOLE,
+        "tasks": len(current),
+        "priority": first.priority,
+        "nodes": sorted({pod.node for pod in current if pod.node}),
+    }
+
+
+def job_to_come(made: Json, name: str) -> Json:
+    """A job whose pods have not been made yet."""
+    reason = {"code": "gang-incomplete", "sentence": "its pods have not been made yet"}
+    never = dict.fromkeys(("started", "ended", "exit_code", "failure"))
+    return {
+        **never,
+        "id": name,
+        "name": name,
+        "tenant": made["metadata"]["namespace"],
+        "owner": "",
+        "state": "waiting",
+        "reason": reason,
+        "submitted": made["metadata"]["creationTimestamp"],
+        "attempt": 0,
+        "message": "",
+        "gpus": 0,
+        "tasks": 0,
+        "priority": 0,
+        "nodes": [],
+    }
+
+
+def _of_last_attempt(pods: list[Pod]) -> list[Pod]:
+    """Pods that are under way, or if there are none, those that ended."""
+    alive = [pod for pod in pods if not pod.phase.is_over]
+    return alive or pods
+
+
+def _state(pods: list[Pod]) -> str:
+    if all(pod.phase.is_over for pod in pods):
+        return "failed" if any(pod.phase is Phase.FAILED for pod in pods) else "succeeded"
+    if any(pod.node is None for pod in pods):
+        return "waiting" if not any(JOB_ID in pod.annotations for pod in pods) else "starting"
+    return "running" if all(pod.phase is not Phase.PENDING for pod in pods) else "starting"
+
+
+def _why(values: dict[str, Json], pods: list[Pod]) -> str:
+    for pod in pods:
+        for each in (values[pod.uid].get("status") or {}).get("conditions") or ():
+            if each["type"] == "PodScheduled" and each["status"] == "False":
+                return str(each.get("message", ""))
+    return "not-yet-considered: not yet considered by the scheduler"
+
+
+def _moment_of(value: Json, kind: str) -> str | None:
+    for each in (value.get("status") or {}).get("conditions") or ():
+        if each["type"] == kind and each["status"] == "True":
+            return str(each.get("lastTransitionTime"))
+    return None
+
+
+def _ended(values: dict[str, Json], pods: list[Pod]) -> str | None:
+    ends = [
+        each["state"]["terminated"]["finishedAt"]
+        for pod in pods
+        for each in (values[pod.uid].get("status") or {}).get("containerStatuses") or ()
+        if (each.get("state") or {}).get("terminated")
+    ]
+    return max(ends, default=None)
+
+
+def _iso(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
