@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from builders import World, cluster, node, on, stop
 from rota.core.decisions import Lease, Renew, Start
-from rota.core.events import JobHeld, Lapsed, NodeDrained, NodeRemoved, NodeUndrained, Stopped
+from rota.core.events import JobHeld, Lapsed, NodeDrained, NodeLost, NodeRemoved, NodeUndrained, Stopped
 from rota.core.model import JobId, Level, Locality, NodeId
 from rota.core.reasons import Reason, ReasonCode
 from rota.mechanisms.ledger import Ledger
@@ -101,6 +103,37 @@ def test_nodes_that_take_the_place_of_others_are_looked_at_anew() -> None:
     decisions = world.step(NodeUndrained(NodeId("n1")), NodeDrained(NodeId("n2")), NodeDrained(NodeId("n3")))
 
     assert decisions == [Start(JobId("wide"), on("n1", 4), Lease(10.0, 100.0))]
+
+
+def test_job_without_devices_starts_when_it_asks_for_less() -> None:
+    """Two tasks of three CPUs on nodes of four insist on one node for 50 s."""
+    small = [node(f"n{number}", 1, cpu_milli=4000, rack=f"r{number}") for number in (1, 2)]
+    world = World(of=cluster(*small), policy=POLICY)
+    near = Locality(level=Level.RACK, hard=True, relax_after_s=50.0)
+    assert world.submit("a", gpus=0, workers=2, cpu_milli=3000, work=10.0, locality=near) == []
+    assert world.engine.wakeup_s == 50.0
+    reason = world.why("a")
+    assert reason is not None
+    assert reason.code is not ReasonCode.ROUND
+    world.pass_s(50.0)
+
+    (started,) = world.timer()
+
+    assert isinstance(started, Start)
+    assert world.engine.wakeup_s == math.inf
+
+
+def test_lost_node_is_seen_at_once_while_nobody_runs() -> None:
+    world = World(of=cluster(node("n1", 2, rack="r1"), node("n2", 2, rack="r2")), policy=POLICY)
+    world.submit("a", workers=4, work=10.0, locality=Locality(level=Level.RACK, hard=True, relax_after_s=500.0))
+    before = world.why("a")
+
+    world.step(NodeLost(NodeId("n2")))
+
+    after = world.why("a")
+    assert before is not None
+    assert after is not None
+    assert (before.code, after.code) == (ReasonCode.FRAGMENTED, ReasonCode.NEVER_FITS)
 
 
 def test_nodes_that_left_the_cluster_are_not_shared_out() -> None:

@@ -99,7 +99,12 @@ class RoundScheduler:
         self._beside = PairSpeeds(self._speed, self._types, self._freedoms.mixed_sharing)
         self._due = self._stale = False
         self._began_s = self._round_end_s = self._solved_s = 0.0
-        self.wakeup_s = math.inf
+        self._again_s = self._bare_s = math.inf
+
+    @property
+    def wakeup_s(self) -> float:
+        """When a round that came to nothing is drawn again, or a job without devices asks for less."""
+        return min(self._again_s, self._bare_s)
 
     @property
     def memory(self) -> Any:
@@ -117,7 +122,7 @@ class RoundScheduler:
             "due": self._due,
             "stale": self._stale,
             "times_s": [self._began_s, self._round_end_s, self._solved_s],
-            "wakeup_s": None if self.wakeup_s == math.inf else self.wakeup_s,
+            "wakeup_s": [None if each == math.inf else each for each in (self._again_s, self._bare_s)],
             "ledger": self._ledger.memory,
             "chance": chance_of(self._rng),
             "rule": self._rule.memory,
@@ -133,8 +138,7 @@ class RoundScheduler:
         self._speed.recall(memory["speeds"])
         self._seen = dict(memory["seen"])
         self._beside = PairSpeeds(self._speed, self._types, self._freedoms.mixed_sharing)
-        entrance = self._entrance()
-        self._jobs = {each[0]: entrance.recall(each, jobs) for each in memory["jobs"] if each[0] in jobs}
+        self._jobs = {each[0]: self._entrance().recall(each, jobs) for each in memory["jobs"] if each[0] in jobs}
         self._seating = Seating(self._types, self._jobs)
         self._comers = {jobs[seq]: None for seq in memory["comers"] if seq in jobs}
         self._bare = {jobs[seq]: None for seq in memory["bare"] if seq in jobs}
@@ -145,7 +149,7 @@ class RoundScheduler:
         self._over = dict(memory["over"])
         self._due, self._stale = memory["due"], memory["stale"]
         self._began_s, self._round_end_s, self._solved_s = memory["times_s"]
-        self.wakeup_s = math.inf if memory["wakeup_s"] is None else memory["wakeup_s"]
+        self._again_s, self._bare_s = (math.inf if each is None else each for each in memory["wakeup_s"])
         self._ledger = Ledger(len(self._types), self._quantum_s)
         self._ledger.recall(memory["ledger"])
         lost = {seq for seq, *_ in memory["jobs"]} - set(self._jobs)
@@ -211,20 +215,22 @@ class RoundScheduler:
         if changes.shrunk or (changes.freed and not changes.left):
             self._stale = self._due = True
             if not self._out:
-                self.wakeup_s = now_s
+                self._again_s = now_s
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
         """A job waits for a round in which its turn comes, or for a place; or it can't run on anything there is."""
         job = self._jobs.get(waiting.seq)
         if job is not None and not any(job.speeds):
             return Reason(code=ReasonCode.NEVER_FITS, need_milli=waiting.job.gpu_milli)
+        if waiting in self._bare and isinstance(offered := draft.offer(waiting), Reason):
+            return offered
         return self._seating.why(waiting) or Reason(code=ReasonCode.ROUND)
 
     # -- a round ---------------------------------------------------------------------------------
 
     def plan(self, draft: Draft) -> None:
         """When all leases are over: settle the round that was, and draw the next."""
-        if self._out or not (self._due or self.wakeup_s <= draft.now_s):
+        if self._out or not (self._due or self._again_s <= draft.now_s):
             self._start_bare(draft)
             return
         self._due = False
@@ -237,10 +243,10 @@ class RoundScheduler:
             self._round_s = self._length(list(self._jobs.values()), draft.now_s)
         self._seat(draft, self._order())
         self._start_bare(draft)
-        self.wakeup_s = math.inf
+        self._again_s = math.inf
         if not self._turns and self._jobs:
             again_s = self._solved_s + self._habits.solve_gap_s if self._stale else math.inf
-            self.wakeup_s = min(again_s, self._seating.relaxes_s)
+            self._again_s = min(again_s, self._seating.relaxes_s)
 
     def _settle(self) -> None:
         """Who ran in the last round has had so much more; who is gone leaves the books."""
@@ -383,10 +389,12 @@ class RoundScheduler:
 
     def _start_bare(self, draft: Draft) -> None:
         """Jobs without devices need no turn: they start as soon as there is room for them."""
+        self._bare_s = math.inf
         for live in list(self._bare):
             offered = draft.offer(live)
             if isinstance(offered, Reason):
                 draft.because(live, offered)
+                self._bare_s = min(self._bare_s, draft.allocator.stage(live, draft.now_s)[1])
             else:
                 draft.assign_offered(live, offered)
                 del self._bare[live]

@@ -73,13 +73,28 @@ def test_job_too_large_for_every_type_has_shares_of_a_whole_gang(speed: SpeedMod
     assert sum(part * own for part, own in zip(row, question.jobs[0].speeds, strict=True)) == pytest.approx(worth)
 
 
+def test_no_gang_is_promised_the_fast_devices_alone() -> None:
+    """A gang of three, two devices of each type: for each part of its time on `a`, half as much at least on `b`."""
+    fast, slow = SpeedModel(type_speed={A: 1.0, B: 0.01}, uneven=True), SpeedModel(type_speed={A: 0.01, B: 1.0})
+    others = [gang(f"j{seq}", 1, rooms=(1, 1), speed=slow, able=True) for seq in range(1, 5)]
+    question = asked(gang("j0", 3, rooms=(2, 2), speed=fast), *others, devices=(2, 2))
+
+    row = MaxMin(SizeParams(spare=False), sees_types=True).shares(question)[0,]
+
+    assert row[0] > 0
+    assert row[1] >= row[0] / 2 - 1e-9
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_shares_of_parts_are_worth_as_much_as_those_of_every_way_to_divide_a_gang(seed: int) -> None:
     """Two gangs too large for every type, three single jobs: the same optimum with a column for each division."""
     rng, devices = random.Random(seed), (2, 3, 3)
-    speed = SpeedModel(type_speed={kind: rng.uniform(0.1, 2.0) for kind in (A, B, C)}, uneven=True)
-    gangs = [gang("j0", 4, rooms=devices, speed=speed), gang("j1", 5, rooms=devices, speed=speed)]
-    singles = [gang(f"j{seq}", 1, rooms=(1, 1, 1), speed=speed, able=True) for seq in (2, 3, 4)]
+
+    def speed() -> SpeedModel:
+        return SpeedModel(type_speed={kind: rng.choice([0.1, 1.0, 5.0]) for kind in (A, B, C)}, uneven=True)
+
+    gangs = [gang("j0", 4, rooms=devices, speed=speed()), gang("j1", 5, rooms=devices, speed=speed())]
+    singles = [gang(f"j{seq}", 1, rooms=(1, 1, 1), speed=speed(), able=True) for seq in (2, 3, 4)]
     question = asked(*gangs, *singles, devices=devices)
     layout = lay_out(question, collapse=False)
     need = fair_need(layout)

@@ -9,13 +9,16 @@ from rota.core.cluster import Cluster
 from rota.core.decisions import Lease, Renew, Start
 from rota.core.errors import RotaError
 from rota.core.events import End, JobEnded, Lapsed, SpeedChanged
+from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType, JobId
 from rota.core.placement import Slot, same_devices, whole
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms.shares import nests
+from rota.mechanisms.shares import PairSpeeds, Question, contender, nests
 from rota.perf.profiles import Profiles
 from rota.perf.speed import SpeedModel
 from rota.policies import find_policy
+from rota.policies.gavel.declare import PackParams
+from rota.policies.gavel.makespan import MinTotalDuration
 from rota.traces.workload import Submission, Workload
 
 POLICY = "gavel/min_total_duration_packed:compat=none,round_s=100,mixed_sharing=true"
@@ -46,6 +49,20 @@ def test_large_job_shares_one_of_its_two_devices(speed: SpeedModel, steps: float
     assert found["l"].lease == Lease(steps, 100.0)
     assert found["s"].placement == on("n1", [0], milli=HALF)
     assert found["s"].lease == Lease(80.0, 100.0)
+
+
+def test_pair_uses_the_devices_of_the_larger_one_whoever_is_older() -> None:
+    """Two small jobs and a large one on two devices: only what is really there is shared out."""
+    sizes = {0: 1, 1: 2, 2: 1}
+    lives = [LiveJob(job(f"j{seq}", workers=size, work=1000.0), seq, 0.0, 1.0) for seq, size in sizes.items()]
+    jobs = [contender(live, SLOWEST, (V100,), [True]) for live in lives]
+    question = Question(0.0, jobs, (V100,), (2,), PairSpeeds(SLOWEST, (V100,), mixed=True), mixed=True)
+
+    shares = MinTotalDuration(PackParams(), sees_types=True, packs=True).shares(question)
+
+    used = sum(max(sizes[seq] for seq in party) * part for party, (part,) in shares.items())
+    assert used == pytest.approx(2.0)
+    assert any(len({sizes[seq] for seq in party}) > 1 and part > 0 for party, (part,) in shares.items())
 
 
 def test_without_it_they_take_turns() -> None:
