@@ -171,3 +171,15 @@ def test_model_without_relative_speeds_runs_by_type_speed() -> None:
     assert model.on_type(job("j", model="unheard-of"), K80) == 0.7
     assert model.nominal_rate(job("j", model="unheard-of", device_types=(K80,))) == 0.7
     assert model.rate(job("j", model="unheard-of"), on("n1", 1), [node("n1", 1, device_type=K80)]) == 0.7
+
+
+def test_network_cost_slows_a_job_down_by_task() -> None:
+    nodes = [node(f"n{i}", 4, rack=f"r{i // 2}") for i in range(4)]
+    model = SpeedModel(network=0.1)
+    ring = job(workers=4)
+
+    assert model.rate(ring, on("n1", 4, tasks=4), nodes) == 1.0
+    assert model.rate(ring, on("n1", 2, tasks=2) + on("n2", 2, tasks=2), nodes) == 1 / (1 + 0.1 * 2 / 4)
+    assert model.rate(ring, on("n1", 2, tasks=2) + on("n3", 2, tasks=2), nodes) == 1 / (1 + 0.1 * 8 / 4)
+    with pytest.raises(RotaError, match="network's seconds"):
+        SpeedModel(network=-1.0)

@@ -225,7 +225,8 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
     listed = () if request.faults is None else read_faults(request.faults, cluster, *(after for _, after in changes))
     neighbours = _factors(request.neighbours, "--neighbours", ("device", "node", "turns"))
     by_profile = request.spread == "profile"
-    spread = {} if by_profile else _factors(request.spread, "--spread", tuple(_SPREAD_LEVELS))
+    spread = {} if by_profile else _factors(request.spread, "--spread", (*_SPREAD_LEVELS, "network"))
+    network = spread.pop("network", 0.0)
     type_speeds = _factors(request.type_speed, "--type-speed", tuple(map(str, cluster.devices_by_type)))
     return Setting(
         cluster=cluster,
@@ -239,6 +240,7 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
             device_neighbour=neighbours.get("device", 1.0),
             node_neighbour=neighbours.get("node", 1.0),
             turns=neighbours.get("turns", 1.0),
+            network=network,
             scattered=by_profile,
             uneven=request.uneven,
         ),

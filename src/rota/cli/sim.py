@@ -78,7 +78,9 @@ def sim(
     ] = 0.0,
     spread: Annotated[
         str,
-        typer.Option(help="Speed factors of jobs over several nodes, e.g. rack=0.9,domain=0.8,cluster=0.7."),
+        typer.Option(
+            help="Speed factors of jobs over several nodes, e.g. rack=0.9,domain=0.8,cluster=0.7; or network=S."
+        ),
     ] = "",
     neighbours: Annotated[
         str, typer.Option(help="Speed factors per neighbour, e.g. device=0.8,node=0.97; turns=0.98 for jobs in turn.")

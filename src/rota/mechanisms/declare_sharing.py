@@ -19,6 +19,7 @@ def sharing(
     summary: str,
     params: type,
     traits: Traits,
+    placement: str = "consolidate",
 ) -> DeclaredPolicy:
     """Declare a policy from a rule that says who may share devices with whom."""
 
@@ -31,7 +32,7 @@ def sharing(
         summary=summary,
         traits=traits,
         params=params,
-        placement="consolidate",
+        placement=placement,
         make=make,
         whole_cluster=True,
     )

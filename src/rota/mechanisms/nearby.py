@@ -163,12 +163,15 @@ class Layout:
         parts[task.job] = counts
         self._cost[task.job] = None
 
-    def best_node(self, number: int, avoid: int = NOWHERE) -> int:
-        """Where a task adds least: to the network, then by load (servers spread, others pack) and by nodes in use."""
+    def best_node(self, number: int, avoid: int = NOWHERE, *, roomy: bool = False) -> int:
+        """Where a task adds least: to the network, then by load (servers spread, others pack) and by nodes in use.
+
+        With `roomy` all of them spread, so that a job begins where it may stay together.
+        """
         batch, task = self.batch, self.batch.tasks[number]
         tasks = len(batch.tasks)
         servers, others = self._servers[task.job], self._others[task.job]
-        sign = 1.0 if task.serves else -1.0
+        sign = 1.0 if task.serves or roomy else -1.0
         by_rack: dict[int, float] = {}
         best, least = NOWHERE, math.inf
         for node in task.nodes:
@@ -202,12 +205,12 @@ class Layout:
             added = distances.around([*others, node]) - distances.around(others)
         return batch.traffic[task.job] * added
 
-    def settle(self, numbers: Collection[int], avoid: int = NOWHERE) -> bool:
+    def settle(self, numbers: Collection[int], avoid: int = NOWHERE, *, roomy: bool = False) -> bool:
         """Place tasks one after the other, each where it adds least; whether all found a place."""
         for number in numbers:
-            node = self.best_node(number, avoid)
+            node = self.best_node(number, avoid, roomy=roomy)
             if node == NOWHERE and avoid != NOWHERE:
-                node = self.best_node(number)
+                node = self.best_node(number, roomy=roomy)
             if node == NOWHERE:
                 return False
             self.put(number, node)

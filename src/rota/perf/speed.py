@@ -15,6 +15,7 @@ from rota.core.cluster import Node
 from rota.core.errors import RotaError
 from rota.core.model import WHOLE, DeviceType, Job, Level
 from rota.core.placement import Placement, devices_of, tasks_of
+from rota.perf.network import LEVELS, Distances, network_cost
 from rota.perf.observed import LearningSpeeds
 from rota.perf.profiles import Speeds
 from rota.perf.training import TRAININGS, best_of
@@ -61,6 +62,8 @@ class SpeedModel:
     shared node. How an elastic job's speed grows with its size is known for models of the catalogue; for others,
     `scaling` is the exponent of the size against the size it asked for.
     `turns` is what the switching leaves of the speed of jobs that take turns on a device.
+    With `network`, tasks also wait for what they send: for each second of work so many seconds for each unit of network
+    cost, by levels, that comes on a task.
     With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
     With `is_estimate`, profiles are what a policy believes; how fast jobs really run is not in them.
     Where a job's devices are not equally fast, the slowest sets the pace; with `uneven` batches each device has work in
@@ -74,6 +77,7 @@ class SpeedModel:
     device_neighbour: float = 1.0
     node_neighbour: float = 1.0
     turns: float = 1.0
+    network: float = 0.0
     scattered: bool = False
     is_estimate: bool = False
     uneven: bool = False
@@ -86,6 +90,8 @@ class SpeedModel:
         for name, factor in factors:
             if not 0 < factor <= 1:
                 raise RotaError(f"the speed factor {name} is {factor:g}; it must be above 0 and at most 1")
+        if not 0 <= self.network < math.inf:
+            raise RotaError(f"the network's seconds are {self.network:g}; they must be a number of 0 or more")
         for device_type, speed in self.type_speed.items():
             if not 0 < speed < math.inf:
                 raise RotaError(f"the speed of type {device_type!r} is {speed:g}; it must be a number above 0")
@@ -241,6 +247,9 @@ class SpeedModel:
             rate = self.among(job, duty(job, placement, len(mates)), mates, device_type)
         if self.spread and len(placement) > 1:
             rate *= self.spread.get(span(placement, nodes), 1.0)
+        if self.network and len(placement) > 1:
+            cost = network_cost(job, placement, Distances(nodes, LEVELS))
+            rate /= 1.0 + self.network * cost / sum(slot.tasks for slot in placement)
         if device_neighbours:
             rate *= self._slowed(placement, self.device_neighbour**device_neighbours)
         if node_neighbours:

@@ -95,6 +95,8 @@ BUILT_IN |= {
     "lucid": "rota.policies.lucid:lucid",
     "muri": "rota.policies.muri:muri",
     "horus": "rota.policies.horus:horus",
+    "liquid": "rota.policies.liquid:liquid",
+    "liquid-batch": "rota.policies.liquid:liquid_batch",
 }
 
 _ENTRY_POINTS = "rota.policies"

@@ -1,0 +1,86 @@
+"""Liquid: placed by network cost, one by one or in batches; devices shared by predicted use (Gu et al., TPDS 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.core.live import JobView
+from rota.core.model import WHOLE, Job
+from rota.core.policy import Allocator, Policy
+from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare_sharing import sharing
+from rota.mechanisms.grouping import Effort
+from rota.mechanisms.list_scheduler import ListScheduler
+from rota.mechanisms.ordering import Backfill, SimpleRule, Turn
+from rota.mechanisms.regrouping import Regrouping
+from rota.perf.network import weighting
+from rota.policies.horus import Horus, HorusParams
+
+_CITES = "Gu et al., TPDS 2022"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiquidParams(HorusParams):
+    """Jobs of one device share it, at most `most` of them, while their predicted utilisations are at most `limit`."""
+
+
+class Liquid(Horus):
+    """First in first out; jobs of one device that find none free share one, if use and memory allow."""
+
+    def shares(self, job: Job) -> bool:
+        """Single tasks with one whole device."""
+        return super().shares(job) and len(job.roles) == 1 and job.tasks == 1 and job.gpu_milli == WHOLE
+
+
+liquid = sharing(
+    "liquid",
+    Liquid,
+    cites=_CITES,
+    summary="First in first out, each task where it adds least traffic; jobs of one device share by predicted use.",
+    params=LiquidParams,
+    placement="liquid",
+    traits=Traits(
+        prior_knowledge="traffic of tasks; model, from which utilisation is predicted",
+        scheduling_input="arrival order, network topology, predicted utilisation",
+        placement="near by network cost, packed",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiquidBatchParams:
+    """`h` is how far nodes are, as of the placement; a search ends after `limit_s` seconds or `work` tasks touched."""
+
+    h: str = "levels"
+    limit_s: float = 30.0
+    work: int = 150_000
+
+    def __post_init__(self) -> None:
+        weighting(self.h)
+        Effort(limit_s=self.limit_s, work=self.work)
+
+
+def _first_come(job: JobView, now_s: float) -> Turn:
+    return Turn((job.seq,))
+
+
+def _batch(params: LiquidBatchParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
+    order = ListScheduler(SimpleRule(of=_first_come, backfill=Backfill.ANY, preempts=False), allocator)
+    effort = Effort(limit_s=params.limit_s, work=params.work)
+    return Regrouping(order, weighting(params.h), effort, knowledge.seed)
+
+
+liquid_batch = DeclaredPolicy(
+    name="liquid-batch",
+    cites=_CITES,
+    summary="First in first out; jobs that start together are placed together, by a grouping genetic algorithm.",
+    traits=Traits(
+        prior_knowledge="traffic of tasks",
+        scheduling_input="arrival order, network topology",
+        placement="near by network cost",
+    ),
+    params=LiquidBatchParams,
+    placement="liquid",
+    make=_batch,
+    whole_cluster=True,
+)

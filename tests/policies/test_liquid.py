@@ -1,0 +1,94 @@
+"""Liquid one by one and in batches, against small courses of events that were worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import GIB, cluster, job, node
+from rota.core.errors import RotaError
+from rota.core.history import JobRow
+from rota.core.model import Job, Role
+from rota.drivers.simulator.study import Setting, simulate
+from rota.perf.speed import SpeedModel
+from rota.policies import find_policy
+from rota.traces.workload import Submission, Workload
+
+TWO_RACKS = cluster(*(node(f"n{i}", 4, rack=f"r{i // 2}", device_memory_bytes=16 * GIB) for i in range(4)))
+
+
+def run(policy: str, *jobs: tuple[float, Job], speed: SpeedModel | None = None, seed: int = 0) -> dict[str, JobRow]:
+    submissions = tuple(Submission(job=asked, submit_s=at_s) for at_s, asked in jobs)
+    setting = Setting(cluster=TWO_RACKS, speed=speed or SpeedModel(), seed=seed)
+    history = simulate(Workload(submissions=submissions, source="test", format="rota"), policy, setting).history
+    return {row.id: row for row in history.jobs}
+
+
+def single(name: str, use: float, gib: int = 1) -> Job:
+    return job(name, work=100.0, labels=(("utilization", str(use)),), device_memory_bytes=gib * GIB)
+
+
+def full(*extra: Job) -> list[tuple[float, Job]]:
+    """Fifteen devices taken for good, one by a job that may share it, and then these."""
+    return [(0.0, job("rest", workers=15, work=1000.0)), (0.0, single("host", 0.6)), *((1.0, each) for each in extra)]
+
+
+def test_jobs_of_one_device_share_while_predicted_use_is_within_the_limit() -> None:
+    assert run("liquid", *full(single("guest", 0.7)))["guest"].start_s == 1.0
+    assert run("liquid", *full(single("guest", 0.75)))["guest"].start_s == 100.0
+    assert run("liquid:limit=1.4", *full(single("guest", 0.75)))["guest"].start_s == 1.0
+
+
+def test_memory_has_to_fit_beside_it() -> None:
+    assert run("liquid", *full(single("guest", 0.5, gib=15)))["guest"].start_s == 1.0
+    assert run("liquid", *full(single("guest", 0.5, gib=16)))["guest"].start_s == 100.0
+
+
+def test_gangs_and_unknown_jobs_share_with_nobody() -> None:
+    gang = job("gang", workers=2, work=10.0, labels=(("utilization", "0.1"),))
+
+    assert run("liquid", *full(gang))["gang"].start_s == 1000.0
+    assert run("liquid", *full(job("blind", work=10.0)))["blind"].start_s == 100.0
+
+
+SPREAD = SpeedModel(network=1.0)
+
+
+def stubs() -> list[tuple[float, Job]]:
+    """Who leaves two devices on n0 and one on each of the others."""
+    sizes = (2, 3, 3, 3)
+    return [(0.0, job(f"s{i}", gpus=size, work=900.0)) for i, size in enumerate(sizes)]
+
+
+def test_a_batch_avoids_what_one_by_one_runs_into() -> None:
+    heavy = job("heavy", workers=2, work=100.0, network_bps=8_000_000_000)
+    light = job("light", workers=2, work=100.0)
+
+    # Only n0 has two devices left. Together they go to the job that sends most.
+    one_by_one = run("liquid", *stubs(), (1.0, light), (1.0, heavy), speed=SPREAD)
+    together = run("liquid-batch", *stubs(), (1.0, light), (1.0, heavy), speed=SPREAD)
+
+    assert together["heavy"].run_s == 100.0
+    assert together["heavy"].run_s + together["light"].run_s < one_by_one["heavy"].run_s + one_by_one["light"].run_s
+
+
+def test_a_batch_is_placed_the_same_again() -> None:
+    jobs = [(0.0, job(f"j{i}", workers=3 + i % 3, work=100.0 + i)) for i in range(6)]
+
+    assert run("liquid-batch", *jobs, speed=SPREAD, seed=3) == run("liquid-batch", *jobs, speed=SPREAD, seed=3)
+
+
+def test_wishes_of_jobs_and_other_roles_hold_in_a_batch() -> None:
+    served = job("served", work=50.0, roles=(Role(name="ps", device_milli=0), Role(count=6)))
+    lonely = job("lonely", workers=4, work=50.0, exclusive=True)
+    rows = run("liquid-batch", (0.0, served), (0.0, lonely))
+
+    assert {name: row.end_s for name, row in rows.items()} == {"served": 50.0, "lonely": 50.0}
+
+
+@pytest.mark.parametrize(
+    "spec", ["liquid-batch:h=far", "liquid-batch:limit_s=0", "liquid-batch:work=-1", "liquid:limit=0"]
+)
+def test_mistakes_are_named(spec: str) -> None:
+    declared, options = find_policy(spec)
+    with pytest.raises(RotaError, match=r"(h|limit_s|limit) is"):
+        declared.read(options)
