@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from docs.pages import ROOT
-from rota.api import cluster, jobs, logs, metrics, submit, system, tokens
+from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tokens
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
 
@@ -34,6 +34,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         metrics.router,
         system.router,
         cluster.router,
+        estimates.router,
         system.probes,
         tokens.router,
     )

@@ -29,6 +29,7 @@ from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.settings import Settings
 from rota.live.boot import Scheduling, boot
 from rota.live.foresight import Foresight
+from rota.live.learning import BOUND, Learning
 from rota.live.lookout import Lookout
 from rota.live.requests import Requests
 from rota.live.retention import keep_tidy
@@ -57,6 +58,8 @@ class Options:
     require_token: bool = False
     keep_s: float = 30 * 86400.0
     """How long jobs are kept after their end."""
+    estimate_bound: float = BOUND
+    """Up to which measured error an estimate takes the place of `auto`."""
     pages: Callable[[Service], Asgi] | None = None
     """Makes what answers requests that are not for the API: the dashboard."""
 
@@ -95,17 +98,19 @@ async def _serve(
 ) -> None:
     control = boot(records, options.scheduling)
     foresight = Foresight(options.scheduling, records.url)
+    learning = Learning(records, options.settings.home, options.estimate_bound)
     assert control.present is not None, "boot knows the cluster"
     driver = LocalDriver(control.present.nodes, options.settings, control.answered)
     service = Service(
         control=control,
-        requests=Requests(control, records, refuse_what_cannot_be, foresight),
+        requests=Requests(control, records, refuse_what_cannot_be, foresight, learning),
         records=records,
         access=access,
         home=options.settings.home,
         scheduling=options.scheduling,
         lookout=Lookout(records, control, options.scheduling),
         limits=str(options.settings.limits),
+        learning=learning,
     )
     config = uvicorn.Config(
         make_app(service, None if options.pages is None else options.pages(service)),
@@ -135,6 +140,7 @@ async def _serve(
     tidying.cancel()
     driver.close()
     await foresight.close()
+    await learning.close()
     if loop in done:
         loop.result()
     loop.cancel()

@@ -10,6 +10,7 @@ from fastapi import Request
 from rota.api.access import Access, Principal
 from rota.live.boot import Scheduling
 from rota.live.control import Control
+from rota.live.learning import Learning
 from rota.live.lookout import Lookout
 from rota.live.requests import Requests
 from rota.store.records import Records
@@ -28,6 +29,8 @@ class Service:
     lookout: Lookout
     limits: str
     """How tasks' limits are kept, in words."""
+    learning: Learning | None = None
+    """What past jobs teach, where what they used is known."""
 
 
 def service(request: Request) -> Service:

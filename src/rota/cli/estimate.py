@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from rota.cli import human
+from rota.cli.manager import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
 
 app = typer.Typer(help="Learn from past runs what jobs need, and how far to trust that.", no_args_is_help=True)
@@ -110,6 +112,30 @@ def predict(
     emit([{**asdict(each), "trusted": each.is_trusted(bound)} for each in found], _ESTIMATE_COLUMNS, output)
 
 
+@app.command()
+def report(
+    days: Annotated[float, typer.Option(help="How far back.", min=0.001, max=3650)] = 7.0,
+    server: ServerOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List jobs that asked for at least twice what they used, the most wasteful first.
+
+    Examples:
+
+      rota estimate report
+
+      rota estimate report --days 30 -o csv
+    """
+    from rota.sdk.client import Client
+
+    rows = Client(server).over_requested(days)
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        from rota.cli.show import amount_of
+
+        rows = [{**row, **{key: amount_of(row["what"], row[key]) for key in ("asked", "used")}} for row in rows]
+    emit(rows, _OVER_COLUMNS, output)
+
+
 def _percent(part: float) -> str:
     return f"{part:.1%}"
 
@@ -128,6 +154,17 @@ _SCORE_COLUMNS = (
     Column(key="interval_ratio", title="high/low", show=lambda ratio: f"{ratio:.2f}", right=True),
     Column(key="forest_error", title="forest alone", show=_percent, right=True),
     Column(key="white_box_error", title="white box alone", show=_percent, right=True),
+)
+_OVER_COLUMNS = (
+    Column(key="id", title="job"),
+    Column(key="name"),
+    Column(key="tenant"),
+    Column(key="owner"),
+    Column(key="what"),
+    Column(key="asked", right=True),
+    Column(key="used", right=True),
+    Column(key="over", title="times", show=lambda times: f"{times:.1f}", right=True),
+    Column(key="run_s", title="ran for", show=human.duration, right=True),
 )
 _TRUST_COLUMNS = (
     Column(key="label"),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rota.cli.manager import ServerOption, client_for
-from rota.cli.render import OutputFormat, OutputOption, emit
+from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.sdk.client import Client
+
+if TYPE_CHECKING:
+    from rota.drivers.kubernetes.user import ClusterUser
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 
@@ -23,13 +27,16 @@ def show(job: JobArgument, server: ServerOption = None, output: OutputOption = O
 
       rota show 17 -o json
     """
-    found = client_for(server).job(job)
+    client = client_for(server)
+    found = client.job(job)
+    compared = _resources(client, job)
     if output is not OutputFormat.TABLE:
-        emit([found], (), output)
+        emit([{**found, "resources": compared}], (), output)
         return
     for key, value in found.items():
         if value not in (None, "", []):
             typer.echo(f"{key + ':':<12} {_text(value)}")
+    _show_resources(compared)
 
 
 def why(job: JobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
@@ -42,13 +49,61 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     client = client_for(server)
     found = client.job(job)
     told = client.why(job)
+    compared = _resources(client, job)
     if output is not OutputFormat.TABLE:
-        emit([{"id": found["id"], **told}], (), output)
+        emit([{"id": found["id"], **told, "resources": compared}], (), output)
         return
     said = told["reason"]["sentence"] if told["reason"] else found["message"]
     typer.echo(f"job {job} is {told['state']}" + (f": {said}" if said else ""))
     if told["expected"] is not None:
         typer.echo(expectation(told["expected"]))
+    _show_resources(compared)
+
+
+def _resources(client: Client | ClusterUser, job: str) -> list[dict[str, Any]]:
+    """Request, estimate and use; a cluster of Kubernetes tells none of it."""
+    return client.resources(job) if isinstance(client, Client) else []
+
+
+def _show_resources(compared: list[dict[str, Any]]) -> None:
+    """What a task asked for, will probably need and used, side by side."""
+    if not compared:
+        return
+    rows = [
+        {
+            "what": each["what"],
+            "asked": amount_of(each["what"], each["asked"]) + (" (auto)" if each["auto"] else ""),
+            "estimate": _estimated(each),
+            "used": None if each["used"] is None else amount_of(each["what"], each["used"]),
+        }
+        for each in compared
+    ]
+    typer.echo()
+    emit(rows, _RESOURCES, OutputFormat.TABLE)
+
+
+def _estimated(each: dict[str, Any]) -> str | None:
+    if each["estimate"] is None:
+        return None
+    low, high = (amount_of(each["what"], each[end]) for end in ("low", "high"))
+    error = "error not known" if each["error"] is None else f"error {each['error']:.0%}"
+    trust = "" if each["trusted"] else ", not trusted"
+    return f"{amount_of(each['what'], each['estimate'])} ({low} to {high}; {error}{trust})"
+
+
+def amount_of(what: str, value: float) -> str:
+    """GPUs, CPUs or bytes as people read them; nothing asked for is a dash."""
+    if what in ("memory", "gpu_memory"):
+        return "-" if not value else f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
+    return "-" if not value else f"{value:.3g}"
+
+
+_RESOURCES = (
+    Column(key="what", title="of a task"),
+    Column(key="asked"),
+    Column(key="estimate"),
+    Column(key="used"),
+)
 
 
 def expectation(expected: dict[str, Any]) -> str:

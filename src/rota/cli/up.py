@@ -49,6 +49,9 @@ def up(
     ] = None,
     run_as: Annotated[str | None, typer.Option(help="Whose processes tasks are, if you are root.")] = None,
     keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
+    estimate_bound: Annotated[
+        float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
+    ] = 0.25,
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
     ] = False,
@@ -155,6 +158,7 @@ def _options(settings: UpFile) -> Options:
         key=settings.tls_key,
         require_token=settings.require_token,
         keep_s=settings.keep,
+        estimate_bound=settings.estimate_bound,
         pages=Gate,
     )
 

@@ -19,6 +19,7 @@ from rota.core.model import (
     Role,
     TenantId,
 )
+from rota.files.auto import settled
 from rota.files.document import read_document
 from rota.files.shape import checked
 
@@ -94,7 +95,7 @@ def job_file(values: object, source: Path | str = "job") -> JobFile:
     """Plain values as a job file, or one line that names the field."""
     from rota.files.job_shape import JobFile
 
-    return checked(JobFile, values, Path(source))
+    return checked(JobFile, settled(values), Path(source))
 
 
 def job_of(file: JobFile, job_id: JobId, depends_on: tuple[JobId, ...] = (), user: str = "") -> Job:

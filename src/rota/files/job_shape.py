@@ -166,6 +166,14 @@ class RolePart(Shape):
     completion: CompletionPart = CompletionPart()
 
 
+class EstimatedPart(Shape):
+    """What an `auto` became, and whether an estimate or the usual."""
+
+    given: float | Text
+    trusted: bool
+    error: float | None = None
+
+
 class JobFile(Shape):
     """The whole file. Every field is optional but `run`."""
 
@@ -198,6 +206,8 @@ class JobFile(Shape):
     """Which member of an array this is; the command line sets it."""
     member: MemberPart | None = None
     """Which task of a job without gang this is; the manager sets it."""
+    estimated: Annotated[dict[Name, EstimatedPart], Field(default_factory=dict, max_length=8)]
+    """What each `auto` became; the manager sets it."""
 
     @model_validator(mode="after")
     def _agree(self) -> JobFile:

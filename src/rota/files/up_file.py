@@ -30,6 +30,7 @@ class UpFile(Shape):
     database: Text | None = None
     run_as: Text | None = None
     keep: Annotated[Seconds, Field(gt=0)] = 30 * 86400.0
+    estimate_bound: Annotated[float, Field(ge=0)] = 0.25
     require_token: Annotated[bool, Field(strict=True)] = False
     cgroups: Literal["auto", "on", "off"] = "auto"
     tls_cert: Path | None = None

@@ -27,11 +27,13 @@ from rota.core.events import (
     PromisesChanged,
 )
 from rota.core.model import Job, JobId, JobState, NodeId
+from rota.files.auto import settled
 from rota.files.job import apart, job_of
 from rota.files.job_shape import JobFile
 from rota.live.control import Control, Entry
 from rota.live.forecast import Forecast
 from rota.live.foresight import Foresight
+from rota.live.learning import Learning
 from rota.live.record import Record, dump
 from rota.store.records import FINAL, Records
 
@@ -72,12 +74,18 @@ class Requests:
     """The changes that users can make."""
 
     def __init__(
-        self, control: Control, records: Records, refuse: Callable[[JobFile], None], foresight: Foresight
+        self,
+        control: Control,
+        records: Records,
+        refuse: Callable[[JobFile], None],
+        foresight: Foresight,
+        learning: Learning | None = None,
     ) -> None:
         self._control = control
         self._records = records
         self._refuse = refuse
         self._foresight = foresight
+        self._learning = learning
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
         self._changing = asyncio.Lock()
@@ -109,7 +117,7 @@ class Requests:
     ) -> list[JobId]:
         parts: list[tuple[Json, JobFile]] = []
         for number, values in enumerate(files, start=1):
-            parts.extend(apart(values))
+            parts.extend(apart(await self._settled(values)))
             if not number % PAUSE_AFTER:
                 await asyncio.sleep(0)
         if len(parts) > MOST_AT_ONCE:
@@ -137,6 +145,10 @@ class Requests:
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
+
+    async def _settled(self, values: Any) -> Any:
+        """A job file without `auto`."""
+        return settled(values) if self._learning is None else await self._learning.settle(values)
 
     async def _dependencies(self, file: JobFile) -> list[JobId]:
         """The jobs that a file depends on, by id or by name: the newest of a name, with those submitted with it."""
@@ -184,7 +196,7 @@ class Requests:
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
-        _, file = apart(values)[0]
+        _, file = apart(await self._settled(values))[0]
         self._refuse(file)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")

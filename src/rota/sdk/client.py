@@ -104,6 +104,16 @@ class Client:
         answer: Json = self._call("GET", f"/jobs/{quote(job_id, safe='')}/why")
         return answer
 
+    def resources(self, job_id: str) -> list[Json]:
+        """What a job's tasks asked for, will probably need, and used."""
+        found: list[Json] = self.get(f"/jobs/{quote(job_id, safe='')}/resources")
+        return found
+
+    def over_requested(self, days: float) -> list[Json]:
+        """Jobs of the last days that asked for at least twice what they used."""
+        found: list[Json] = self.get(f"/over-requested?days={days:g}")
+        return found
+
     def act(self, job_id: str, action: str) -> Json:
         """`cancel`, `hold` or `release` a job."""
         answer: Json = self._call("POST", f"/jobs/{quote(job_id, safe='')}/{action}")

@@ -315,6 +315,24 @@ class Records:
                 found.setdefault((row.tenant, row.name), []).append(row.ended_s - row.started_s)
         return found
 
+    def succeeded(self, since_s: float, limit: int) -> Sequence[Any]:
+        """Jobs that succeeded since a moment, newest first: who they were, what they asked for, how long they took."""
+        columns = (jobs.c.id, jobs.c.name, jobs.c.tenant, jobs.c.owner, jobs.c.attempt, jobs.c.spec)
+        wanted = (
+            select(*columns, jobs.c.started_s, jobs.c.ended_s)
+            .where(jobs.c.state == "succeeded", jobs.c.started_s.is_not(None), jobs.c.ended_s >= since_s)
+            .order_by(jobs.c.seq.desc())
+            .limit(limit)
+        )
+        with self._engine.connect() as connection:
+            return connection.execute(wanted).all()
+
+    def succeeded_count(self) -> int:
+        """How many jobs have succeeded, of those that are still known."""
+        with self._engine.connect() as connection:
+            wanted = select(func.count()).select_from(jobs).where(jobs.c.state == "succeeded")
+            return int(connection.execute(wanted).scalar_one())
+
     def counts(self) -> Mapping[tuple[str, str], int]:
         """How many jobs there are of each tenant in each state."""
         wanted = select(jobs.c.tenant, jobs.c.state, func.count()).group_by(jobs.c.tenant, jobs.c.state)

@@ -14,6 +14,7 @@ from rota.api.wire import job_out
 from rota.core.model import JobId
 from rota.drivers.local.folder import attempt_folder, curve, progress, usage
 from rota.drivers.local.use import use_now
+from rota.live.compare import compared
 from rota.live.forecast import Forecast
 from rota.live.life import Moment, life_of
 from rota.live.requests import NotFound
@@ -24,6 +25,7 @@ from rota.web.desk import Desk
 from rota.web.draft import text_of
 from rota.web.parts.basics import button, card, empty, say
 from rota.web.parts.charts import chart, over_time
+from rota.web.parts.compared import show_compared
 from rota.web.parts.life import show_life
 from rota.web.parts.log import Log
 from rota.web.parts.map import Map
@@ -60,6 +62,7 @@ class JobPage:
         self._version = -1
         self._expected: Forecast | None = None
         self._asked: asyncio.Task[None] | None = None
+        self._comparing: asyncio.Task[None] | None = None
         self._ask_again_s = 0.0
         self._head(row)
         with html.div().classes("grid"):
@@ -67,6 +70,7 @@ class JobPage:
                 self._now = html.div().classes("stack")
             with card("Resources", "use against request"):
                 self._meters = Meters(row)
+                self._compared = html.div().classes("stack")
             with card("Life", wide=True):
                 self._life = html.div().classes("stack")
             with card("Place", "devices of this job are coloured"):
@@ -128,6 +132,15 @@ class JobPage:
             life = await asyncio.to_thread(life_of, self._desk.service.records, row.id, row.submitted_s, row.ended_s)
             self._show_life(life)
             self._offer_logs()
+            self._comparing = background_tasks.create(self._compare())
+
+    async def _compare(self) -> None:
+        """Request, estimate and use side by side, beside everything else: an estimate may have to be learned first."""
+        service = self._desk.service
+        lines = await compared(self._row, service.home, service.learning)
+        self._compared.clear()
+        with self._compared:
+            show_compared(lines)
 
     def _foresee(self) -> None:
         """Find out when it is expected to start, beside everything else: it costs a simulation."""

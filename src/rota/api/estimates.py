@@ -1,0 +1,74 @@
+"""Routes for what jobs asked for, would probably need, and used."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+
+from rota.api.access import Principal
+from rota.api.jobs import JobPath, visible
+from rota.api.service import principal, service
+from rota.api.wire import PROBLEMS
+from rota.live.compare import compared
+from rota.live.past_use import over_requested, past_uses
+
+router = APIRouter(tags=["estimates"], responses=PROBLEMS)
+Who = Annotated[Principal, Depends(principal)]
+DAY_S = 86400.0
+
+
+class ResourceOut(BaseModel):
+    """One kind of resource of a job, for each task: GPUs, CPUs or bytes."""
+
+    what: str
+    asked: float
+    auto: bool = Field(description="Whether the amount was left to the manager.")
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    error: float | None = Field(None, description="The median relative error on held-out jobs of its kind.")
+    trusted: bool = False
+    used: float | None = None
+
+
+class OverOut(BaseModel):
+    """A job that asked for at least twice what it used."""
+
+    id: str
+    name: str
+    tenant: str
+    owner: str
+    what: str
+    asked: float
+    used: float
+    over: float
+    run_s: float
+
+
+@router.get("/jobs/{job_id}/resources", response_model=list[ResourceOut])
+async def resources(request: Request, who: Who, job_id: JobPath) -> Response:
+    """What a job's tasks asked for, what they will probably need, and what they used, side by side."""
+    parts = service(request)
+    row = await visible(parts, who, job_id)
+    return JSONResponse(await compared(row, parts.home, parts.learning))
+
+
+@router.get("/over-requested", response_model=list[OverOut])
+async def over(
+    request: Request,
+    who: Who,
+    days: Annotated[float, Query(gt=0, le=3650, description="How far back.")] = 7.0,
+) -> Response:
+    """Jobs that succeeded lately and asked for at least twice what they used, the most wasteful first."""
+    parts = service(request)
+
+    def look() -> list[dict[str, Any]]:
+        uses = past_uses(parts.records, parts.home, time.time() - days * DAY_S)
+        return over_requested(use for use in uses if who.may_see(use.tenant))
+
+    return JSONResponse(await asyncio.to_thread(look))

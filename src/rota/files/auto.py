@@ -1,0 +1,40 @@
+"""`auto` in place of an amount: where a job file has it, and the job file with amounts in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+AUTO = "auto"
+USUAL: Mapping[str, object] = {"gpus": 1, "gpu_memory": "8Gi", "cpus": 4, "memory": "4Gi"}
+"""What a job gets of which nothing is known, by field."""
+
+
+def autos(values: Mapping[str, Any]) -> list[str]:
+    """The fields that are left to the manager."""
+    return list(dict.fromkeys(field for part in _parts(values) for field in USUAL if part.get(field) == AUTO))
+
+
+def settled(values: Any, amounts: Mapping[str, object] = USUAL) -> Any:
+    """The job file with these amounts in place of each `auto`."""
+    if not isinstance(values, dict) or not autos(values):
+        return values
+    made = dict(values)
+    if isinstance(made.get("resources"), dict):
+        made["resources"] = _filled(made["resources"], amounts)
+    if isinstance(made.get("roles"), dict):
+        made["roles"] = {
+            name: _filled(role, amounts) if isinstance(role, dict) else role for name, role in made["roles"].items()
+        }
+    return made
+
+
+def _parts(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    roles = values.get("roles")
+    for part in (values.get("resources"), *(roles.values() if isinstance(roles, dict) else ())):
+        if isinstance(part, dict):
+            yield part
+
+
+def _filled(part: dict[str, Any], amounts: Mapping[str, object]) -> dict[str, Any]:
+    return {name: amounts[name] if value == AUTO and name in amounts else value for name, value in part.items()}

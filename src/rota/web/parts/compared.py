@@ -1,0 +1,45 @@
+"""What a job asked for, will probably need and used, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nicegui import html
+
+from rota.web import words
+
+TITLES = {"gpus": "GPUs", "gpu_memory": "GPU memory", "cpus": "CPUs", "memory": "Memory"}
+
+
+def show_compared(lines: Sequence[dict[str, Any]]) -> None:
+    """A row for each resource, of one task."""
+    if not lines:
+        return
+    with html.table().classes("table").props('data-testid="compared"'):
+        with html.thead(), html.tr():
+            for title in ("Of a task", "Asked", "Estimate", "Used"):
+                html.th(title)
+        with html.tbody():
+            for line in lines:
+                with html.tr():
+                    html.td(TITLES[line["what"]])
+                    html.td(_amount(line, "asked") + (" (auto)" if line["auto"] else ""))
+                    html.td(_estimate(line))
+                    html.td(_amount(line, "used"))
+
+
+def _estimate(line: dict[str, Any]) -> str:
+    if line["estimate"] is None:
+        return "–"
+    error = "error not known" if line["error"] is None else f"error {line['error']:.0%}"
+    trust = "" if line["trusted"] else ", not trusted"
+    span = f"{_amount(line, 'low')} to {_amount(line, 'high')}"
+    return f"{_amount(line, 'estimate')} ({span}; {error}{trust})"
+
+
+def _amount(line: dict[str, Any], key: str) -> str:
+    value = line[key]
+    if not value:
+        return "–"
+    return words.size(value) if line["what"] in ("memory", "gpu_memory") else f"{value:.3g}"

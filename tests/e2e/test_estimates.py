@@ -1,0 +1,93 @@
+"""A manager that learns what its jobs need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from managers import Manager
+from rota.core.errors import RotaError
+
+pytestmark = pytest.mark.slow
+HOLD = "import sys, time; held = b'x' * (int(sys.argv[2]) * 2**20); time.sleep(0.2)"
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
+    made = Manager(tmp_path_factory.mktemp("manager"), "--emulate", "gpu=8/4", "--cgroups", "off")
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def _job(mib: int, **resources: object) -> dict[str, object]:
+    return {
+        "name": "hold",
+        "run": ["python3", "-c", HOLD, "--mib", str(mib)],
+        "resources": resources,
+        "workdir": "/",
+    }
+
+
+def test_nothing_known_gives_the_usual(manager: Manager) -> None:
+    (job_id,) = manager.client.submit(_job(8, memory="auto", cpus=0.1))
+
+    found = manager.wait(job_id)
+
+    assert found["spec"]["resources"]["memory"] == "4Gi"
+    assert found["spec"]["estimated"] == {"memory": {"given": "4Gi", "trusted": False, "error": None}}
+
+
+def test_learned_estimate_is_given_where_it_is_trusted(manager: Manager) -> None:
+    ids = manager.client.submit([_job(mib, memory="2Gi", cpus=0.1) for mib in range(40, 340, 20)])
+    for job_id in ids:
+        manager.wait(job_id, within_s=120)
+
+    (job_id,) = manager.client.submit(_job(210, memory="auto", cpus=0.1))
+    (other,) = manager.client.submit({**_job(210, memory="auto", cpus=0.1), "name": "never-seen"})
+
+    found = manager.wait(job_id)
+    told = found["spec"]["estimated"]["memory"]
+    assert told["trusted"] is True
+    assert told["error"] < 0.25
+    assert 210 * MIB < told["given"] < 700 * MIB
+    assert manager.wait(other)["spec"]["estimated"]["memory"]["trusted"] is False
+
+
+def test_request_estimate_and_use_are_side_by_side(manager: Manager) -> None:
+    (job_id,) = manager.client.submit(_job(160, memory="2Gi", cpus=0.1))
+    manager.wait(job_id)
+
+    lines = {each["what"]: each for each in manager.client.resources(job_id)}
+
+    memory = lines["memory"]
+    assert memory["asked"] == 2 << 30
+    assert 160 * MIB < memory["used"] < 260 * MIB
+    assert memory["low"] < memory["estimate"] < memory["high"]
+    assert "2.00 GiB" in manager.rota("show", job_id).stdout
+    assert "(auto)" not in manager.rota("why", job_id).stdout
+
+
+def test_report_lists_who_asked_for_too_much(manager: Manager) -> None:
+    rows = manager.client.over_requested(7)
+
+    mine = [row for row in rows if row["name"] == "hold" and row["what"] == "memory" and row["asked"] == 2 << 30]
+    assert len(mine) >= 15
+    assert all(row["asked"] >= 2 * row["used"] for row in rows)
+    assert "hold" in manager.rota("estimate", "report").stdout
+
+
+def test_mistake_beside_auto_is_named(manager: Manager) -> None:
+    with pytest.raises(RotaError, match=r"gpus"):
+        manager.client.submit(_job(8, memory="auto", gpus="some"))
+
+
+def test_file_with_auto_passes_the_check(manager: Manager, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("run: sleep 0\nresources: {gpus: auto, memory: auto}\n")
+
+    assert manager.rota("check", str(tmp_path / "job.yaml")).returncode == 0
