@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -139,6 +140,7 @@ async def by_rota(field: Field, alone: int, gangs: int, folder: Path) -> tuple[f
         process.append(start_rota(field, config, folder))
 
     rate, about["first_bind_s"] = await field.bound(len(values), begin)
+    about["pass_ms"] = pass_ms((folder / "rota.log").read_text())
     usage = Path(f"/proc/{process[0].pid}/status").read_text()
     about["memory_mib"] = int(usage.split("VmHWM:")[1].split()[0]) >> 10
     about["cpu_s"] = cpu_s(process[0].pid)
@@ -146,6 +148,14 @@ async def by_rota(field: Field, alone: int, gangs: int, folder: Path) -> tuple[f
     about["restart_s"] = restart_s(field, config, folder)
     await field.clear()
     return rate, about
+
+
+def pass_ms(log: str) -> float:
+    """How long a step of the engine took on average, planning included."""
+    url = log.split("answers at ")[1].split(";")[0]
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[:1] != "#")
+    return 1000 * float(lines["rota_step_seconds_sum"]) / max(float(lines["rota_step_seconds_count"]), 1.0)
 
 
 def start_rota(field: Field, config: Path, folder: Path) -> subprocess.Popen[bytes]:
@@ -235,7 +245,7 @@ async def main(nodes: int, alone: int, gangs: int) -> None:
             rota, about = await by_rota(field, alone, gangs, folder)
             print(
                 f"rota                {rota:8,.0f}/s  first bind after {about['first_bind_s']:.1f} s, "
-                f"{about['memory_mib']} MiB, {about['cpu_s']:.1f} s CPU"
+                f"{about['pass_ms']:.1f} ms a pass, {about['memory_mib']} MiB, {about['cpu_s']:.1f} s CPU"
             )
             pods = alone + gangs * GANG
             print(f"rota, started again with {pods:,} pods bound: schedules after {about['restart_s']:.1f} s")

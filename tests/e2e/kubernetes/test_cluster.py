@@ -60,7 +60,10 @@ def test_missing_right_is_named(bed: Bed, tmp_path: Path, kubelets: Kubelets, ri
         bed.admin.make({**role, "rules": cluster_rules()})
 
 
-def test_two_replicas_take_turns(bed: Bed, view: View, tmp_path: Path, launch: Launch, kubelets: Kubelets) -> None:
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_two_replicas_take_turns(
+    bed: Bed, view: View, tmp_path: Path, launch: Launch, kubelets: Kubelets, end: str
+) -> None:
     kubelets(bed, nodes=1)
     configure(bed)
     first = launch(bed, options=["--identity", "first"])
@@ -69,8 +72,11 @@ def test_two_replicas_take_turns(bed: Bed, view: View, tmp_path: Path, launch: L
     bed.admin.make(pod("before", 2))
     eventually(lambda: view.node_of("before"))
     try:
-        assert first.stop() == 0
-        eventually(lambda: "rota schedules" in second.log.read_text(), within_s=40)
+        if end == "stopped":
+            assert first.stop() == 0
+        else:
+            first.kill()
+        eventually(lambda: "rota schedules" in second.log.read_text(), within_s=60)
         bed.admin.make(pod("after", 2))
         eventually(lambda: view.node_of("after"))
         assert view.promised_twice() == []
@@ -212,3 +218,16 @@ def test_pod_group_starts_its_pods_together_and_shows_where_it_stands(
 
 def _running(pods: int) -> Json:
     return {"phase": "Running", "pods": pods, "running": pods}
+
+
+def test_policy_that_plans_in_rounds_schedules_pods(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    kubelets(bed, nodes=1)
+    replica = launch(bed, {"policy": "gavel/max_min_fairness:round_s=2"})
+    for number in range(3):
+        bed.admin.make(pod(f"p{number}", 4, notes={"hollow/run-s": "3"}))
+
+    eventually(lambda: len(view.bound("p")) == 2)
+    eventually(lambda: any(each["status"]["phase"] == "Succeeded" for each in view.pods().values()), within_s=60)
+    assert replica.process is not None
+    assert replica.process.poll() is None
+    assert view.promised_twice() == []
