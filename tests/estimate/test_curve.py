@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rota.core.errors import RotaError
-from rota.estimate.curve import fit_curve
+from rota.estimate.curve import curves_by_kind, fit_curve
+from rota.estimate.observations import observation
 
 PLACES = (1, 2, 4, 8, 16, 32, 64)
 
@@ -39,6 +40,24 @@ def test_one_outlier_in_five_does_not_bend_the_curve() -> None:
 
     assert curve.at(3) == pytest.approx(10 + 4 / 3, rel=0.1)
     assert curve.at(128) == pytest.approx(10, rel=0.1)
+
+
+def test_each_kind_has_its_curve() -> None:
+    runs = [
+        observation({"model": model, "gpus_asked": x, "step_s": cost / x + 1})
+        for model, cost in (("a", 8.0), ("b", 64.0))
+        for x in PLACES
+    ]
+
+    found = {kind: fit for kind, points, fit in curves_by_kind(runs, "step_s", "gpus_asked") if points == len(PLACES)}
+
+    assert found["model=a"].at(3) == pytest.approx(8 / 3 + 1, rel=0.02)
+    assert found["model=b"].at(3) == pytest.approx(64 / 3 + 1, rel=0.02)
+
+
+def test_attribute_that_no_run_has_is_named() -> None:
+    with pytest.raises(RotaError, match="--by is 'nodes': no run has"):
+        curves_by_kind([observation({"step_s": 1.0, "model": "a"})], "step_s", "nodes")
 
 
 def test_few_places_are_refused() -> None:

@@ -245,3 +245,15 @@ def test_what_jobs_say_is_never_taken_for_markup(desk: Window, manager: Manager)
 def test_nothing_complained_and_nobody_else_was_asked(desk: Window) -> None:
     assert desk.complaints == []
     assert desk.strangers() == []
+
+
+def test_request_estimate_and_use_are_side_by_side(desk: Window, manager: Manager) -> None:
+    job_id = manager.submit("sleep 0.5", name="measured", resources={"memory": "auto", "cpus": 0.5})
+    manager.wait(job_id)
+
+    page = desk.go(f"/jobs/{job_id}")
+
+    table = page.get_by_test_id("compared")
+    expect(table.get_by_role("row").filter(has_text="Memory")).to_contain_text("4.0 GiB (auto)")
+    expect(table.get_by_role("row").filter(has_text="Memory")).to_contain_text("MiB")
+    expect(table.get_by_role("row").filter(has_text="CPUs")).to_contain_text("0.5")

@@ -113,6 +113,27 @@ def predict(
 
 
 @app.command()
+def curve(
+    data: DataArgument,
+    of: Annotated[str, typer.Option("--of", help="The label to draw.", metavar="NAME")],
+    by: Annotated[str, typer.Option("--by", help="The attribute that grows: a number of 1 or more.", metavar="NAME")],
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Fit how a label grows with an attribute, for each kind of run, robustly against noise and outliers.
+
+    Examples:
+
+      rota estimate curve runs.csv --of step_s --by gpus
+    """
+    from rota.estimate.curve import curves_by_kind
+    from rota.estimate.observations import known_label, read_observations
+
+    found = curves_by_kind(read_observations(data), known_label(of), by)
+    rows = [{"kind": kind, "points": points, "curve": str(fit), **asdict(fit)} for kind, points, fit in found]
+    emit(rows, _CURVE_COLUMNS, output)
+
+
+@app.command()
 def report(
     days: Annotated[float, typer.Option(help="How far back.", min=0.001, max=3650)] = 7.0,
     server: ServerOption = None,
@@ -154,6 +175,12 @@ _SCORE_COLUMNS = (
     Column(key="interval_ratio", title="high/low", show=lambda ratio: f"{ratio:.2f}", right=True),
     Column(key="forest_error", title="forest alone", show=_percent, right=True),
     Column(key="white_box_error", title="white box alone", show=_percent, right=True),
+)
+_CURVE_COLUMNS = (
+    Column(key="kind"),
+    Column(key="points", right=True),
+    Column(key="curve"),
+    Column(key="error", title="held-out error", show=_percent, right=True),
 )
 _OVER_COLUMNS = (
     Column(key="id", title="job"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.core.errors import RotaError
-from rota.estimate.observations import Floats
+from rota.estimate.observations import Floats, Observation, with_label
 
 TERMS: tuple[tuple[float, int], ...] = tuple(
     (power, logs)
@@ -66,6 +66,25 @@ def fit_curve(points: Sequence[tuple[float, float]]) -> Curve:
     error, terms = best
     costs = _robust(x, y, terms)
     return Curve(constant=float(costs[0]), terms=terms, costs=tuple(float(cost) for cost in costs[1:]), error=error)
+
+
+def curves_by_kind(runs: Sequence[Observation], label: str, by: str) -> list[tuple[str, int, Curve]]:
+    """For each kind of run with points at enough places: how many points, and the curve."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for run in with_label(runs, label):
+        x = run.attributes.get(by)
+        if isinstance(x, float) and x >= 1:
+            points.setdefault(run.kind, []).append((x, run.labels[label]))
+    if not points:
+        raise RotaError(f"--by is {by!r}: no run has a number of 1 or more under that name")
+    found = [
+        (kind, len(mine), fit_curve(mine))
+        for kind, mine in sorted(points.items())
+        if len({x for x, _ in mine}) >= FEWEST
+    ]
+    if not found:
+        raise RotaError(f"--by is {by!r}: no kind of run has points at {FEWEST} places or more")
+    return found
 
 
 def _basis(x: Floats, terms: Sequence[tuple[float, int]]) -> Floats:

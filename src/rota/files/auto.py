@@ -29,6 +29,23 @@ def settled(values: Any, amounts: Mapping[str, object] = USUAL) -> Any:
     return made
 
 
+def unsettled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The job file as it was before: `auto` where the manager gave an amount."""
+    made = {name: value for name, value in values.items() if name != "estimated"}
+    given = {name: told["given"] for name, told in (values.get("estimated") or {}).items()}
+
+    def back(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return part
+        return {name: AUTO if name in given and given[name] == value else value for name, value in part.items()}
+
+    if "resources" in made:
+        made["resources"] = back(made["resources"])
+    if isinstance(made.get("roles"), dict):
+        made["roles"] = {name: back(role) for name, role in made["roles"].items()}
+    return made
+
+
 def _parts(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     roles = values.get("roles")
     for part in (values.get("resources"), *(roles.values() if isinstance(roles, dict) else ())):

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from rota.core.errors import RotaError
+from rota.files.auto import unsettled
 from rota.files.document import parse_yaml
 from rota.files.job import MASK, job_file, masked
 
@@ -87,7 +88,7 @@ def put(values: Json, path: str, value: Any) -> None:
 
 def clone_of(spec: Json) -> tuple[Json, list[str]]:
     """A job's values for another like it, and the names of secrets that have to be given again."""
-    values = masked(spec)
+    values = unsettled(masked(spec))
     values.pop("array", None)
     missing: list[str] = []
     for part in (values, *(values.get("roles") or {}).values()):
