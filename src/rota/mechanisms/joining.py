@@ -31,6 +31,10 @@ class SharingRule(Protocol):
     def prefers_company(self) -> bool:
         """Whether a job joins others even if there are free devices."""
 
+    @property
+    def spreads(self) -> bool:
+        """Whether jobs that share devices move to free ones when nobody waits for those."""
+
     def shares(self, job: Job) -> bool:
         """Whether a job takes part in sharing at all; others have what they ask for to themselves."""
 
@@ -68,6 +72,7 @@ class PlainRule:
 
     turns = False
     prefers_company = False
+    spreads = False
 
     def shares(self, job: Job) -> bool:
         """Those that ask for whole devices and can hold part of them."""
@@ -198,6 +203,8 @@ class SharingScheduler:
             if reason is not None:
                 failed.add(kind)
                 draft.because(live, reason)
+        if self._rule.spreads and not self._waiting:
+            self._spread_out(draft)
         for live in draft.touched:
             self._waiting.pop(live, None)
             self._hold(live)
@@ -206,6 +213,16 @@ class SharingScheduler:
         self._stale = {seats: None for seats in self._stale if not self._is_on_its_way(seats)}
         relax_s = (self._allocator.stage(live, draft.now_s)[1] for live in self._waiting)
         self.wakeup_s = draft.now_s if self._stale else min(relax_s, default=math.inf)
+
+    def _spread_out(self, draft: Draft) -> None:
+        """Free devices for who came last to a group, the largest groups first."""
+        for jobs in sorted((jobs for _, jobs in self._guests.groups()), key=lambda jobs: (-len(jobs), jobs[0].seq)):
+            if len(jobs) < 2 or not all(is_settled(live) and self._rule.shares(live.job) for live in jobs):
+                continue
+            there = self._rule.free(jobs[-1], draft)
+            if not isinstance(there, Reason):
+                draft.move(jobs[-1], there)
+                self._hold(jobs[-1])
 
     def _is_on_its_way(self, seats: Seats) -> bool:
         """Whether a group will be heard of again by itself."""

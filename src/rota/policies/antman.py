@@ -59,6 +59,7 @@ class AntMan(PlainRule):
             return None
         guaranteed = host if _is_guaranteed(host) else live
         busy = measured(guaranteed.job, self._speed, kind)
+        self._alone.setdefault(guaranteed.seq, self._speed.on_type(guaranteed.job, kind))
         both = (self._speed.beside(live.job, host.job, kind), self._speed.beside(host.job, live.job, kind))
         return (busy,) if busy < self._params.busy and min(both) > 0 else None
 

@@ -46,7 +46,12 @@ class MuriParams:
 
 
 class Muri(PlainRule):
-    """The shortest first, by devices times time left; who finds no devices joins the group that it fits best."""
+    """The shortest first, by devices times time left; who finds no devices joins the group that it fits best.
+
+    Groups are not for life: when devices are free and nobody waits, the last to come to the largest group moves there.
+    """
+
+    spreads = True
 
     def __init__(self, params: MuriParams, knowledge: Knowledge) -> None:
         self._params = params

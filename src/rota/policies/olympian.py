@@ -25,11 +25,13 @@ class Turns(Enum):
 class OlympianParams:
     """At most `most` jobs share devices. The token goes on whenever its holder has run up as much cost as the others.
 
+    With `migrate`, who came last moves to devices that become free.
     With `turns=weighted`, cost counts in proportion to the label `weight`. The published quantum is 1.2 ms, far below
     what is scheduled here: a job's turns come to a part of the device.
     """
 
     most: int = 4
+    migrate: bool = False
     turns: Turns = Turns.FAIR
 
     def __post_init__(self) -> None:
@@ -44,6 +46,7 @@ class Olympian(PlainRule):
 
     def __init__(self, params: OlympianParams, knowledge: Knowledge) -> None:
         self._params = params
+        self.spreads = params.migrate
 
     def joins(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> tuple[float, ...] | None:
         """Where there are fewest; memory is the accounts' concern."""

@@ -27,11 +27,12 @@ class Order(Enum):
 class SalusParams:
     """`order` is whose iterations come first: `fifo`, `srtf`, `fair`; with `pack` each has a lane of its own.
 
-    At most `most` jobs keep their memory on a device.
+    At most `most` jobs keep their memory on a device. With `migrate`, who came last moves to devices that become free.
     """
 
     order: Order = Order.SRTF
     most: int = 4
+    migrate: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.most <= 100:
@@ -45,6 +46,7 @@ class Salus(PlainRule):
         self._params = params
         self._speed = knowledge.speed
         self.turns = params.order is not Order.PACK
+        self.spreads = params.migrate
 
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
         """Who comes first, or who needs least."""

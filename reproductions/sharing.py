@@ -1,0 +1,187 @@
+"""What the policies that share devices claim, measured: on jobs with measured speeds in pairs, and on parts of devices.
+
+Run: `ROTA_DATA=... python reproductions/sharing.py`, with names of tables (`pairs`, `parts`) for just those.
+Prints the tables of docs/reference/reproductions.md.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from rota.core.history import History
+from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId
+from rota.drivers.simulator.study import Setting, simulate
+from rota.files.cluster import read_cluster
+from rota.perf.profile_files import read_profiles
+from rota.perf.speed import Costs, SpeedModel
+from rota.report.metrics import measure
+from rota.traces.formats import read_trace
+from rota.traces.workload import Workload
+
+PAIRS = ("gen_single_120.trace", "v100=16/4")
+"""Jobs of one device each with measured pairs, on a cluster that is too small for them."""
+LANES = "v100=8/4"
+"""Half as many devices: a long line."""
+V100 = DeviceType("v100")
+COSTS = Costs(restart_s=30.0, resume_s=0.5, move_s=10.0)
+"""A restart from a checkpoint; a suspended job that is resumed; a job that moves with its state."""
+TURNS = 0.98
+"""What switching leaves: the 2 % at most that Olympian and Gandiva report."""
+EXCLUSIVE = "fifo:backfill=true"
+SHARING = (
+    "gandiva",
+    "gandiva:pack=false",
+    "antman",
+    "antman:guard=0.5",
+    "salus",
+    "salus:migrate=true",
+    "olympian",
+    "olympian:migrate=true",
+    "lucid",
+    "muri",
+    "muri:most=2",
+    "horus",
+)
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
+SIZES = ((0, 1000, 48), (1, 250, 16), (1, 500, 14), (1, 800, 6), (2, 1000, 5), (4, 1000, 6), (8, 1000, 5))
+"""Devices, thousandths of one, and how many of a hundred pods ask for that; no devices stands for one whole device."""
+
+
+def alibaba_like(path: Path, pods: int, seed: int = 1) -> Path:
+    """A pod list in Alibaba's format of 2023 with about as many parts of devices as it has."""
+    rng = random.Random(seed)
+    lines, at_s = [PODS], 0.0
+    for number in range(pods):
+        gpus, milli, _ = rng.choices(SIZES, weights=[weight for *_, weight in SIZES])[0]
+        at_s += rng.expovariate(1 / 60.0)
+        run_s = max(rng.lognormvariate(7.6, 1.2), 60.0)
+        shape = f"4000,8192,{gpus or 1},{milli},"
+        lines.append(f"p{number},{shape},LS,Succeeded,{at_s:.0f},{at_s + run_s:.0f},{at_s:.0f}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def done(history: History) -> float:
+    """Work done a device-second: the time that all jobs need at full speed, over devices x makespan."""
+    work_s = sum(row.ideal_s * row.gpus for row in history.jobs)
+    return work_s / (history.devices * measure(history).makespan_s)
+
+
+def run(workload: Workload, cluster: str, policy: str, speed: SpeedModel, costs: Costs = COSTS) -> History:
+    """One policy on one workload."""
+    return simulate(workload, policy, Setting(cluster=read_cluster(cluster), speed=speed, costs=costs)).history
+
+
+def line(name: str, history: History, than: History) -> str:
+    """A row of a table, beside the run without sharing."""
+    now, before = measure(history), measure(than)
+    return (
+        f"| `{name}` | {(now.avg_jct_s or 0) / 3600:.2f} h ({(now.avg_jct_s or 0) / (before.avg_jct_s or 1) - 1:+.0%}) "
+        f"| {now.makespan_s / 3600:.1f} h ({now.makespan_s / before.makespan_s - 1:+.0%}) "
+        f"| {done(history):.3f} ({done(history) / done(than) - 1:+.0%}) "
+        f"| {now.preemptions} | {now.suspensions} | {now.moves} |"
+    )
+
+
+HEAD = "| policy | avg JCT | makespan | work done | pre-emptions | suspensions | moves |\n|---|---|---|---|---|---|---|"
+
+
+def pairs(folder: Path) -> None:
+    """All policies on jobs with measured pairs, beside one job a device."""
+    trace, cluster = PAIRS
+    workload = read_trace(folder / trace, format="gavel")
+    speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"), turns=TURNS)
+    alone = run(workload, cluster, EXCLUSIVE, speed)
+    print(HEAD)
+    for policy in (EXCLUSIVE, "srsf", "tiresias", *SHARING):
+        asked = _half_opportunistic(workload) if policy.startswith("antman") else workload
+        print(line(policy, run(asked, cluster, policy, speed), alone), flush=True)
+    asked = _half_opportunistic(workload)
+    _guaranteed(asked, run(asked, cluster, "antman", speed), speed)
+
+
+def lanes(folder: Path) -> None:
+    """Short jobs behind long ones: one at a time, or with memory that stays on the device."""
+    workload = read_trace(folder / PAIRS[0], format="gavel")
+    speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"), turns=TURNS)
+    alone = run(workload, LANES, "fifo", speed)
+    print(HEAD)
+    for policy in ("fifo", "salus:most=100", "salus:most=100,order=fair", "olympian:most=100"):
+        print(line(policy, run(workload, LANES, policy, speed), alone), flush=True)
+
+
+def _half_opportunistic(workload: Workload) -> Workload:
+    """Every second job has no guarantee."""
+    return _with_jobs(workload, lambda job, at: replace(job, priority=OPPORTUNISTIC) if at % 2 else job)
+
+
+def _guaranteed(workload: Workload, history: History, speed: SpeedModel) -> None:
+    """How much of their speed alone guaranteed jobs kept, restarts not counted."""
+    jobs = {each.job.id: each.job for each in workload.submissions}
+    kept = [
+        (jobs[JobId(row.id)].work or 0.0) / speed.on_type(jobs[JobId(row.id)], V100) / (row.run_s - row.overhead_s)
+        for row in history.jobs
+        if row.priority > OPPORTUNISTIC
+    ]
+    print(
+        f"\nantman: of {len(kept)} guaranteed jobs the slowest ran at {min(kept):.3f} of its speed alone (bound 0.95)"
+    )
+
+
+def _with_jobs(workload: Workload, make: Callable[[Job, int], Job]) -> Workload:
+    changed = tuple(replace(each, job=make(each.job, at)) for at, each in enumerate(workload.submissions))
+    return replace(workload, submissions=changed)
+
+
+def parts(folder: Path) -> None:
+    """Parts of devices as such, and as whole devices, as Kubernetes gives them out; all there from the beginning."""
+    with tempfile.TemporaryDirectory() as made:
+        workload = read_trace(alibaba_like(Path(made) / "pods.csv", 600), format="alibaba2023")
+    only = tuple(replace(each, submit_s=0.0) for each in workload.submissions if each.job.roles[0].is_fraction)
+    workload = replace(workload, submissions=only)
+    whole = _with_jobs(workload, lambda job, _: replace(job, roles=(replace(job.roles[0], device_milli=WHOLE),)))
+    print("| devices | pods an hour | avg JCT | makespan |\n|---|---|---|---|")
+    for name, asked, policy in (("whole", whole, EXCLUSIVE), ("parts", workload, "kubeshare")):
+        found = measure(run(asked, "gpu=4/4", policy, SpeedModel(turns=TURNS)))
+        print(
+            f"| {name}, `{policy}` | {found.finished / found.makespan_s * 3600:.2f} "
+            f"| {(found.avg_jct_s or 0) / 3600:.1f} h | {found.makespan_s / 3600:.1f} h |"
+        )
+
+
+def fragmentation(folder: Path) -> None:
+    """Consolidation on an Alibaba-like list of pods: what it frees, and what it costs."""
+    with tempfile.TemporaryDirectory() as made:
+        workload = read_trace(alibaba_like(Path(made) / "pods.csv", 2000), format="alibaba2023")
+    print("| policy | free devices on nodes in use | delay by fragmentation | avg JCT | makespan | moves |")
+    print("|---|---|---|---|---|---|")
+    for policy in ("fifo:backfill=true", "srsf"):
+        for every in ("", "consolidate_s=3600", "consolidate_s=600", "consolidate_s=60"):
+            joined = policy + ("," if ":" in policy else ":") + every if every else policy
+            found = measure(run(workload, "gpu=96/8", joined, SpeedModel()))
+            print(
+                f"| `{joined}` | {found.fragmentation:.1%} | {(found.avg_fragmentation_delay_s or 0) / 60:.1f} min "
+                f"| {(found.avg_jct_s or 0) / 3600:.2f} h | {found.makespan_s / 3600:.1f} h | {found.moves} |",
+                flush=True,
+            )
+
+
+TABLES = {"pairs": pairs, "lanes": lanes, "parts": parts, "fragmentation": fragmentation}
+
+
+def main() -> None:
+    """The tables that are named, or all."""
+    folder = Path(os.environ["ROTA_DATA"]) / "gavel"
+    for name in sys.argv[1:] or TABLES:
+        print(f"\n### {name}\n")
+        TABLES[name](folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The sharing policies through `rota sim`: parts of devices in Alibaba's format, and jobs with measured pairs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import cluster, node
+from rota.core.check import check
+from rota.core.decisions import Decision
+from rota.core.engine import Engine
+from rota.core.events import Event, Resized, SpeedChanged, Started
+from rota.core.model import OPPORTUNISTIC, DeviceType, JobId
+from rota.core.reasons import Reason
+from rota.core.state import State
+from rota.drivers.simulator.run import run
+from rota.drivers.simulator.study import Setting, scheduler
+from rota.drivers.simulator.world import World
+from rota.perf.profile_files import read_profiles
+from rota.perf.speed import Costs, SpeedModel
+from rota.traces.formats import read_trace
+
+DATA = os.environ.get("ROTA_DATA", "")
+SHARING = ("gandiva", "antman", "kubeshare", "salus", "olympian", "lucid", "muri", "horus")
+HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
+needs_data = pytest.mark.skipif(not DATA, reason="ROTA_DATA is not set; it names the folder of traces and speeds")
+V100 = DeviceType("v100")
+
+
+def pods(path: Path, count: int = 60) -> Path:
+    """A pod list with parts of devices, whole ones and several."""
+    rng = random.Random(3)
+    lines = [HEAD]
+    for number in range(count):
+        gpus, milli = rng.choice([(1, 250), (1, 500), (1, 700), (1, 1000), (2, 1000), (4, 1000)])
+        at_s, run_s = number * 30, rng.randrange(60, 1200)
+        lines.append(f"p{number},2000,1024,{gpus},{milli},,LS,Succeeded,{at_s},{at_s + run_s},{at_s}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def rota_sim(*args: str) -> list[dict[str, Any]]:
+    """What the command says in JSON."""
+    command = [sys.executable, "-c", "from rota.cli.main import run; run()", "sim", *args, "-o", "json"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert told.returncode == 0, told.stderr
+    found: list[dict[str, Any]] = json.loads(told.stdout)
+    return found
+
+
+def test_all_of_them_run_pods_that_ask_for_parts(tmp_path: Path) -> None:
+    policies = [*SHARING, *(f"{name}:consolidate_s=60" for name in SHARING)]
+    asked = [option for policy in policies for option in ("--policy", policy)]
+
+    rows = rota_sim("--trace", str(pods(tmp_path / "pods.csv")), "--cluster", "gpu=8/4", "--move-cost", "5", *asked)
+
+    assert [(row["policy"], row["succeeded"]) for row in rows] == [(policy, 60) for policy in policies]
+
+
+@needs_data
+@pytest.mark.slow
+def test_all_of_them_run_jobs_with_measured_pairs() -> None:
+    folder = Path(DATA) / "gavel"
+    asked = [option for policy in SHARING for option in ("--policy", policy)]
+
+    rows = rota_sim(
+        *(
+            "--trace",
+            str(folder / "gen_single_120.trace"),
+            "--format",
+            "gavel",
+            "--jobs",
+            "60",
+            "--cluster",
+            "v100=6/2",
+        ),
+        *("--profiles", str(folder / "simulation_throughputs.json"), "--resume-cost", "0.5", *asked),
+    )
+
+    assert [(row["policy"], row["finished"]) for row in rows] == [(policy, 60) for policy in SHARING]
+
+
+class Bound:
+    """A journal that watches how fast guaranteed jobs run, and for how long."""
+
+    def __init__(self, alone: dict[JobId, float]) -> None:
+        self.alone = alone
+        self.engine: Engine | None = None
+        self.rate: dict[JobId, tuple[float, float]] = {}
+        self.least = 1.0
+
+    def append(
+        self,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        assert self.engine is not None
+        check(self.engine.state)
+        for event in events:
+            name = getattr(event, "job_id", None)
+            if name not in self.alone:
+                continue
+            since_s, rate = self.rate.pop(name, (now_s, self.alone[name]))
+            if now_s > since_s:
+                self.least = min(self.least, rate / self.alone[name])
+            if isinstance(event, Started | Resized | SpeedChanged):
+                self.rate[name] = (now_s, event.rate)
+
+
+@needs_data
+@pytest.mark.parametrize("guard", [0.95, 0.8])
+def test_guaranteed_job_is_never_slower_than_its_bound(guard: float) -> None:
+    folder = Path(DATA) / "gavel"
+    speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"))
+    asked = read_trace(folder / "gen_single_120.trace", format="gavel").submissions[:60]
+    mixed = [
+        replace(each, job=replace(each.job, priority=OPPORTUNISTIC)) if number % 2 else each
+        for number, each in enumerate(asked)
+    ]
+    guaranteed = {each.job.id: speed.on_type(each.job, V100) for each in mixed if each.job.priority > OPPORTUNISTIC}
+    setting = Setting(cluster=cluster(node("n1", 6, device_type=V100)), speed=speed)
+    policy, alloc, _ = scheduler(f"antman:guard={guard}", setting)
+    watch = Bound(guaranteed)
+    watch.engine = Engine(State(setting.cluster), policy, alloc, journal=watch)
+
+    run(watch.engine, World(setting.cluster, speed, Costs()), mixed)
+
+    assert guard - 1e-9 <= watch.least < 1.0
