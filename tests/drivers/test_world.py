@@ -8,8 +8,20 @@ import pytest
 
 from builders import cluster, job, node, on, start, stop
 from rota.core.cluster import Cluster
-from rota.core.decisions import Cause, Resize
-from rota.core.events import End, Interrupted, JobEnded, NodeLost, Resized, SpeedChanged, Started, Stopped
+from rota.core.decisions import Cause, Move, Resize, Resume, Suspend
+from rota.core.events import (
+    End,
+    Interrupted,
+    JobEnded,
+    Moved,
+    NodeLost,
+    Resized,
+    Resumed,
+    SpeedChanged,
+    Started,
+    Stopped,
+    Suspended,
+)
 from rota.core.model import Checkpoint, DeviceType, Elastic, Job, JobId, Level, NodeId
 from rota.drivers.simulator.world import World
 from rota.perf.profiles import Profiles
@@ -19,8 +31,10 @@ from rota.traces.workload import Outcome, Submission
 TWO = Cluster.uniform(("gpu", 4, 2))
 
 
-def world(*jobs: Job, of: Cluster = TWO, speed: SpeedModel | None = None, **costs: float) -> World:
-    made = World(of, speed or SpeedModel(), Costs(**costs))
+def world(
+    *jobs: Job, of: Cluster = TWO, speed: SpeedModel | None = None, move_s: float | None = None, **costs: float
+) -> World:
+    made = World(of, speed or SpeedModel(), Costs(move_s=move_s, **costs))
     for asked in jobs:
         made.expect(Submission(job=asked, submit_s=0.0))
     return made
@@ -272,3 +286,41 @@ def test_a_node_lost_while_a_job_saves_its_state_costs_what_is_not_saved() -> No
 
     assert lose(w, "n1", 60.0) == [("a", 16.0)]
     assert w.due_s == math.inf
+
+
+def test_suspended_job_does_nothing_and_pays_when_it_is_resumed() -> None:
+    w = world(job("a", work=100.0), resume_s=2.0)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+
+    assert w.carry_out([Suspend(JobId("a"))], 30.0) == [Suspended(JobId("a"), 30.0)]
+    assert w.due_s == float("inf")
+    assert w.carry_out([Resume(JobId("a"), on("n1", 1))], 50.0) == [Resumed(JobId("a"), 1.0, 52.0)]
+    assert w.due_s == 52.0 + 70.0
+
+
+def test_what_is_left_of_a_restart_is_still_owed_after_a_suspension() -> None:
+    w = world(job("a", work=100.0), restart_s=10.0, resume_s=2.0)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+    w.carry_out([stop("a")], 20.0)
+    w.carry_out([start("a", on("n1", 1))], 20.0)
+
+    assert w.carry_out([Suspend(JobId("a"))], 24.0) == [Suspended(JobId("a"), 20.0)]
+    assert w.carry_out([Resume(JobId("a"), on("n1", 1))], 40.0) == [Resumed(JobId("a"), 1.0, 40.0 + 2.0 + 6.0)]
+
+
+def test_suspended_time_saves_nothing() -> None:
+    """Progress is saved every 10 s of running: 25 s before the suspension and 3 after it make 20."""
+    w = world(job("a", work=100.0), checkpoint_interval_s=10.0)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+    w.carry_out([Suspend(JobId("a"))], 25.0)
+    w.carry_out([Resume(JobId("a"), on("n1", 1))], 100.0)
+
+    assert w.lose(NodeLost(NodeId("n1")), 103.0) == [Interrupted(JobId("a"), 20.0)]
+
+
+@pytest.mark.parametrize(("move_s", "from_s"), [(None, 15.0), (1.0, 11.0)], ids=["as-a-restart", "its-own"])
+def test_move_keeps_the_work_and_costs_what_is_said(move_s: float | None, from_s: float) -> None:
+    w = world(job("a", work=100.0), restart_s=5.0, move_s=move_s)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+
+    assert w.carry_out([Move(JobId("a"), on("n1", [1]))], 10.0) == [Moved(JobId("a"), 10.0, 1.0, from_s)]
