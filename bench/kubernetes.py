@@ -108,24 +108,35 @@ class Field:
 
 
 async def raw(field: Field, alone: int, gangs: int, nodes: int) -> float:
-    """Binds by the client alone, to nodes that were chosen before."""
+    """Binds by the client alone, in a process of its own, to nodes that were chosen before."""
     values = pods_for("nobody", alone, gangs)
     print(f"  pods made: {await field.make('/api/v1/namespaces/default/pods', values):,.0f}/s")
 
-    async def begin() -> None:
-        async def bind(number: int, value: Json) -> None:
-            name = value["metadata"]["name"]
-            notes = {"rota.dev/devices": str(number % 8)}
-            target = {"apiVersion": "v1", "kind": "Node", "name": f"n{number % nodes}"}
-            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": notes}}
-            await field.api.post(f"/api/v1/namespaces/default/pods/{name}/binding", {**body, "target": target})
+    process: list[subprocess.Popen[bytes]] = []
 
-        jobs = [partial(bind, number, value) for number, value in enumerate(values)]
-        await in_parallel(jobs)
+    async def begin() -> None:
+        command = [sys.executable, __file__, "--nodes", str(nodes), "--bind", str(field.bed.kubeconfig("admin-token"))]
+        process.append(subprocess.Popen(command))
 
     rate, _ = await field.bound(len(values), begin)
+    process[0].wait()
     await field.clear()
     return rate
+
+
+async def bind_all(kubeconfig: Path, nodes: int) -> None:
+    """What the process of raw binds does: all pods, to one node after the other."""
+    api = Api(connect(None, kubeconfig), connections=AT_ONCE)
+    pods, _ = await api.everything("/api/v1/pods")
+
+    async def bind(number: int, name: str) -> None:
+        notes = {"rota.dev/devices": str(number % PER_NODE)}
+        target = {"apiVersion": "v1", "kind": "Node", "name": f"n{number % nodes}"}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "annotations": notes}}
+        await api.post(f"/api/v1/namespaces/default/pods/{name}/binding", {**body, "target": target})
+
+    await in_parallel([partial(bind, number, value["metadata"]["name"]) for number, value in enumerate(pods)])
+    await api.close()
 
 
 async def by_rota(field: Field, alone: int, gangs: int, folder: Path) -> tuple[float, Json]:
@@ -265,7 +276,11 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000)
     parser.add_argument("--gangs", type=int, default=500)
+    parser.add_argument("--bind", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.bind is not None:
+        asyncio.run(bind_all(options.bind, options.nodes))
+        sys.exit()
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     try:
         binaries("etcd", "kube-apiserver", "kube-scheduler")

@@ -18,7 +18,7 @@ from typing import Any
 import uvicorn
 from fastapi.responses import JSONResponse
 
-from rota.api.access import Access
+from rota.api.access import Access, Role
 from rota.api.app import Asgi, make_app
 from rota.api.extender import with_extender
 from rota.api.serve import CLOSE_S, Server, is_loopback, listen, only_one, run_loop, url_of
@@ -72,13 +72,16 @@ class ClusterOptions:
     pages: Callable[[Service], Asgi] | None = None
 
 
-def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
-    """Run until a signal, or until leadership is lost."""
+def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Callable[[str], None]) -> None:
+    """Run until a signal, or until leadership is lost. A first token is shown, never logged."""
     options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(options.home):
         listening = listen(options.host, options.port)
         database = open_database(options.database or options.home / "rota.db")
         access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
+        if access.needs_first_token:
+            _, secret = access.create("first", Role.ADMIN, (), None, "local")
+            show(f"this is the first admin token, shown only now: {secret}")
         try:
             run_loop(_Run(options, Records(database), access, say).main(listening))
         finally:

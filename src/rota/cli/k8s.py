@@ -161,9 +161,8 @@ def _serve(
         **how,
     )
     set_up(*logs)
-    serve_cluster(
-        options, (lambda line: typer.echo(line, err=True)) if logs[0] is LogFormat.TEXT else (lambda line: None)
-    )
+    say = (lambda line: typer.echo(line, err=True)) if logs[0] is LogFormat.TEXT else (lambda line: None)
+    serve_cluster(options, say, typer.echo)
 
 
 def _settings(path: Path | None) -> ClusterSettings:

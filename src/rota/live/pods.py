@@ -216,9 +216,10 @@ def _close_missing(records: Records, driver: KubernetesDriver, rows: list[Any]) 
     """Jobs on record that the cluster has no more: ended as their pods did, or cancelled with them."""
     batch = Batch()
     blank = State(Inventory())
+    phases_by_job = driver.phases_by_job()
     for row in rows:
         live = LiveJob(decode_job(json.loads(row.job)), row.seq, row.submitted_s, 1.0)
-        phases = driver.phases_of(JobId(row.id))
+        phases = phases_by_job.get(JobId(row.id), [])
         if phases and all(phase is Phase.SUCCEEDED for phase in phases):
             live.state = JobState.SUCCEEDED
         else:

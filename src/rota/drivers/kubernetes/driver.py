@@ -120,14 +120,14 @@ class KubernetesDriver:
         """Jobs, by the names that they would be given, that have pods and hold nothing."""
         return {job_id(gang, gang.waiting) for gang in self.roster.gangs if gang.job is None and gang.waiting}
 
-    def phases_of(self, name: JobId) -> list[Phase]:
-        """Where the pods stand that were bound for a job."""
-        return [
-            pod.phase
-            for gang in self.roster.gangs
-            for pod in gang.members.values()
-            if pod.annotations.get(JOB_ID) == name
-        ]
+    def phases_by_job(self) -> dict[JobId, list[Phase]]:
+        """Where the pods stand that were bound for jobs."""
+        found: dict[JobId, list[Phase]] = {}
+        for gang in self.roster.gangs:
+            for pod in gang.members.values():
+                if JOB_ID in pod.annotations:
+                    found.setdefault(JobId(pod.annotations[JOB_ID]), []).append(pod.phase)
+        return found
 
     def give_back(self, gang: Gang) -> None:
         """A gang that was found can't go on where it is: its pods have to leave."""

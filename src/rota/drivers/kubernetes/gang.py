@@ -29,7 +29,7 @@ _ROLE_LABELS = (
     "ray.io/node-type",
     "jobset.sigs.k8s.io/replicatedjob-name",
 )
-_NAMESPACE_OF_JOBSET = "jobset.sigs.k8s.io/jobset-name"
+_JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 _DIGITS = re.compile(r"(\d+)")
 LONGEST_NAME = 48
 
@@ -172,8 +172,8 @@ def key_of(pod: Pod) -> GangKey:
     for label in GROUP_LABELS:
         if label in pod.labels:
             return GangKey(pod.namespace, Source.GROUP, pod.labels[label])
-    if _NAMESPACE_OF_JOBSET in pod.labels:
-        return GangKey(pod.namespace, Source.JOB_SET, pod.labels[_NAMESPACE_OF_JOBSET])
+    if _JOB_SET_LABEL in pod.labels:
+        return GangKey(pod.namespace, Source.JOB_SET, pod.labels[_JOB_SET_LABEL])
     if pod.owner is None or pod.owner.kind in _ALONE:
         return GangKey(pod.namespace, Source.POD, pod.uid)
     return GangKey(pod.namespace, Source.OWNER, pod.owner.uid)

@@ -52,7 +52,6 @@ class Reporter:
         self._explain = explain
         self._identity = identity
         self._told: dict[Gang, Told] = {}
-        self._has_groups = True
 
     async def run(self) -> None:
         """For ever."""
@@ -73,7 +72,7 @@ class Reporter:
                 break
             if gang.stage in (Stage.GATHERING, Stage.WAITING) and now_s >= gang.touched_s + AFTER_S and gang.waiting:
                 room -= await self._tell(gang, now_s)
-            if gang.key.source is Source.GROUP and self._has_groups:
+            if gang.key.source is Source.GROUP:
                 await self._tell_group(gang)
 
     async def _tell(self, gang: Gang, now_s: float) -> int:
