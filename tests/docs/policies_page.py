@@ -31,8 +31,8 @@ stay where they are.
 
 Labels of a job (`labels` in a job file or a trace of Rota's own form) that some of them read: `utilization`, the part
 of the time in which it keeps its devices busy (`antman`, `lucid`, `horus`, `liquid`); `stages`, the parts of an
-iteration spent on storage, CPU, GPU and network, as `0.4/0.2/0.3/0.1` (`muri`); `weight` (`olympian`); `limit`, in devices,
-`affinity`, `anti-affinity` and `exclusion` (`kubeshare`). A job of priority -1 is opportunistic (`antman`).
+iteration spent on storage, CPU, GPU and network, as `0.4/0.2/0.3/0.1` (`muri`); `weight` (`olympian`); `limit`, in
+devices, `affinity`, `anti-affinity` and `exclusion` (`kubeshare`). A job of priority -1 is opportunistic (`antman`).
 """
 
 
