@@ -11,11 +11,12 @@ from rota.core import snapshot
 from rota.core.cluster import Cluster
 from rota.core.codec import decode_job, encode_job, encode_placement
 from rota.core.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
-from rota.core.errors import InvariantBroken
+from rota.core.errors import RotaError
 from rota.core.events import Event, Interrupted, JobEnded, NodeAdded, NodeRemoved, SpeedChanged, StartFailed
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
-from rota.core.model import Job, JobId, JobState
+from rota.core.model import WHOLE, Job, JobId, JobState
+from rota.core.placement import Placement
 from rota.core.state import State
 from rota.drivers.kubernetes.driver import Found, KubernetesDriver
 from rota.drivers.kubernetes.gang import Gang, spec_of
@@ -81,6 +82,7 @@ class PodDesk:
         for decision in decisions:
             match decision:
                 case Start(name, placement):
+                    self._must_be_whole(name, placement)
                     self._driver.start(name, placement)
                 case Stop(name, cause):
                     self._driver.stop(name, cause)
@@ -88,8 +90,19 @@ class PodDesk:
                     self._driver.resize(name, placement)
                 case Renew(name, _, _):
                     self.tell([SpeedChanged(name, self.state.jobs[name].work, 1.0)], {}, {})
-                case Move() | Suspend() | Resume():
-                    raise InvariantBroken(f"{decision}: pods can neither rest nor move; the policy is to be refused")
+                case Move(name) | Suspend(name) | Resume(name):
+                    raise RotaError(
+                        f"job {name}: pods can neither rest nor move; choose another policy than {self._policy}"
+                    )
+
+    def _must_be_whole(self, name: JobId, placement: Placement) -> None:
+        """Kubernetes counts whole devices: two pods can't be given one."""
+        if any(slot.milli != WHOLE for slot in placement):
+            raise RotaError(f"job {name}: pods can't share a device; choose another policy than {self._policy}")
+
+    @property
+    def _policy(self) -> str:
+        return repr(self._settings.policy)
 
     def take_up(self) -> None:
         """What runs was found before the loop began; from now on the driver tells what happens."""
