@@ -47,11 +47,14 @@ class GavelHabits(Habits):
         """Both members of a pair hand back together, at the later time, even if one is through before.
 
         A lease of fewer steps than devices fails, for both members: the time is spent and nothing is done. A job
-        of which that happened too often is dropped; here it ends then, which is when Gavel stops its clock.
+        of which that happened too often is dropped; here it ends then, which is when Gavel stops its clock. One so
+        slow that even a whole round has fewer steps than devices would always fail; it keeps what it does, in parts
+        of steps.
         """
-        steps = [min(math.floor(speed * round_s), job.remaining(now_s)) for job, speed, _ in seats]
+        rounds = [_steps_a_round(seat, round_s) for seat in seats]
+        steps = [min(full, job.remaining(now_s)) for full, (job, _, _) in zip(rounds, seats, strict=True)]
         until_s = now_s + max(count / speed for count, (_, speed, _) in zip(steps, seats, strict=True))
-        failed = any(count < job.scale for count, (job, _, _) in zip(steps, seats, strict=True))
+        failed = any(count < job.scale <= full for count, full, (job, _, _) in zip(steps, rounds, seats, strict=True))
         if failed:
             self.failed = True
             steps = [self._last_chance(seats[0].job, now_s) if len(seats) == 1 else 0.0] * len(seats)
@@ -67,3 +70,9 @@ class GavelHabits(Habits):
         """The steps of a lease that fails: none, until the job is dropped."""
         self._failures[job.seq] = self._failures.get(job.seq, 0) + 1
         return job.remaining(now_s) if self._failures[job.seq] >= _CHANCES else 0.0
+
+
+def _steps_a_round(seat: Seat, round_s: float) -> float:
+    """Whole steps; for a job that can't do one for each of its devices in a round, whatever it can do."""
+    whole = math.floor(seat.speed * round_s)
+    return whole if whole >= seat.job.scale else seat.speed * round_s
