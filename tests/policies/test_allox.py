@@ -28,6 +28,8 @@ SPEED = SpeedModel(
             (CPU, "gpu-bound", 1): 0.1,
             (GPU, "either", 1): 1.0,
             (CPU, "either", 1): 0.8,
+            (GPU, "middling", 1): 1.0,
+            (CPU, "middling", 1): 0.4,
         },
         source="test",
     )
@@ -88,6 +90,15 @@ def test_users_with_least_progress_are_matched_first() -> None:
 
     assert (fair["v1"], fair["u2"]) == (70.0, 80.0)
     assert (plain["v1"], plain["u2"]) == (80.0, 60.0)
+
+
+def test_who_is_matched_to_wait_has_its_place_before_later_batches() -> None:
+    # From 1 on, v waits for the GPU: 99 + 100 is sooner than 250 on the CPU. At 2 user w is matched after v, alone
+    # (alpha 0.1 of 2 users is 1). Behind v the GPU would take 98 + 100 + 100, so that the idle CPU is sooner: 2 + 250.
+    both = Cluster.uniform(("gpu", 1, 1), ("cpu", 1, 1))
+    jobs = [submission(user, 100.0, at, model="middling", user=user) for at, user in enumerate(("u", "v", "w"))]
+
+    assert ends(*jobs, cluster=both) == {"u": 100.0, "v": 200.0, "w": 252.0}
 
 
 def test_worthwhile_places_are_few() -> None:

@@ -7,8 +7,17 @@ import math
 import pytest
 
 from elastic import elastic, ends, history, rigid
+from rota.core.cluster import Cluster
+from rota.core.live import LiveJob
+from rota.core.model import Level
+from rota.drivers.simulator.study import Setting, simulate
+from rota.perf.speed import SpeedModel
+from rota.policies.elasticflow import ElasticFlow
 from rota.report.metrics import measure
+from rota.traces.generators import generate
 
+SPREAD = SpeedModel(spread={Level.RACK: 0.5, Level.DOMAIN: 0.5, Level.CLUSTER: 0.5})
+"""Half as fast on several nodes."""
 ROOT2 = math.sqrt(2)
 
 
@@ -57,3 +66,48 @@ def test_restarts_are_planned_for(restart_s: float, met: int) -> None:
     jobs = (rigid("free", 100.0), rigid("due", 90.0, at_s=10.0, deadline_s=105.0))
 
     assert measure(history("elasticflow", *jobs, gpus=1, restart_s=restart_s)).deadlines_met == met
+
+
+def test_smaller_jobs_move_where_a_promised_one_has_no_node_to_itself() -> None:
+    """Two nodes of four. At 10, `short` ones end and two devices lie free on each node: `due`, which needs 50 s on
+    one node and 100 s on two, has 50 s. One of the others moves to the other node, and both go on as they did."""
+    others = [
+        rigid(name, work, gpus=2) for name, work in (("short1", 10.0), ("l1", 90.0), ("l2", 80.0), ("short2", 10.0))
+    ]
+    due = rigid("due", 50.0, at_s=10.0, gpus=4, deadline_s=60.0)
+
+    found = ends("elasticflow", *others, due, gpus=8, per_node=4, speed=SPREAD)
+
+    assert found == {"short1": 10.0, "short2": 10.0, "l1": 90.0, "l2": 80.0, "due": 60.0}
+
+
+def test_who_grows_has_a_node_to_itself() -> None:
+    """Two nodes of four. `due` can't be in time on less than four devices: 100 of work by 60 at speed 2. Who grows to
+    four while two lie free on each node makes another move, and is done at 10 + 50."""
+    others = [
+        rigid(name, work, gpus=2) for name, work in (("short1", 10.0), ("l1", 90.0), ("l2", 80.0), ("short2", 10.0))
+    ]
+    speed = SpeedModel(scaling=0.5, spread=SPREAD.spread)
+    due = elastic("due", 100.0, at_s=10.0, deadline_s=60.0)
+
+    found = ends("elasticflow", *others, due, gpus=8, per_node=4, speed=speed)
+
+    assert found["due"] == 60.0
+
+
+def test_promises_are_kept_on_several_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many elastic jobs on nodes of eight, nobody whose deadline was promised is late."""
+    promised: dict[str, bool] = {}
+
+    def note(self: ElasticFlow, live: LiveJob) -> None:
+        promised[str(live.job.id)] = self._promised.get(live.seq, False)
+
+    monkeypatch.setattr(ElasticFlow, "left", note)
+    workload = generate("gavel-like", jobs=100, seed=0, gpus=32, load=2.0, elastic=1.0, deadlines=1.0)
+    setting = Setting(cluster=Cluster.uniform(("gpu", 32, 8)))
+
+    rows = simulate(workload, "elasticflow", setting).history.jobs
+
+    late = [row.id for row in rows if promised[str(row.id)] and (row.end_s or 0.0) > (row.deadline_s or 0.0) + 1e-6]
+    assert sum(promised.values()) > 60
+    assert late == []

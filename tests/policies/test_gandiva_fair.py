@@ -221,7 +221,8 @@ def test_job_that_takes_its_time_to_stop_keeps_its_pass() -> None:
     ("options", "message"),
     [
         ("quantum_s=0", "quantum_s is 0"),
-        ("entities=a,tickets=1/2", "give each its tickets"),
+        ("entities=a,tickets=1/2", "give one each"),
+        ("entities=a/a,tickets=1/2", "entities name 'a' twice; give its tickets once"),
         ("entities=a,tickets=0", "tickets must be above 0"),
     ],
 )

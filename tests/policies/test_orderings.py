@@ -336,10 +336,41 @@ def test_what_was_had_survives_a_restart() -> None:
     ("options", "message"),
     [
         ("half_life_s=0", "half_life_s is 0"),
-        ("entities=a/b,weights=1", "give one weight each"),
+        ("entities=a/b,weights=1", "give one each"),
         ("entities=a,weights=0", "weights must be above 0"),
+        ("entities=a,weights=inf", "weights must be above 0 and not endless"),
+        ("entities=a/a,weights=1/2", "entities name 'a' twice"),
     ],
 )
 def test_fair_shares_that_make_no_sense_are_refused(options: str, message: str) -> None:
     with pytest.raises(RotaError, match=message):
         find_policy("fair-share")[0].read(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("entities=a/b,weights=1", "entities are 2 and weights 1; give one each"),
+        ("entities=a,weights=inf", "weights must be above 0 and not endless"),
+        ("entities=a/a,weights=1/2", "entities name 'a' twice; give its weights once"),
+    ],
+)
+def test_capacities_that_make_no_sense_are_refused(options: str, message: str) -> None:
+    with pytest.raises(RotaError, match=message):
+        find_policy("capacity")[0].read(options)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "message"),
+    [
+        ("themis", "lease_s=inf", "lease_s is inf; it must be above 0 and not endless"),
+        ("optimus", "round_s=inf", "round_s is inf; it must be above 0 and not endless"),
+        ("pollux", "round_s=inf", "round_s is inf; it must be above 0 and not endless"),
+        ("sia", "round_s=inf", "round_s is inf; it must be above 0 and not endless"),
+        ("shockwave", "round_s=inf", "round_s is inf; it must be above 0 and not endless"),
+        ("elasticflow", "restarts=-1", "restarts is -1; it must not be negative"),
+    ],
+)
+def test_endless_rounds_and_negative_counts_are_refused(policy: str, options: str, message: str) -> None:
+    with pytest.raises(RotaError, match=message):
+        find_policy(policy)[0].read(options)

@@ -6,7 +6,7 @@ import pickle
 import platform
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,16 @@ def test_page_has_a_row_per_policy_and_every_figure(tmp_path: Path) -> None:
     for figure in page.figures:
         axes = [axis for name, axis in figure["layout"].items() if name.startswith("yaxis")]
         assert all(axis["title"]["text"] for axis in axes)
+
+
+def test_deadlines_have_columns_where_there_are_any(tmp_path: Path) -> None:
+    due = [replace(each, job=replace(each.job, deadline_s=0.5)) for each in JOBS]
+
+    without = written(tmp_path / "a.html", [run_report(JOBS, "fifo")]).tables[0][0]
+    found = written(tmp_path / "b.html", [run_report(due, "fifo")]).tables[0]
+
+    assert "deadlines" not in without
+    assert [[cell.strip() for cell in line[-2:]] for line in found] == [["deadlines", "deadlinesmet"], ["30", "0"]]
 
 
 def test_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:

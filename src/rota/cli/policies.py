@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from typing import Annotated
 
@@ -83,7 +84,7 @@ def _one(declared: DeclaredPolicy, output: OutputFormat) -> None:
     if parameters:
         columns = (Column(key="name", title="parameter"), Column(key="default"), Column(key="type"))
         emit(parameters, columns, output)
-        typer.echo("\n" + (declared.params.__doc__ or "").strip() + "\n")
+        typer.echo("\n" + inspect.cleandoc(declared.params.__doc__ or "") + "\n")
     _compare([declared], output)
 
 

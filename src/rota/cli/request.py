@@ -141,12 +141,29 @@ def prepare(request: Request) -> Ready:
 
 
 def _too_large(job: Job, cluster: Cluster) -> str:
-    """Why a job never fits, as far as numbers of devices say."""
+    """Why a job never fits, as far as numbers of devices and what one node has say."""
     devices = cluster.devices_by_type
+    if too_much := _more_than_any_node(job, cluster):
+        return too_much
     if max(devices.values(), default=0) < job.gpus <= cluster.devices:
         each = ", ".join(f"{count} of {kind!r}" for kind, count in devices.items())
         return f"needs {job.gpus:g} devices of one type, and the cluster has {each}"
     return f"needs {job.gpus:g} devices and can never fit into the cluster ({cluster.devices} devices)"
+
+
+def _more_than_any_node(job: Job, cluster: Cluster) -> str | None:
+    """Which resource a task needs more of than the best node has."""
+    for key, what in (
+        ("cpu_milli", "thousandths of CPUs"),
+        ("memory_bytes", "bytes of memory"),
+        ("network_bps", "bits a second of network"),
+        ("disk_bps", "bits a second of disk"),
+    ):
+        has = [getattr(node, key) for node in cluster.nodes]
+        need = max(getattr(role, key) for role in job.roles)
+        if has and None not in has and need > max(has):
+            return f"needs {need:,} {what} for a task, and no node has more than {max(has):,}"
+    return None
 
 
 def run_policy(

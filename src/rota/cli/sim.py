@@ -38,7 +38,8 @@ def sim(
     placement: Annotated[
         str | None,
         typer.Option(
-            help="any, consolidate[:relax_after=S], spread, best-fit, even, skew, liquid[:h=H]; default: the policy's."
+            help="any, consolidate[:relax_after=S], spread, best-fit, even, attempts[:every=S], skew, liquid[:h=H]; "
+            "default: the policy's."
         ),
     ] = None,
     tenancy: Annotated[str, typer.Option(help="Who may use what.")] = "none",

@@ -36,6 +36,10 @@ SUMMARY_COLUMNS: tuple[Column, ...] = (
     Column(key="preemptions", title="pre-emptions", show=human.count, right=True),
     Column(key="worst_finish_time_fairness", title="worst FTF", show=human.ratio, right=True),
     Column(key="jain_fairness", title="Jain", show=human.ratio, right=True),
+    Column(key="avg_fair_share_delay_s", title="fair-share delay", show=human.duration, right=True, wide=True),
+    Column(key="avg_fragmentation_delay_s", title="fragmentation delay", show=human.duration, right=True, wide=True),
+    Column(key="deadlines", title="deadlines", show=human.count, right=True, wide=True),
+    Column(key="deadlines_met", title="met", show=human.count, right=True, wide=True),
     Column(key="events", title="events", show=human.count, right=True),
     Column(key="wall_s", title="took", show=human.duration, right=True),
 )

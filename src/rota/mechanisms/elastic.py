@@ -16,6 +16,7 @@ from rota.core.placement import Placement
 from rota.core.policy import Allocator, Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
+from rota.mechanisms.buddies import Buddies
 from rota.mechanisms.seating import Seating
 from rota.mechanisms.sizes import Candidate, Plan, SizeQuestion, SizeRule, Target, candidate
 
@@ -149,20 +150,21 @@ class ElasticScheduler:
         for found in candidates:
             if found.tasks:
                 leaving |= self._make_room(draft, found, targets.get(found.seq), before)
+        buddies = Buddies(draft, self._seating, candidates) if self._rule.moves else None
         passed_over: list[Candidate] = []
         growing: list[tuple[Candidate, Target]] = []
         for seq, target in targets.items():
             found = by_seq[seq]
             if found.live.placement is not None:
-                if target.tasks > found.tasks:
+                if target.tasks > found.tasks or (buddies is not None and not buddies.is_compact(found)):
                     growing.append((found, target))
-            elif not self._seat(draft, found, target):
+            elif not self._seat(draft, found, target, buddies):
                 passed_over.append(found)
         if leaving and growing:
             self._unfinished = True
             return
         for found, target in growing:
-            self._grow(draft, found, target)
+            self._grow(draft, found, target, buddies)
         if passed_over:
             passed_over = self._repack(draft, candidates, targets, passed_over)
         passed_over += [found for found in candidates if found.seq not in targets]
@@ -183,8 +185,10 @@ class ElasticScheduler:
             return True
         return False
 
-    def _seat(self, draft: Draft, found: Candidate, target: Target) -> bool:
+    def _seat(self, draft: Draft, found: Candidate, target: Target, buddies: Buddies | None) -> bool:
         """Place a job at its target, or at the largest size below that there is room for."""
+        if buddies is not None and buddies.seat(found, target.tasks):
+            return True
         free_milli = _free_milli(draft, found)
         for tasks in reversed(found.sizes):
             if tasks > target.tasks or tasks * found.per_task_milli > free_milli:
@@ -193,7 +197,9 @@ class ElasticScheduler:
                 return True
         return False
 
-    def _grow(self, draft: Draft, found: Candidate, target: Target) -> None:
+    def _grow(self, draft: Draft, found: Candidate, target: Target, buddies: Buddies | None) -> None:
+        if buddies is not None and buddies.seat(found, target.tasks):
+            return
         free_milli = _free_milli(draft, found) + found.tasks * found.per_task_milli
         for tasks in reversed(found.sizes):
             if not found.tasks < tasks <= target.tasks or tasks * found.per_task_milli > free_milli:

@@ -13,7 +13,12 @@ from rota.mechanisms.shares import Floats
 
 
 def earliest(took_s: Floats, extra_s: Floats, place: Ints, machine: Ints) -> dict[int, int]:
-    """Of each machine that anybody is matched to, the job that goes first there.
+    """Of each machine that anybody is matched to, the job that goes first there."""
+    return {at: jobs[0] for at, jobs in queues(took_s, extra_s, place, machine).items()}
+
+
+def queues(took_s: Floats, extra_s: Floats, place: Ints, machine: Ints) -> dict[int, list[int]]:
+    """Of each machine that anybody is matched to, the jobs in their order there.
 
     `took_s` and `extra_s` are by job and machine, `place` and `machine` say what the columns of the matching are: being
     `place`-th from last on a machine, which costs a job `place` times what it takes there, and what is extra.
@@ -21,12 +26,10 @@ def earliest(took_s: Floats, extra_s: Floats, place: Ints, machine: Ints) -> dic
     from scipy.optimize import linear_sum_assignment
 
     cost = place[None, :] * took_s[:, machine] + extra_s[:, machine]
-    first: dict[int, tuple[int, int]] = {}
+    matched: dict[int, list[tuple[int, int]]] = {}
     for job, column in zip(*linear_sum_assignment(cost), strict=True):
-        at, rank = int(machine[column]), int(place[column])
-        if at not in first or rank > first[at][0]:
-            first[at] = (rank, int(job))
-    return {at: job for at, (_, job) in sorted(first.items())}
+        matched.setdefault(int(machine[column]), []).append((-int(place[column]), int(job)))
+    return {at: [job for _, job in sorted(matched[at])] for at in sorted(matched)}
 
 
 def worthwhile_places(free_in_s: Floats, jobs: int) -> tuple[Ints, Ints]:

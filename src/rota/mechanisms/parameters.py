@@ -64,6 +64,17 @@ def read_value(kind: Any, text: str) -> Any:
     raise TypeError(f"a parameter can't be of type {kind}")
 
 
+def refuse_odd_weights(entities: tuple[str, ...], weights: tuple[float, ...], what: str) -> None:
+    """Entities must have a number above 0 each, and be named once."""
+    if len(entities) != len(weights):
+        raise RotaError(f"entities are {len(entities)} and {what} {len(weights)}; give one each")
+    twice = [name for at, name in enumerate(entities) if name in entities[:at]]
+    if twice:
+        raise RotaError(f"entities name {twice[0]!r} twice; give its {what} once")
+    if not all(0 < weight < math.inf for weight in weights):
+        raise RotaError(f"{what} must be above 0 and not endless")
+
+
 def describe_type(kind: Any) -> str:
     """The type of a parameter in words."""
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -98,6 +98,8 @@ class SizeRule(Protocol):
     """Whether its plan at an interval's end may be another though nothing has happened."""
     takes_all: bool
     """Whether jobs without devices wait for its word, too, instead of starting as soon as there is room."""
+    moves: bool
+    """Whether smaller jobs move so that one has its size on as few nodes as can be."""
 
     def plan(self, question: SizeQuestion) -> Plan:
         """Everybody's size from now on."""
@@ -125,6 +127,7 @@ class Plain:
     interval_s: float | None = None
     drifts = False
     takes_all = False
+    moves = False
     memory: Any = None
 
     def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:

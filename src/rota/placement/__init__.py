@@ -137,6 +137,8 @@ def _seconds(name: str, options: str) -> float | None:
         seconds = math.nan
     if not seconds >= 0:
         raise RotaError(f"placement {name!r}: {key} is {value!r}; it must be seconds, or inf")
+    if name == "attempts" and not seconds:
+        raise RotaError(f"placement 'attempts': every is {value!r}; an attempt must take longer than nothing")
     return seconds
 
 

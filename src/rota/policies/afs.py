@@ -169,11 +169,17 @@ def hand_out(question: SizeQuestion, curves: Curves) -> Handout:
 
 
 _CITES = "Hwang et al., NSDI 2021"
+_DIFFERS = (
+    "speeds by size are those of the speed model from the start; the paper gives a newcomer too many devices "
+    "and measures downward."
+)
+
 afs_l = sizing(
     "afs-l",
     AfsL,
     cites=_CITES,
     summary="The next device to the shorter job, unless the longer one gains more by it; lengths are known.",
+    differs=_DIFFERS,
     params=AfsParams,
     traits=Traits(
         prior_knowledge="run time, speed by size",
@@ -190,6 +196,7 @@ afs_p = sizing(
     AfsP,
     cites=_CITES,
     summary="The next device to who gains most by it, whatever the jobs' lengths; who ran least first.",
+    differs=_DIFFERS,
     params=AfsPParams,
     traits=Traits(
         prior_knowledge="speed by size",

@@ -20,7 +20,7 @@ from rota.core.placement import devices_of
 from rota.core.policy import Allocator, Policy
 from rota.core.reasons import Reason, ReasonCode
 from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
-from rota.mechanisms.matching import earliest, worthwhile_places
+from rota.mechanisms.matching import queues, worthwhile_places
 from rota.mechanisms.picks import Picks, PickScheduler, Scene, Want
 from rota.mechanisms.shares import UNKNOWN_WORK_S, Floats
 from rota.perf.speed import SpeedModel
@@ -59,11 +59,18 @@ class Machines:
         if not free_in_s:
             self.free.setdefault(kind, []).extend(range(first, first + count))
 
-    def take(self, kind: int, count: int, for_s: float) -> None:
-        """Free devices are taken for so long."""
-        for at in self.free[kind][:count]:
+    def take(self, first: int, count: int, for_s: float) -> None:
+        """A free device, with others of its type where more are needed, is taken for so long."""
+        free = self.free[self.kind[first]]
+        free.sort(key=lambda at: (at != first, at))
+        for at in free[:count]:
             self.free_in_s[at] = max(for_s, 1e-9)
-        del self.free[kind][:count]
+        del free[:count]
+
+    def queue(self, at: int, for_s: float) -> None:
+        """Somebody will have a device next for so long; one that is free stays so."""
+        if self.free_in_s[at]:
+            self.free_in_s[at] = min(self.free_in_s[at] + for_s, _NEVER_S)
 
     def could_start(self, size: int, took_s: list[float]) -> bool:
         """Whether a job could start now on some type, fast or slow."""
@@ -121,21 +128,39 @@ class Allox:
     def _match(
         self, scene: Scene, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
     ) -> list[Want]:
-        """Who is first on a free device starts there; its devices are taken for as long as it runs."""
-        started = []
-        for kind, live in self._firsts(jobs, took, machines):
+        """Who is first on a free device starts there; who is matched to wait has its place before later batches."""
+        if len(set(machines.kind)) == 1:
+            return self._shortest_first(scene, jobs, took, machines)
+        started: dict[LiveJob, Want] = {}
+        matched = self._queues(jobs, took, machines)
+        for at, queue in matched.items():
+            kind, live = machines.kind[at], queue[0]
             size, took_s = size_of(live), took[live][kind]
-            if len(machines.free[kind]) >= size and took_s < _NEVER_S:
-                machines.take(kind, size, took_s)
+            if not machines.free_in_s[at] and len(machines.free[kind]) >= size and took_s < _NEVER_S:
+                machines.take(at, size, took_s)
+                started[live] = Want(live, scene.inventory.pools[kind].device_type)
+        for at, queue in matched.items():
+            for live in queue:
+                if live not in started:
+                    machines.queue(at, took[live][machines.kind[at]] * size_of(live))
+        return list(started.values())
+
+    def _shortest_first(
+        self, scene: Scene, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
+    ) -> list[Want]:
+        """With one type the best matching is the shortest job first."""
+        kind, started = machines.kind[0], []
+        for live in jobs:
+            size, free = size_of(live), machines.free.get(kind, [])
+            if len(free) >= size:
+                machines.take(free[0], size, took[live][kind])
                 started.append(Want(live, scene.inventory.pools[kind].device_type))
         return started
 
-    def _firsts(
+    def _queues(
         self, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
-    ) -> list[tuple[int, LiveJob]]:
-        """Who goes first on the free devices, by type. With one type the best matching is the shortest job first."""
-        if len(set(machines.kind)) == 1:
-            return [(machines.kind[0], live) for live in jobs]
+    ) -> dict[int, list[LiveJob]]:
+        """The best matching: who is to have each device, in order."""
         kinds, free_in_s = np.array(machines.kind), np.array(machines.free_in_s)
         sizes = np.array([size_of(live) for live in jobs])
         took_s: Floats = np.array([took[live] for live in jobs])[:, kinds]
@@ -146,8 +171,8 @@ class Allox:
             columns.append((place, of_kind[machine]))
         place, machine = (np.concatenate([part[at] for part in columns]) for at in (0, 1))
         wait_s = np.broadcast_to(free_in_s, took_s.shape)
-        firsts = earliest(np.minimum(took_s * sizes[:, None], _NEVER_S), wait_s, place, machine)
-        return [(machines.kind[at], jobs[row]) for at, row in firsts.items() if not free_in_s[at]]
+        found = queues(np.minimum(took_s * sizes[:, None], _NEVER_S), wait_s, place, machine)
+        return {at: [jobs[row] for row in rows] for at, rows in found.items()}
 
     def _batches(self, scene: Scene) -> Iterator[set[str]]:
         """Users that wait, so many at a time, those with least progress first."""

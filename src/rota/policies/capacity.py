@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from rota.core.errors import RotaError
 from rota.core.inventory import Inventory
 from rota.core.live import JobView
 from rota.core.use import Past
 from rota.mechanisms.declare import Traits, ordering
 from rota.mechanisms.ordering import Backfill, Turn
+from rota.mechanisms.parameters import refuse_odd_weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +29,7 @@ class CapacityParams:
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.entities) != len(self.weights):
-            raise RotaError(f"entities are {len(self.entities)} and weights {len(self.weights)}; give one weight each")
-        if any(not weight > 0 for weight in self.weights):
-            raise RotaError("weights must be above 0")
+        refuse_odd_weights(self.entities, self.weights, "weights")
 
 
 class UsedCapacity:

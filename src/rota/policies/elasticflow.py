@@ -3,7 +3,7 @@
 In order of deadline, each job is given the least number of devices with which it ends in time, after what those
 before it have reserved: its minimum satisfactory share. What is left goes where one device more brings most. A job
 whose deadline can't be promised is not dropped as in the paper: it runs on what the others leave, like one
-without a deadline.
+without a deadline. Sizes divide nodes without a rest, and smaller jobs move where a share would be in fragments.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rota.core.errors import RotaError
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE
 from rota.mechanisms.curves import Curve, Curves
@@ -34,6 +35,10 @@ class ElasticFlowParams:
 
     compact: bool = True
     restarts: int = 1
+
+    def __post_init__(self) -> None:
+        if self.restarts < 0:
+            raise RotaError(f"restarts is {self.restarts}; it must not be negative")
 
 
 class Future:
@@ -93,6 +98,8 @@ class _Promise:
 class ElasticFlow(Plain):
     """Remembers to whom a deadline was promised, and to whom not."""
 
+    moves = True
+
     def __init__(self, params: ElasticFlowParams, knowledge: Knowledge) -> None:
         self._curves = Curves(knowledge.speed, compact=params.compact)
         self._restart_s = knowledge.restart_s * params.restarts
@@ -128,7 +135,8 @@ class ElasticFlow(Plain):
                 levels[one.found.seq] = [size for size, _ in one.curve].index(tasks)
                 free_milli -= tasks * one.found.per_task_milli
         _share_out_rest(curves, levels, free_milli)
-        targets = {seq: Target(curves[seq][1][level][0]) for seq, level in levels.items() if level >= 0}
+        first = sorted(levels, key=lambda seq: not self._promised.get(seq))
+        targets = {seq: Target(curves[seq][1][levels[seq]][0]) for seq in first if levels[seq] >= 0}
         return Plan(targets, until_s if until_s > question.now_s else math.inf)
 
     def _promise(self, found: Candidate, curve: Curve, question: SizeQuestion) -> _Promise:

@@ -12,6 +12,7 @@ from rota.core.use import FadedUse, Past
 from rota.mechanisms.declare import Traits, ordering
 from rota.mechanisms.fairness import Owner
 from rota.mechanisms.ordering import Turn
+from rota.mechanisms.parameters import refuse_odd_weights
 
 ACCOUNTS = "fair-share"
 """Under which name the state keeps what owners have had."""
@@ -29,10 +30,7 @@ class FairShareParams:
     def __post_init__(self) -> None:
         if not self.half_life_s > 0:
             raise RotaError(f"half_life_s is {self.half_life_s:g}; it must be above 0")
-        if len(self.entities) != len(self.weights):
-            raise RotaError(f"entities are {len(self.entities)} and weights {len(self.weights)}; give one weight each")
-        if any(not weight > 0 for weight in self.weights):
-            raise RotaError("weights must be above 0")
+        refuse_odd_weights(self.entities, self.weights, "weights")
 
 
 class UseOverTime:

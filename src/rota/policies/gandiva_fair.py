@@ -18,6 +18,7 @@ from rota.core.model import WHOLE, DeviceType
 from rota.core.policy import Allocator, Policy
 from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.fairness import Owner
+from rota.mechanisms.parameters import refuse_odd_weights
 from rota.mechanisms.picks import Picks, PickScheduler, Scene, Want
 from rota.mechanisms.stride import Entry, Passes, balanced, next_quantum
 from rota.mechanisms.trading import max_min, trade
@@ -37,10 +38,7 @@ class GandivaFairParams:
     def __post_init__(self) -> None:
         if not 0 < self.quantum_s < math.inf:
             raise RotaError(f"quantum_s is {self.quantum_s:g}; it must be above 0")
-        if len(self.entities) != len(self.tickets):
-            raise RotaError(f"entities are {len(self.entities)} and tickets {len(self.tickets)}; give each its tickets")
-        if any(not tickets > 0 for tickets in self.tickets):
-            raise RotaError("tickets must be above 0")
+        refuse_odd_weights(self.entities, self.tickets, "tickets")
 
 
 Shares = dict[DeviceType, dict[str, float]]

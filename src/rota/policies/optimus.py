@@ -9,6 +9,7 @@ elastic jobs have one kind of task: a parameter server is taken to be beside eac
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +34,8 @@ class OptimusParams:
     round_s: float = 600.0
 
     def __post_init__(self) -> None:
-        if not self.round_s > 0:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
+        if not 0 < self.round_s < math.inf:
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
 
 
 class Optimus(Plain):

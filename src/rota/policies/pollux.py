@@ -9,6 +9,7 @@ follows by the mechanism), and one of its first individuals comes from a greedy 
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,8 +40,8 @@ class PolluxParams:
     patience: int = 6
 
     def __post_init__(self) -> None:
-        if not self.round_s > 0:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
+        if not 0 < self.round_s < math.inf:
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
         if not self.power or self.power > 1:
             raise RotaError(f"power is {self.power:g}; it must be at most 1, and not 0")
         if self.population < 4 or self.generations < 0:

@@ -44,7 +44,7 @@ class ShockwaveParams:
 
     def __post_init__(self) -> None:
         if not 0 < self.round_s < math.inf:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
         if self.future_rounds < 1:
             raise RotaError(f"future_rounds is {self.future_rounds}; it must be 1 or more")
         if not (0 <= self.priority_power < math.inf and 0 <= self.regularizer < math.inf):

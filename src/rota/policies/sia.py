@@ -8,6 +8,7 @@ Goodput is learned while jobs run, scaled between types by a short profile, and 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,8 +40,8 @@ class SiaParams:
     idle: float = 1.1
 
     def __post_init__(self) -> None:
-        if not self.round_s > 0:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
+        if not 0 < self.round_s < math.inf:
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
         if not -5 <= self.power < 0:
             raise RotaError(f"power is {self.power:g}; it must be below 0 and at least -5")
         if not self.idle > 1:

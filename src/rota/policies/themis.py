@@ -36,8 +36,8 @@ class ThemisParams:
     def __post_init__(self) -> None:
         if not 0 <= self.filter < 1:
             raise RotaError(f"filter is {self.filter:g}; it must be 0 or more and below 1")
-        if not self.lease_s > 0:
-            raise RotaError(f"lease_s is {self.lease_s:g}; it must be above 0")
+        if not 0 < self.lease_s < math.inf:
+            raise RotaError(f"lease_s is {self.lease_s:g}; it must be above 0 and not endless")
 
 
 class Contention:

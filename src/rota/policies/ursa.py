@@ -107,7 +107,8 @@ ursa = sizing(
     summary="Of the stages that are ready, the one that uses most of what is idle; old or almost done wholes first.",
     differs=(
         "stages are jobs that depend on each other and hold what they need while they run; they are not "
-        "cut into monotasks in queues."
+        "cut into monotasks in queues, and memory is what they ask for instead of a part of their input. What is "
+        "idle is what is free now, not the time that queued work takes."
     ),
     params=UrsaParams,
     traits=Traits(

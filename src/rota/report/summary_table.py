@@ -40,11 +40,15 @@ class Column:
     title: str
     kind: Kind
     better: Better
+    if_any: str = ""
+    """A figure that is above 0 in some row where there is such a column."""
 
 
-def _column(key: str, title: str, kind: Kind, better: Better) -> Column:
-    return Column(key=key, title=title, kind=kind, better=better)
+def _column(key: str, title: str, kind: Kind, better: Better, *, if_any: str = "") -> Column:
+    return Column(key=key, title=title, kind=kind, better=better, if_any=if_any)
 
+
+_FRAGMENTED = "avg_fragmentation_delay_s"
 
 COLUMNS = (
     _column("jobs", "jobs", Kind.COUNT, Better.NEITHER),
@@ -60,6 +64,10 @@ COLUMNS = (
     _column("preemption_overhead", "overhead", Kind.PERCENT, Better.LOW),
     _column("worst_finish_time_fairness", "worst<br>FTF", Kind.RATIO, Better.LOW),
     _column("jain_fairness", "Jain", Kind.RATIO, Better.HIGH),
+    _column("avg_fair_share_delay_s", "fair-share<br>delay", Kind.TIME, Better.LOW, if_any=_FRAGMENTED),
+    _column(_FRAGMENTED, "fragmentation<br>delay", Kind.TIME, Better.LOW, if_any=_FRAGMENTED),
+    _column("deadlines", "deadlines", Kind.COUNT, Better.NEITHER, if_any="deadlines"),
+    _column("deadlines_met", "deadlines<br>met", Kind.COUNT, Better.HIGH, if_any="deadlines"),
 )
 _TENANT_COLUMNS = tuple(
     column for column in COLUMNS if column.key not in ("fragmentation", "makespan_s", "preemption_overhead")
@@ -97,13 +105,14 @@ def _table(
     *,
     mark: bool,
 ) -> str:
-    written = [_write(column, [getattr(row, column.key) for row in metrics], mark) for column in columns]
+    shown = [column for column in columns if not column.if_any or any(getattr(row, column.if_any) for row in metrics)]
+    written = [_write(column, [getattr(row, column.key) for row in metrics], mark) for column in shown]
     top = "".join(f"<th>{escape(head)}</th>" for head in heads)
     top += "".join(f'<th class="n">{title}</th>' for title, _ in written)
     lines = []
     for index, names in enumerate(labels):
         cells = "".join(f"<td>{escape(name)}</td>" for name in names)
-        cells += "".join(shown[index] for _, shown in written)
+        cells += "".join(column_cells[index] for _, column_cells in written)
         lines.append(f"<tr>{cells}</tr>")
     return f"<table><thead><tr>{top}</tr></thead><tbody>\n" + "\n".join(lines) + "\n</tbody></table>"
 
