@@ -74,6 +74,10 @@ def test_own_form_says_the_same(profiles: Profiles, tmp_path: Path) -> None:
             {"rota_profiles": 1, "speeds": [{"type": "t", "model": "m", "devices": 1, "steps_per_s": -1}]},
             "entry 1 of speeds is wrong: a speed is -1",
         ),
+        (
+            {"rota_profiles": 1, "speeds": [{"type": "t", "model": "m", "devices": 1, "steps_per_s": "3"}]},
+            "entry 1 of speeds is wrong: a speed is '3'; it must be a number of 0 or more",
+        ),
         ({"rota_profiles": 1, "pairs": [7]}, "entry 1 of pairs is wrong"),
     ],
 )

@@ -134,6 +134,7 @@ def test_gavel_table_is_read(tmp_path: Path) -> None:
         ('{"v100": {"x": {}}}', r"v100: x: 'x' is not of the form \('MODEL', DEVICES\)"),
         ('{"v100": {"(\'m\', 1)": {}}}', r"v100: \('m', 1\): it has no speed alone"),
         ('{"v100": {"(\'m\', 1)": {"null": -1}}}', r"v100: \('m', 1\): a speed is -1"),
+        ('{"v100": {"(\'m\', 1)": {"null": "fast"}}}', r"v100: \('m', 1\): a speed is 'fast'; it must be a number"),
         ('{"v100": {"(\'m\', 1)": {"null": 1, "(\'n\', 2)": [1, 1]}}}', "another number of devices"),
         ('{"v100": {"(\'m\', 1)": {"null": 1, "(\'n\', 1)": [1]}}}', r"beside \('n', 1\) it has \[1\]"),
     ],

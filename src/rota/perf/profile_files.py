@@ -148,9 +148,7 @@ def _each(table: dict[str, Any], name: str, read: Callable[[dict[str, Any]], Non
 
 
 def _speed(value: Any) -> float:
-    if isinstance(value, bool):
-        raise ValueError(f"a speed is {value}; it must be a number of 0 or more")
-    speed = float(value)
-    if not 0 <= speed < math.inf:
-        raise ValueError(f"a speed is {value}; it must be a number of 0 or more")
-    return speed
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < math.inf:
+        raise ValueError(f"a speed is {value!r}; it must be a number of 0 or more")
+    return float(value)

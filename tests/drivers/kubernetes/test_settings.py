@@ -16,6 +16,7 @@ from rota.drivers.kubernetes.settings import ClusterSettings
         pytest.param(ClusterSettings(tenancy="quotas"), "unknown tenancy 'quotas'; did you mean 'quota'", id="tenancy"),
         pytest.param(ClusterSettings(tenancy="cells"), "give a HiveD file under `hived`", id="cells"),
         pytest.param(ClusterSettings(policy="gandiva"), "lets jobs share devices", id="sharing"),
+        pytest.param(ClusterSettings(policy="gavel/gandiva"), "lets jobs share devices", id="packing in rounds"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: ClusterSettings, message: str) -> None:

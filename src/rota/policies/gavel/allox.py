@@ -74,4 +74,5 @@ allox = shares(
     summary="The matching of jobs to device queues with the least sum of completion times.",
     cites="Le et al., EuroSys 2020; as in Narayanan et al., OSDI 2020",
     knows="speed by type, length",
+    starvation="possible",
 )

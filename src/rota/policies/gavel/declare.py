@@ -49,7 +49,7 @@ class RoundParams:
 
     def __post_init__(self) -> None:
         if isinstance(self.round_s, float) and not 0 < self.round_s < math.inf:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0")
+            raise RotaError(f"round_s is {self.round_s:g}; it must be a finite number above 0, or adaptive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +108,10 @@ def shares(
     params: type = RoundParams,
     cites: str = CITES,
     knows: str = "speed by type",
+    packs: bool = False,
+    starvation: str = "no",
 ) -> DeclaredPolicy:
-    """Declare a policy from a rule made of its parameters and of what may be known."""
+    """Declare a policy from a rule made of its parameters and of what may be known; `packs` if two share devices."""
 
     def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
         adapts = values.round_s is Length.ADAPTIVE
@@ -140,8 +142,8 @@ def shares(
             dimensions="time and space",
             priority="share over time had",
             preemption="at the end of rounds",
-            starvation="no",
-            placement="any",
+            starvation=starvation,
+            placement="any, packed" if packs else "any",
             intrusiveness="checkpoint",
         ),
         params=params,

@@ -152,4 +152,5 @@ fifo_packed = shares(
     "fifo_packed",
     lambda params, knowledge: FastestFifo(packs=True, drops_first=params.compat is Compat.GAVEL),
     summary="As fifo_perf, and queued jobs share devices where that pays.",
+    packs=True,
 )

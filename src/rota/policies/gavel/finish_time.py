@@ -136,6 +136,7 @@ finish_time_fairness_packed = shares(
     lambda params, knowledge: FinishTimeFairness(params, sees_types=True, packs=True),
     summary="The worst ratio of shared to isolated completion time as small as can be, with pairs.",
     params=PackParams,
+    packs=True,
     cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",
     knows="length, speed by type",
 )

@@ -71,4 +71,5 @@ gandiva = shares(
     lambda params, knowledge: Gandiva(random.Random(knowledge.seed)),
     summary="Equal parts of every type; with more jobs than devices, pairs at random, kept while they pay.",
     cites="Xiao et al., OSDI 2018; as in Narayanan et al., OSDI 2020",
+    packs=True,
 )

@@ -45,5 +45,6 @@ min_total_duration_packed = shares(
     lambda params, knowledge: MinTotalDuration(params, sees_types=True, packs=True),
     summary="All present jobs end as soon as can be, with two on a device where that helps.",
     params=PackParams,
+    packs=True,
     knows="length, speed by type",
 )

@@ -51,4 +51,5 @@ max_min_fairness_packed = shares(
     lambda params, knowledge: MaxMin(params, sees_types=True, packs=True),
     summary="The least effective throughput as large as can be, with two jobs on a device where that helps.",
     params=PackParams,
+    packs=True,
 )

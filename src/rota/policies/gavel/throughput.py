@@ -126,18 +126,21 @@ shortest_job_first_perf = shares(
     summary="Whoever is soonest through goes first, on the type that suits it.",
     params=SizeParams,
     knows="length, speed by type",
+    starvation="possible",
 )
 max_sum_throughput_perf = shares(
     "max_sum_throughput_perf",
     lambda params, knowledge: MaxSumThroughput(params),
     summary="The most steps a second in all.",
     params=SizeParams,
+    starvation="possible",
 )
 max_sum_throughput_normalized_by_cost_perf = shares(
     "max_sum_throughput_normalized_by_cost_perf",
     lambda params, knowledge: MaxSumThroughput(params, by_cost=True),
     summary="The most steps a second for the price of the devices.",
     params=CostParams,
+    starvation="possible",
 )
 max_sum_throughput_normalized_by_cost_perf_slos = shares(
     "max_sum_throughput_normalized_by_cost_perf_SLOs",
@@ -145,11 +148,14 @@ max_sum_throughput_normalized_by_cost_perf_slos = shares(
     summary="The most steps a second for the price, with deadlines kept where all can be.",
     params=CostParams,
     knows="length, deadline, speed by type",
+    starvation="possible",
 )
 max_sum_throughput_normalized_by_cost_packed_slos = shares(
     "max_sum_throughput_normalized_by_cost_packed_SLOs",
     lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True, packs=True),
     summary="The most steps a second for the price, deadlines kept where all can be, with pairs.",
     params=PackedCostParams,
+    packs=True,
     knows="length, deadline, speed by type",
+    starvation="possible",
 )

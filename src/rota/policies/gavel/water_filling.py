@@ -213,6 +213,7 @@ max_min_fairness_water_filling_packed = shares(
     lambda params, knowledge: WaterFilling(params, packs=True),
     summary="As water filling, with two jobs on a device where that helps.",
     params=PackParams,
+    packs=True,
 )
 hierarchical = shares(
     "hierarchical",
