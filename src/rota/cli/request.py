@@ -14,6 +14,7 @@ from rota.core.cluster import Cluster
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.history import History
 from rota.core.model import DeviceType, Job, Level
+from rota.drivers.simulator.due import due_by_slo
 from rota.drivers.simulator.faults import FaultRates
 from rota.drivers.simulator.study import Result, Setting, believed, oversized, refuse_unknown_types, simulate
 from rota.drivers.simulator.typed import typed_by_speed
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 PROFILES = "profiles.json"
 """The speeds that a run was made with, beside its journal, where they are not a file as it is."""
 _SPREAD_LEVELS = {"rack": Level.RACK, "domain": Level.DOMAIN, "cluster": Level.CLUSTER}
+_BY_PROFILE = "profile"
 
 
 class Keep(Enum):
@@ -123,6 +125,7 @@ def prepare(request: Request) -> Ready:
     if told is not None:
         typed = typed_by_speed(workload.submissions, setting.cluster, told)
         workload = replace(workload, submissions=typed)
+    workload = replace(workload, submissions=due_by_slo(workload.submissions, setting.cluster, setting.speed))
     refuse_unknown_types(workload.submissions, setting.cluster)
     misfits = oversized(workload.submissions, setting, spreads=request.spreads)
     if misfits and not request.skip_oversized:
@@ -241,8 +244,10 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
     changes = tuple(_change(text, request.tenancy) for text in request.changes)
     listed = () if request.faults is None else read_faults(request.faults, cluster, *(after for _, after in changes))
     neighbours = _factors(request.neighbours, "--neighbours", ("device", "node", "turns"))
-    by_profile = request.spread == "profile"
-    spread = {} if by_profile else _factors(request.spread, "--spread", (*_SPREAD_LEVELS, "network"))
+    by_profile = request.spread == _BY_PROFILE
+    spread = (
+        {} if by_profile else _factors(request.spread, "--spread", (*_SPREAD_LEVELS, "network"), alone=(_BY_PROFILE,))
+    )
     network = spread.pop("network", 0.0)
     type_speeds = _factors(request.type_speed, "--type-speed", tuple(map(str, cluster.devices_by_type)))
     return Setting(
@@ -303,13 +308,13 @@ def _cluster(request: Request, workload: Workload) -> Cluster:
     return cluster
 
 
-def _factors(text: str, option: str, known: tuple[str, ...]) -> dict[str, float]:
-    """Factors from `name=0.9,name=0.8`."""
+def _factors(text: str, option: str, known: tuple[str, ...], alone: tuple[str, ...] = ()) -> dict[str, float]:
+    """Factors from `name=0.9,name=0.8`; `alone` are words that may stand there instead of factors."""
     factors: dict[str, float] = {}
     for part in filter(None, text.split(",")):
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in known:
-            raise RotaError(f"{option}: unknown name {name!r}; {did_you_mean(name, known)}")
+            raise RotaError(f"{option}: unknown name {name!r}; {did_you_mean(name, (*known, *alone))}")
         try:
             factors[name] = float(value)
         except ValueError:

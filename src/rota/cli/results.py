@@ -18,7 +18,7 @@ def write_results(
     folders: Sequence[Path | None],
     command: str,
     request: Request,
-    notes_on_speeds: Sequence[str],
+    told: Sequence[str],
 ) -> None:
     """Write tables, report and figures of runs that kept their history."""
     runs = []
@@ -45,6 +45,6 @@ def write_results(
         "checkpoint interval": f"{request.checkpoint_interval_s:g} s",
         "checkpoint time": f"{request.checkpoint_s:g} s",
     }
-    if notes_on_speeds:
-        notes["speeds"] = "; ".join(notes_on_speeds)
+    if told:
+        notes["speeds"] = "; ".join(told)
     write_report(None if out is None else out / "report.html", runs, command, notes, figures=figures)

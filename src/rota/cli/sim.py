@@ -80,7 +80,7 @@ def sim(
     spread: Annotated[
         str,
         typer.Option(
-            help="Speed factors of jobs over several nodes, e.g. rack=0.9,domain=0.8,cluster=0.7; or network=S."
+            help="Speed factors over several nodes, e.g. rack=0.9,domain=0.8,cluster=0.7; network=S; or profile."
         ),
     ] = "",
     neighbours: Annotated[
@@ -189,6 +189,7 @@ def _all_spread(policies: list[str]) -> bool:
 
 
 def _study(request: Request, policies: list[str], out: Path | None, figures: Path | None, output: OutputFormat) -> None:
+    from rota.cli.notes import study_notes
     from rota.cli.parallel import run_all
     from rota.cli.request import Keep, prepare
     from rota.cli.summary import SUMMARY_COLUMNS, summary_row
@@ -201,7 +202,8 @@ def _study(request: Request, policies: list[str], out: Path | None, figures: Pat
     for spec in policies:
         scheduler(spec, ready.setting)
     _say_what_was_left_out(ready)
-    for note in ready.speeds.notes:
+    notes = (*ready.speeds.notes, *study_notes(ready, request, policies))
+    for note in notes:
         typer.echo(note, err=True)
     folders = _folders(out, policies)
     keep = Keep.SKETCH if output is OutputFormat.TABLE else Keep.FIGURES
@@ -224,7 +226,7 @@ def _study(request: Request, policies: list[str], out: Path | None, figures: Pat
     if keep is Keep.ALL:
         from rota.cli.results import write_results
 
-        write_results(out, figures, finished, folders, shlex.join(["rota", *sys.argv[1:]]), request, ready.speeds.notes)
+        write_results(out, figures, finished, folders, shlex.join(["rota", *sys.argv[1:]]), request, notes)
     if out is not None:
         typer.echo(f"report: {out / 'report.html'}", err=True)
     if figures is not None:

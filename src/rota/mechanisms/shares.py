@@ -268,8 +268,8 @@ def contender(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], abl
         live=live,
         seq=live.seq,
         scale=scale,
-        weight=_number(labels.get("priority_weight"), 1.0) or 1.0,
-        slo=_number(labels.get("slo"), None),
+        weight=above_zero(labels.get("priority_weight")) or 1.0,
+        slo=above_zero(labels.get("slo")),
         entity=labels.get("entity", str(job.tenant)),
         speeds=speeds,
         able=tuple(able),
@@ -278,11 +278,12 @@ def contender(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], abl
     )
 
 
-def _number(text: str | None, otherwise: float | None) -> float | None:
+def above_zero(text: str | None) -> float | None:
+    """The number that a label says; None where it says none above 0."""
     if text is None:
-        return otherwise
+        return None
     try:
         value = float(text)
     except ValueError:
-        return otherwise
-    return value if math.isfinite(value) and value > 0 else otherwise
+        return None
+    return value if 0 < value < math.inf else None
