@@ -65,6 +65,14 @@ CLAIMS = (
         restart_s=30.0,
     ),
     Claim(
+        title="Pollux: 64 devices, 160 philly-like jobs, load 1.5",
+        cluster=Cluster.uniform(("gpu", 64, 4)),
+        workload=jobs("philly-like", 160, 64, 1.5),
+        elastic=("pollux", "optimus"),
+        fixed=("tiresias",),
+        restart_s=30.0,
+    ),
+    Claim(
         title="Sia: 24 t4, 24 rtx, 16 a100, 160 philly-like jobs, load 1.5",
         cluster=Cluster.uniform((T4, 24, 4), (RTX, 24, 8), (A100, 16, 8)),
         workload=jobs("philly-like", 160, 64, 1.5),
