@@ -46,5 +46,5 @@ def write_results(
         "checkpoint time": f"{request.checkpoint_s:g} s",
     }
     if told:
-        notes["speeds"] = "; ".join(told)
+        notes["notes"] = "; ".join(told)
     write_report(None if out is None else out / "report.html", runs, command, notes, figures=figures)
