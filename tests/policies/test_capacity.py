@@ -161,7 +161,7 @@ def test_delay_of_those_behind_is_that_of_the_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [("entities=a,weights=1/2", "give one weight each"), ("entities=a,weights=0", "above 0")]
+    ("options", "message"), [("entities=a,weights=1/2", "give one each"), ("entities=a,weights=0", "above 0")]
 )
 def test_impossible_parameters_are_refused(options: str, message: str) -> None:
     with pytest.raises(RotaError, match=message):
