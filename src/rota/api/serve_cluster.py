@@ -31,6 +31,7 @@ from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.informer import Informer
 from rota.drivers.kubernetes.leadership import Leadership
 from rota.drivers.kubernetes.reporter import Reporter
+from rota.drivers.kubernetes.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
 from rota.files.job_shape import JobFile
 from rota.live.foresight import Foresight
@@ -157,6 +158,8 @@ class _Run:
             log.info("stopped")
 
     async def _lead(self, api: Api, leadership: Leadership | None) -> None:
+        options = self._options
+        await check_rights(api, needed_rights(options.namespace, config_map=options.config_map, lease=options.lease))
         if leadership is not None:
             await leadership.acquire()
         async with asyncio.TaskGroup() as group:

@@ -11,10 +11,11 @@ from rota.core.errors import RotaError
 from rota.core.labels import Requirement, Taint, Toleration
 from rota.core.model import JobId
 from rota.drivers.kubernetes.gang import Gang, Source, job_id, job_of, key_of, said_size
-from rota.drivers.kubernetes.manifests import cluster_rules, manifests
+from rota.drivers.kubernetes.manifests import manifests
 from rota.drivers.kubernetes.nodes import node_seen
 from rota.drivers.kubernetes.pods import pod_of
 from rota.drivers.kubernetes.quantity import milli, whole
+from rota.drivers.kubernetes.rights import cluster_rules, needed_rights
 from rota.drivers.kubernetes.settings import ClusterSettings, read_settings
 from rota.drivers.kubernetes.sizes import tasks_of
 
@@ -232,6 +233,20 @@ def test_manifests_ask_for_nothing_that_is_not_needed() -> None:
     container = objects[-1]["spec"]["template"]["spec"]["containers"][0]
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert objects[-1]["spec"]["replicas"] == 2
+
+
+def test_rights_that_a_replica_does_not_use_are_not_asked_for() -> None:
+    alone = needed_rights("ns", config_map=None, lease=None)
+    named = needed_rights("ns", config_map="other", lease="turn")
+
+    assert not any(right.namespace for right in alone)
+    assert [str(right) for right in named[len(alone) :]] == [
+        "list configmaps 'other' in namespace ns",
+        "watch configmaps 'other' in namespace ns",
+        "get leases.coordination.k8s.io 'turn' in namespace ns",
+        "update leases.coordination.k8s.io 'turn' in namespace ns",
+        "create leases.coordination.k8s.io in namespace ns",
+    ]
 
 
 HIVED = "hivedscheduler.microsoft.com/pod-scheduling-spec"

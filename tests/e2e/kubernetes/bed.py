@@ -25,6 +25,8 @@ Json = dict[str, Any]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota" / "kubernetes"
 BUILD = Path(__file__).parent / "build"
 NEEDED = ("etcd", "kube-apiserver")
+USERS = 40
+"""Identities without any right, `user-0` and so on, for tests to give rights to."""
 
 
 class NoCluster(Exception):
@@ -155,6 +157,7 @@ class Bed:
         (folder / "tokens.csv").write_text(
             'admin-token,admin,admin,"system:masters"\n'
             'rota-token,system:serviceaccount:rota-system:rota,rota,"system:serviceaccounts"\n'
+            + "".join(f"user-{number}-token,user-{number},user-{number}\n" for number in range(USERS))
         )
         self.start_etcd()
         self.start_api()

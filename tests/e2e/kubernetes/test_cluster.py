@@ -16,7 +16,6 @@ from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import QUICK, Replica, View, gang, pod, rota
 from managers import ROTA, eventually
-from rota.drivers.kubernetes.manifests import cluster_rules
 from rota.sdk.client import Client
 
 pytestmark = pytest.mark.slow
@@ -33,31 +32,6 @@ def configure(bed: Bed, **settings: Any) -> None:
         "data": {"rota.yaml": yaml.safe_dump({**QUICK, **settings})},
     }
     bed.admin.make(value)
-
-
-@pytest.mark.parametrize(
-    "right", [("nodes", "list"), ("pods", "watch"), ("pods/binding", "create")], ids=lambda right: "-".join(right)
-)
-def test_missing_right_is_named(bed: Bed, tmp_path: Path, kubelets: Kubelets, right: tuple[str, str]) -> None:
-    kubelets(bed, nodes=1)
-    bed.admin.make(pod("p"))
-    resource, verb = right
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "rota"}}
-    less = [
-        {**rule, "verbs": [each for each in rule["verbs"] if each != verb]} if resource in rule["resources"] else rule
-        for rule in cluster_rules()
-    ]
-    bed.admin.make({**role, "rules": [rule for rule in less if rule["verbs"]]})
-    try:
-        replica = Replica(bed, tmp_path)
-        replica.launch()
-        assert replica.process is not None
-        assert replica.process.wait(timeout=30) == 2
-        said = replica.log.read_text()
-        assert "a right is missing" in said
-        assert f'cannot {verb} resource "{resource}"' in said
-    finally:
-        bed.admin.make({**role, "rules": cluster_rules()})
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])

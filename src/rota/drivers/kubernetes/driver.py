@@ -26,7 +26,8 @@ from rota.drivers.kubernetes.pods import Phase, pod_of
 from rota.drivers.kubernetes.roster import Roster
 from rota.drivers.kubernetes.seating import found_again, reseat, sit_down
 from rota.drivers.kubernetes.settings import ClusterSettings
-from rota.drivers.kubernetes.shepherd import Desk, Report, Shepherd
+from rota.drivers.kubernetes.shepherd import Shepherd
+from rota.drivers.kubernetes.surroundings import Desk, Report, Surroundings
 from rota.drivers.kubernetes.work import Work
 
 Json = dict[str, Any]
@@ -52,10 +53,18 @@ class KubernetesDriver:
         self.fleet = Fleet(settings, self.occupancy)
         self.roster = Roster(self.occupancy)
         self._work = Work()
-        self._shepherd = Shepherd(
-            api, settings, self.roster, self.fleet, self.occupancy, self._work, self._flush, ask_first_s
-        )
         self._binder = Binder(api)
+        self._around = Surroundings(
+            api=api,
+            settings=settings,
+            binder=self._binder,
+            roster=self.roster,
+            fleet=self.fleet,
+            occupancy=self.occupancy,
+            work=self._work,
+            flush=self._flush,
+        )
+        self._shepherd = Shepherd(self._around, ask_first_s)
 
     @property
     def failed(self) -> asyncio.Future[None]:
@@ -64,7 +73,7 @@ class KubernetesDriver:
 
     @property
     def _desk(self) -> Desk | None:
-        return self._shepherd.desk
+        return self._around.desk
 
     # -- what the cluster says -------------------------------------------------------------------
 
@@ -151,14 +160,14 @@ class KubernetesDriver:
                 gang.job = known.get(name)
                 if gang.job is not None:
                     self.roster.by_job[name] = gang
-        self._shepherd.desk = desk
+        self._around.desk = desk
         self.roster.touch_all()
         self._work.do(self._tick(), writes=False)
         self._flush()
 
     async def close(self) -> None:
         """Stop working; the pods run on."""
-        self._shepherd.desk = None
+        self._around.desk = None
         await self._work.close()
 
     # -- orders ----------------------------------------------------------------------------------
@@ -229,12 +238,12 @@ class KubernetesDriver:
         desk = self._desk
         if desk is None:
             return
-        shepherd = self._shepherd
-        shepherd.report.events.extend(self.fleet.news(desk.state))
+        around = self._around
+        around.report.events.extend(self.fleet.news(desk.state))
         for gang in self.roster.take_touched():
-            shepherd.look(gang)
-        shepherd.report.events.extend(self.occupancy.news(desk.state.inventory.by_name))
-        report, shepherd.report = shepherd.report, Report()
+            self._shepherd.look(gang)
+        around.report.events.extend(self.occupancy.news(desk.state.inventory.by_name))
+        report, around.report = around.report, Report()
         if report.events:
             desk.tell(report.events, report.told, report.why)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from rota.drivers.kubernetes.rights import NAME, cluster_rules, own_rules
 from rota.drivers.kubernetes.settings import KEY
 
 Json = dict[str, Any]
-NAME = "rota"
 _LABELS = {"app.kubernetes.io/name": NAME}
 _SETTINGS = """\
 # Every field can be changed here without a restart; docs/reference/kubernetes.md lists them all.
@@ -33,36 +33,6 @@ def manifests(namespace: str, image: str) -> list[Json]:
         },
         {**_named("apps/v1", "Deployment", namespace), "spec": _deployment(image)},
     ]
-
-
-def cluster_rules() -> list[Json]:
-    """What Rota does all over the cluster, and nothing else."""
-    return [
-        _rule("", ["nodes"], ["get", "list", "watch"]),
-        _rule("", ["pods"], ["get", "list", "watch", "delete"]),
-        _rule("", ["pods/binding", "pods/eviction"], ["create"]),
-        _rule("", ["pods/status"], ["patch"]),
-        _rule("", ["events"], ["create"]),
-        _rule("batch", ["jobs"], ["get", "delete"]),
-        _rule("jobset.x-k8s.io", ["jobsets"], ["get"]),
-        _rule("kubeflow.org", ["pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"], ["get"]),
-        _rule("ray.io", ["rayclusters"], ["get"]),
-        _rule("rota.dev", ["podgroups"], ["get"]),
-        _rule("rota.dev", ["podgroups/status"], ["patch"]),
-    ]
-
-
-def own_rules() -> list[Json]:
-    """What Rota does in its own namespace."""
-    return [
-        {**_rule("", ["configmaps"], ["get", "list", "watch"]), "resourceNames": [NAME]},
-        {**_rule("coordination.k8s.io", ["leases"], ["get", "update"]), "resourceNames": [NAME]},
-        _rule("coordination.k8s.io", ["leases"], ["create"]),
-    ]
-
-
-def _rule(group: str, resources: list[str], verbs: list[str]) -> Json:
-    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
 
 
 def _named(version: str, kind: str, namespace: str | None = None) -> Json:

@@ -1,0 +1,89 @@
+"""Rights on a real server: those that are printed are enough, and a missing one is named before anything is done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.kubernetes.bed import USERS, Bed
+from e2e.kubernetes.replica import Replica
+from managers import eventually
+from rota.drivers.kubernetes.client import Api, MissingRight
+from rota.drivers.kubernetes.connection import connect
+from rota.drivers.kubernetes.rights import Right, all_rights, check_rights, missing_rights
+
+pytestmark = pytest.mark.slow
+Json = dict[str, Any]
+RBAC = "rbac.authorization.k8s.io"
+NAMESPACE = "rota-system"
+RIGHTS = all_rights(NAMESPACE)
+
+
+def grant(bed: Bed, user: str, rights: list[Right]) -> None:
+    """Let a user do these things and nothing else."""
+    for namespace in (None, NAMESPACE):
+        kind = "ClusterRole" if namespace is None else "Role"
+        where = {} if namespace is None else {"namespace": namespace}
+        meta = {"name": user, **where}
+        rules = [rule(right) for right in rights if right.namespace == namespace]
+        bed.admin.make({"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": meta, "rules": rules})
+        role = {"apiGroup": RBAC, "kind": kind, "name": user}
+        who = {"apiGroup": RBAC, "kind": "User", "name": user}
+        binding = {"apiVersion": f"{RBAC}/v1", "kind": f"{kind}Binding", "metadata": meta}
+        bed.admin.make({**binding, "roleRef": role, "subjects": [who]})
+
+
+def rule(right: Right) -> Json:
+    made: Json = {"apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb]}
+    return made if right.name is None else {**made, "resourceNames": [right.name]}
+
+
+async def missing(kubeconfig: Path) -> list[Right]:
+    api = Api(connect(None, kubeconfig), connections=2)
+    try:
+        return await missing_rights(api, RIGHTS)
+    finally:
+        await api.close()
+
+
+async def check(kubeconfig: Path) -> None:
+    api = Api(connect(None, kubeconfig), connections=2)
+    try:
+        await check_rights(api, RIGHTS)
+    finally:
+        await api.close()
+
+
+def test_each_right_that_is_missing_is_named(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
+    assert len(RIGHTS) <= USERS
+    for number, right in enumerate(RIGHTS):
+        grant(bed, f"user-{number}", [each for each in RIGHTS if each != right])
+    last = bed.kubeconfig(f"user-{len(RIGHTS) - 1}-token")
+    eventually(lambda: len(asyncio.run(missing(last))) == 1)  # the server takes a moment to heed new rights
+    for number, right in enumerate(RIGHTS):
+        kubeconfig = bed.kubeconfig(f"user-{number}-token")
+        if right.is_optional:
+            with caplog.at_level(logging.WARNING):
+                asyncio.run(check(kubeconfig))
+            assert caplog.records[-1].rights == str(right)  # type: ignore[attr-defined]
+        else:
+            with pytest.raises(MissingRight, match=f"^a right is missing: {right}; `rota k8s manifests` prints all"):
+                asyncio.run(check(kubeconfig))
+
+
+def test_printed_rights_are_enough(bed: Bed) -> None:
+    assert asyncio.run(missing(bed.kubeconfig())) == []
+
+
+def test_replica_without_a_right_ends_with_its_name(bed: Bed, tmp_path: Path) -> None:
+    grant(bed, "user-0", [right for right in RIGHTS if right.resource != "pods/eviction"])
+    replica = Replica(bed, tmp_path, kubeconfig=bed.kubeconfig("user-0-token"))
+    replica.launch()
+
+    assert replica.process is not None
+    assert replica.process.wait(timeout=30) == 2
+    assert "error: a right is missing: create pods/eviction everywhere;" in replica.log.read_text()
