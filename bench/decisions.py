@@ -2,13 +2,14 @@
 
 All jobs are there at once, of 1 to 16 GPUs, twice as many as fit; the simulator then runs until the policy has planned
 so often. Once on GPUs of one type, once on three that differ in speed. CPU seconds of this process, so that other work
-on the machine does not count. Names of policies may be given.
+on the machine does not count; the solvers' libraries are loaded before. Names of policies may be given.
 Run: `python bench/decisions.py [POLICY...]`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import random
 import sys
 import time
@@ -100,6 +101,8 @@ def measure(policy: str, cluster: Cluster) -> tuple[float, float]:
 def main(wanted: list[str]) -> None:
     titles = [f"{name}, {what}" for name in CLUSTERS for what in ("longest", "mean")]
     print(f"| policy | {' | '.join(titles)} |\n|---|{'---:|' * len(titles)}")
+    for library in ("highspy", "scipy.optimize"):
+        importlib.import_module(library)
     slow = []
     for policy in wanted or names():
         try:

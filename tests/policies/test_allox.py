@@ -14,7 +14,9 @@ from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.model import DeviceType
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms.matching import earliest, worthwhile_places
+from rota.mechanisms import matching
+from rota.mechanisms.matching import earliest, first_places, queues, worthwhile_places
+from rota.mechanisms.programs import Ints
 from rota.perf.profiles import Profiles
 from rota.perf.speed import SpeedModel
 from rota.policies import find_policy
@@ -147,6 +149,28 @@ def test_matching_has_the_least_sum_of_completion_times(took: list[tuple[int, in
         del rest[job_number]
 
     assert done == pytest.approx(best)
+
+
+@pytest.mark.parametrize("many", [3, 300], ids=["longest first", "as given"])
+@pytest.mark.parametrize("seed", range(5))
+def test_first_places_are_enough(seed: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine jobs, two machines of one kind and three of another, all free: the cheapest nine places of each kind, and
+    the sum of completion times is that with all places of all machines."""
+    monkeypatch.setattr(matching, "_MANY", many)
+    kind = np.array([0, 1, 1, 0, 1])
+    took_s = np.random.default_rng(seed).uniform(1.0, 30.0, (9, 2))[:, kind]
+    none = np.zeros(took_s.shape)
+
+    def total(place: Ints, machine: Ints) -> float:
+        found = queues(took_s, none, place, machine)
+        return sum(
+            (len(rows) - at) * float(took_s[row, on]) for on, rows in found.items() for at, row in enumerate(rows)
+        )
+
+    fewer = first_places(kind, 9)
+
+    assert np.bincount(kind[fewer[1]]).tolist() == [9, 9]
+    assert total(*fewer) == pytest.approx(total(np.repeat(np.arange(1, 10), 5), np.tile(np.arange(5), 9)))
 
 
 def test_impossible_alpha_is_refused() -> None:

@@ -7,9 +7,9 @@ solver can't do is an answer with a reason, never an exception or a NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,11 @@ _PRIMAL = 4
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best there is."""
+    """The best there is; `dual` is what each row costs, as a number of 0 or more: none in programs of whole numbers."""
 
     x: Floats
     objective: float
+    dual: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,15 @@ class NoSolution:
     """Why there is none: `infeasible`, `unbounded`, or what the solver said."""
 
     reason: str
+
+
+class Cut(NamedTuple):
+    """A row that a solution breaks: values @ x[columns] <= high."""
+
+    columns: Ints
+    values: Floats
+    high: float
+    key: Hashable
 
 
 @dataclass(slots=True)
@@ -49,6 +59,8 @@ class Program:
     whole: NDArray[np.bool_] | None = None
     gap: float = 0.0
     """How far from the optimum a program of whole numbers may stop, as a part of it."""
+    cuts: Callable[[Floats], list[Cut]] | None = None
+    """Rows that a solution breaks, for rows that are many and hardly ever bind: they are added when they are needed."""
     row_lower: list[float] = field(default_factory=list)
     row_upper: list[float] = field(default_factory=list)
     row_keys: list[Hashable] = field(default_factory=list)
@@ -139,15 +151,12 @@ class Solver:
         if program.columns:
             self._recall(highs, program)
         self.solves += 1
-        highs.run()
-        status = highs.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            return NoSolution(_REASONS.get(status.name, status.name.removeprefix("k").lower()))
+        x = _optimum(highs, program)
+        if isinstance(x, NoSolution):
+            return x
         if program.columns:
             self._remember(highs, program)
-        found = highs.getSolution()
-        x = np.clip(np.array(found.col_value, dtype=np.float64), program.lower, program.upper)
-        return Solution(x, float(program.gain @ x))
+        return Solution(x, float(program.gain @ x), np.abs(np.array(highs.getSolution().row_dual, dtype=np.float64)))
 
     def _recall(self, highs: Any, program: Program) -> None:
         """Start from the last basis where columns and rows are known from then."""
@@ -190,6 +199,25 @@ _REASONS = {
     "kUnbounded": "unbounded",
     "kUnboundedOrInfeasible": "infeasible or unbounded",
 }
+
+
+def _optimum(highs: Any, program: Program) -> Floats | NoSolution:
+    """Solve, and solve again with the rows that the solution breaks, until it breaks none."""
+    import highspy
+
+    while True:
+        highs.run()
+        status = highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            return NoSolution(_REASONS.get(status.name, status.name.removeprefix("k").lower()))
+        x = np.clip(np.array(highs.getSolution().col_value, dtype=np.float64), program.lower, program.upper)
+        known = set(program.row_keys)
+        broken = [] if program.cuts is None else [cut for cut in program.cuts(x) if cut.key not in known]
+        if not broken:
+            return x
+        for columns, values, high, key in broken:
+            program.add_row(columns, values, high=high, key=key)
+            highs.addRow(-highspy.kHighsInf, high, len(columns), columns.astype(np.int32), values)
 
 
 def _model(program: Program) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.errors import RotaError
-from rota.mechanisms.matching import earliest
+from rota.mechanisms.matching import earliest, first_places
 from rota.mechanisms.shares import Question, Shares
 from rota.policies.gavel.declare import Compat, shares
 from rota.policies.gavel.fifo import whole
@@ -61,8 +61,7 @@ class Allox:
         with np.errstate(divide="ignore"):
             took_s = np.where(speeds > 0, question.remaining[rows, None] / speeds, _NEVER)
         age_s = np.broadcast_to(question.age_s[rows, None], took_s.shape)
-        place = np.repeat(np.arange(1, len(rows) + 1), len(devices))
-        firsts = earliest(took_s, age_s, place, np.tile(np.arange(len(devices)), len(rows)))
+        firsts = earliest(took_s, age_s, *first_places(np.array(devices), len(rows)))
         for device, row in firsts.items():
             if speeds[row, device] > 0:
                 self._type_of[question.jobs[rows[row]].seq] = devices[device]

@@ -6,9 +6,11 @@ worst rho is made as small as can be.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rota.mechanisms.programs import Solver
 from rota.mechanisms.shares import Floats, Question, Shares
@@ -21,42 +23,70 @@ _CLOSE = 1e-9
 _STEPS = 60
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What jobs need for a rho: the progress left / (rho alone_s - age); nothing, if they need or can do nothing."""
+
+    age_s: Floats
+    left: Floats
+    alone_s: Floats
+    runs: NDArray[np.bool_]
+
+    def least_rho(self, fastest: Floats) -> float:
+        """The rho of whoever is worst off even at full speed."""
+        end_s = self.age_s + self.left / np.where(self.runs, fastest, 1.0)
+        return float((end_s / self.alone_s)[self.runs].max())
+
+    def at(self, rho: float) -> Floats:
+        """The progress that each job needs."""
+        return np.where(self.runs, self.left / np.maximum(rho * self.alone_s - self.age_s, 1e-300), 0.0)
+
+    def larger_rho(self, rho: float, best: Best) -> float:
+        """The rho from which on needs, at what they cost under the best shares for a smaller one, can all be met.
+
+        That cost is convex and falls with rho, so that Newton's method comes to it from below.
+        """
+        cost, alone_s = best.cost[self.runs], self.alone_s[self.runs]
+        was_s = rho * alone_s - self.age_s[self.runs]
+        larger = rho
+        for _ in range(_STEPS):
+            left_s = larger * alone_s - self.age_s[self.runs]
+            costs = cost * was_s / left_s
+            step = (costs.sum() - best.t * cost.sum()) / (costs * alone_s / left_s).sum()
+            if not step > _CLOSE * larger:
+                break
+            larger += float(step)
+        return larger
+
+
 def least_rho(
     solver: Solver, layout: Layout, age_s: Floats, left: Floats, alone_s: Floats, *, spare: bool
 ) -> tuple[Best | None, float]:
     """Shares with the least worst (age + left / progress) / alone_s, and that rho.
 
-    For a given rho every job needs the progress left / (rho alone_s - age); a program finds by how much all
-    those needs can be exceeded, and the rho that its solution really has is the next. Falls to the optimum as
-    Newton's method does, where bisection would take thirty programs.
+    For a given rho, a program finds by which factor the needs of all can be met, and what each need costs; from the
+    costs follows how large rho must be at least, which is the next one. It rises to the optimum as Newton's method
+    does, where bisection would take thirty programs.
     """
-    runs = (layout.speeds.max(axis=1, initial=0.0) > 0) & (left > 0)
-    if not runs.any():
+    rows, _, speeds = layout.progress()
+    fastest = np.zeros(len(left))
+    np.maximum.at(fastest, rows, speeds)
+    needs = Needs(age_s, left, alone_s, (layout.speeds.max(axis=1, initial=0.0) > 0) & (left > 0))
+    if not needs.runs.any():
         return None, np.inf
-    best = serve_the_least(solver, layout, np.where(runs, left, 0.0), spare=False)
-    rho = _worst(layout, best, age_s, left, alone_s, runs)
+    rho = needs.least_rho(fastest)
+    best = serve_the_least(solver, layout, needs.at(rho), spare=False)
     for _ in range(_STEPS):
-        if best is None or not np.isfinite(rho):
-            return best, rho
-        need = np.where(runs, left / np.maximum(rho * alone_s - age_s, 1e-300), 0.0)
-        found = serve_the_least(solver, layout, need, spare=False)
-        next_rho = _worst(layout, found, age_s, left, alone_s, runs)
-        if found is None or next_rho >= rho * (1 - _CLOSE):
+        if best is None:
+            return None, np.inf
+        larger = needs.larger_rho(rho, best)
+        if larger <= rho * (1 + _CLOSE):
             break
-        best, rho = found, next_rho
-    if spare and best is not None:
-        need = np.where(runs, left / np.maximum(rho * alone_s - age_s, 1e-300), 0.0)
-        best = serve_the_least(solver, layout, need, spare=True) or best
+        rho = larger
+        best = serve_the_least(solver, layout, needs.at(rho), spare=False)
+    if spare:
+        best = serve_the_least(solver, layout, needs.at(rho), spare=True) or best
     return best, rho
-
-
-def _worst(layout: Layout, best: Best | None, age_s: Floats, left: Floats, alone_s: Floats, runs: Any) -> float:
-    if best is None:
-        return np.inf
-    done = layout.done(best.x)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rho = np.where(runs, (age_s + left / done) / alone_s, 0.0)
-    return float(rho.max())
 
 
 class FinishTimeFairness:

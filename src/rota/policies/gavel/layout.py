@@ -7,14 +7,15 @@ class (or of all pairs between two classes) on a type; by symmetry nothing is lo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rota.mechanisms.programs import Ints, Program
 from rota.mechanisms.shares import NOBODY, Contender, Floats, Party, Question, sized
+from rota.policies.gavel.pairs import Columns, Couple, Halves, Kinds, pair_columns, zipped
 
 _TINY = 1e-9
 """Shares below this are the solver's noise."""
@@ -44,6 +45,8 @@ class Layout:
     """Of columns of elastic jobs at another size than usual, how many tasks that is; else 0."""
     column_scale: Floats
     """Devices that a column uses."""
+    halves: Halves | None = None
+    """Columns for one side of the pairs between two kinds of jobs."""
 
     @property
     def columns(self) -> int:
@@ -57,12 +60,16 @@ class Layout:
     def program(self, extra: int = 0) -> Program:
         """Base constraints: the devices of each type, the time of each class; `extra` free columns at the end."""
         width, kinds, classes = self.columns, len(self.question.types), len(self.count)
-        column_keys = [
+        column_keys: list[Hashable] = [
             (self.keys[a], self.keys[b] if b >= 0 else tasks or None, at)
             for a, b, at, tasks in zip(
                 self.one.tolist(), self.other.tolist(), self.kind.tolist(), self.tasks.tolist(), strict=True
             )
         ]
+        if self.halves is not None:
+            for column, mate in zip(self.halves.column.tolist(), self.halves.mate.tolist(), strict=True):
+                key, _, at = column_keys[column]
+                column_keys[column] = (key, ("beside", self.halves.names[mate]), at)
         program = Program(
             gain=np.zeros(width + extra),
             lower=np.concatenate([np.zeros(width), np.full(extra, -np.inf)]),
@@ -78,6 +85,8 @@ class Layout:
             rows, columns, ones, np.full(classes, -np.inf), self.count, [("time", key) for key in self.keys]
         )
         self._keep_gangs_whole(program)
+        if self.halves is not None:
+            self.halves.constrain(program, self.members, self.keys)
         return program
 
     def _keep_gangs_whole(self, program: Program) -> None:
@@ -117,40 +126,45 @@ class Layout:
         kinds = len(self.question.types)
         jobs = self.question.jobs
         shares: dict[Party, list[float]] = {(job.seq,): [0.0] * kinds for job in jobs}
-        for column in np.nonzero(x[: self.columns] > _TINY)[0].tolist():
-            a, b, at = int(self.one[column]), int(self.other[column]), int(self.kind[column])
-            total = float(x[column])
-            if b == NOBODY:
-                part, tasks = min(total / len(self.members[a]), 1.0), int(self.tasks[column])
-                for row in self.members[a]:
-                    party: Party = sized(jobs[row].seq, tasks) if tasks else (jobs[row].seq,)
-                    shares.setdefault(party, [0.0] * kinds)[at] = part
-                continue
-            for one, other, part in _couples(self.members[a], self.members[b], a == b):
+        for at, couples in self._couples(x):
+            for one, other, part in couples:
                 pair = sorted((jobs[one].seq, jobs[other].seq))
                 row_of = shares.setdefault((pair[0], pair[1]), [0.0] * kinds)
-                row_of[at] = min(row_of[at] + part * total, 1.0)
+                row_of[at] = min(row_of[at] + part, 1.0)
+        alone = (x[: self.columns] > _TINY) & self._is_alone
+        for column in np.nonzero(alone)[0].tolist():
+            rows, at, tasks = self.members[int(self.one[column])], int(self.kind[column]), int(self.tasks[column])
+            part = min(float(x[column]) / len(rows), 1.0)
+            for row in rows:
+                party: Party = sized(jobs[row].seq, tasks) if tasks else (jobs[row].seq,)
+                shares.setdefault(party, [0.0] * kinds)[at] = part
         return shares
 
+    @property
+    def _is_alone(self) -> NDArray[np.bool_]:
+        """Which columns are of one class by itself."""
+        alone: NDArray[np.bool_] = self.other == NOBODY
+        if self.halves is not None:
+            alone[self.halves.column] = False
+        return alone
 
-def _couples(one: list[int], other: list[int], same: bool) -> list[tuple[int, int, float]]:
+    def _couples(self, x: Floats) -> Iterator[tuple[int, list[Couple]]]:
+        """Type by type, which two jobs run together for how long."""
+        paired = (x[: self.columns] > _TINY) & (self.other != NOBODY)
+        for column in np.nonzero(paired)[0].tolist():
+            a, b, total = int(self.one[column]), int(self.other[column]), float(x[column])
+            yield int(self.kind[column]), list(_couples(self.members[a], self.members[b], total, a == b))
+        if self.halves is not None:
+            yield from self.halves.couples(x, self.members)
+
+
+def _couples(one: list[int], other: list[int], total: float, same: bool) -> Iterator[Couple]:
     """Few pairs that give every member of both classes its equal part: a ring within a class, a zip between two."""
-    if same:
-        if len(one) == 2:
-            return [(one[0], one[1], 1.0)]
-        return [(one[at - 1], one[at], 1.0 / len(one)) for at in range(len(one))]
-    couples = []
-    i = j = 0
-    left, right = 1.0 / len(one), 1.0 / len(other)
-    while i < len(one) and j < len(other):
-        part = min(left, right)
-        couples.append((one[i], other[j], part))
-        left, right = left - part, right - part
-        if left <= _TINY / len(one):
-            i, left = i + 1, 1.0 / len(one)
-        if right <= _TINY / len(other):
-            j, right = j + 1, 1.0 / len(other)
-    return couples
+    if not same:
+        return zipped(*([(row, total / len(rows)) for row in rows] for rows in (one, other)))
+    if len(one) == 2:
+        return iter([(one[0], one[1], total)])
+    return ((one[at - 1], one[at], total / len(one)) for at in range(len(one)))
 
 
 def fastest_everywhere(question: Question) -> Floats:
@@ -177,67 +191,48 @@ def lay_out(
     members = list(classes.values())
     heads = [rows[0] for rows in members]
     one, kind = np.nonzero(seen[heads] > 0)
-    parts: list[tuple[Any, ...]] = [(one, np.full(len(one), NOBODY), kind, seen[heads][one, kind], np.zeros(len(one)))]
+    zeros, nobody = np.zeros(len(one)), np.full(len(one), NOBODY)
+    parts = [Columns(one, nobody, kind, seen[heads][one, kind], zeros, nobody, question.scale[heads][one])]
+    kinds = Kinds.among(question, members)
     if packs:
-        parts.append(_pair_columns(question, members, heads))
-    usual = sum(len(part[0]) for part in parts)
-    tasks, scales = [0] * usual, []
+        parts.append(pair_columns(question, members, kinds))
+    tasks = [0] * sum(len(part.one) for part in parts)
     if speeds is None:
-        sizes = _size_columns(question, heads)
-        parts.append(sizes[:5])
-        tasks, scales = [*tasks, *sizes[5]], sizes[6]
-    merged = [np.concatenate([part[at] for part in parts]) for at in range(5)]
-    first, other = merged[0].astype(np.int64), merged[1].astype(np.int64)
-    scale = question.scale[heads]
-    usual_scale = np.maximum(scale[first], np.where(other == NOBODY, 0.0, scale[other]))[:usual]
+        columns, more = _size_columns(question, heads)
+        parts.append(columns)
+        tasks += more
+    merged = Columns(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    first, half = merged.one.astype(np.int64), np.nonzero(merged.mate != NOBODY)[0]
+    owners = first[half]
+    halves = Halves(half, owners, kinds.of[owners], merged.mate[half], merged.kind[half], kinds.names)
     return Layout(
         question=question,
         members=members,
         keys=list(classes),
         count=np.array([len(rows) for rows in members], dtype=np.float64),
-        scale=scale,
+        scale=question.scale[heads],
         speeds=seen[heads],
         one=first,
-        other=other,
-        kind=merged[2].astype(np.int64),
-        one_speed=merged[3].astype(np.float64),
-        other_speed=merged[4].astype(np.float64),
+        other=merged.other.astype(np.int64),
+        kind=merged.kind.astype(np.int64),
+        one_speed=merged.one_speed.astype(np.float64),
+        other_speed=merged.other_speed.astype(np.float64),
         tasks=np.array(tasks, dtype=np.int64),
-        column_scale=np.concatenate([usual_scale, np.array(scales, dtype=np.float64)]),
+        column_scale=merged.scale.astype(np.float64),
+        halves=halves if len(half) else None,
     )
 
 
-def _size_columns(question: Question, heads: Sequence[int]) -> tuple[Any, ...]:
-    """Columns for other sizes of elastic jobs, as for singles; then their numbers of tasks and of devices."""
+def _size_columns(question: Question, heads: Sequence[int]) -> tuple[Columns, list[int]]:
+    """Columns for other sizes of elastic jobs, and their numbers of tasks."""
     found = [
-        (a, NOBODY, at, speed * (1 - _CALM * math.log2(size.scale / question.jobs[row].scale)), 0.0, *size[:2])
+        (a, at, speed * (1 - _CALM * math.log2(size.scale / question.jobs[row].scale)), size)
         for a, row in enumerate(heads)
         for size in question.jobs[row].sizes
         for at, speed in enumerate(size.speeds)
         if speed > 0
     ]
-    return tuple(zip(*found, strict=True)) if found else ((),) * 7
-
-
-def _pair_columns(question: Question, members: Sequence[list[int]], heads: Sequence[int]) -> tuple[Any, ...]:
-    """Columns for every two classes that can run together, and for classes of two or more.
-
-    On a type with a device for everybody there is nothing to gain from sharing, unless two are faster together.
-    """
-    jobs = question.jobs
-    roomy = question.capacity >= question.scale.sum()
-    one, other, kind, one_speed, other_speed = [], [], [], [], []
-    for a, row in enumerate(heads):
-        for b in range(a, len(heads)):
-            mate = jobs[heads[b]] if b != a else jobs[members[a][-1]]
-            if (jobs[row].scale != mate.scale and not question.mixed) or (a == b and len(members[a]) < 2):
-                continue
-            both = question.beside(jobs[row], mate)
-            helps = ~roomy | (both > np.array([jobs[row].speeds, mate.speeds])).any(axis=0)
-            for at in np.nonzero((both.min(axis=0) > 0) & helps)[0].tolist():
-                one.append(a)
-                other.append(b)
-                kind.append(at)
-                one_speed.append(both[0, at])
-                other_speed.append(both[1, at])
-    return np.array(one), np.array(other), np.array(kind), np.array(one_speed), np.array(other_speed)
+    one, kind = (np.array([each[at] for each in found], dtype=np.int64) for at in (0, 1))
+    speed, scale = np.array([each[2] for each in found]), np.array([float(each[3].scale) for each in found])
+    nobody = np.full(len(found), NOBODY)
+    return Columns(one, nobody, kind, speed, np.zeros(len(found)), nobody, scale), [each[3].tasks for each in found]

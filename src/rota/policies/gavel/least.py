@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,10 +17,11 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """Columns, and the t that they reach."""
+    """Columns, the t that they reach, and by class what its need costs t, in all 1."""
 
     x: Floats
     t: float
+    cost: Floats
 
 
 def nothing(question: Question) -> Shares:
@@ -56,26 +57,30 @@ def least_program(layout: Layout, need: Floats) -> Program:
 def serve_the_least(solver: Solver, layout: Layout, need: Floats, *, spare: bool) -> Best | None:
     """The best t, or None if there is none; with `spare`, of all such optima one with the most progress in all.
 
-    A class that can't run anywhere is left out: it would hold everybody at nothing.
+    A class that can't run anywhere is left out: it would hold everybody at nothing. Needs are counted in the largest,
+    so that t is not so small that a solver's tolerance hides it.
     """
     need = np.where(layout.speeds.max(axis=1, initial=0.0) > 0, need, 0.0)
     if not layout.columns or not (need > 0).any():
         return None
-    program = least_program(layout, need)
+    unit = float(need.max())
+    program = least_program(layout, need / unit)
+    last = len(program.row_lower)
     found = solver.solve(program)
     if not isinstance(found, Solution):
         return None
-    best = Best(found.x[: layout.columns], found.objective)
+    cost = found.dual[last - len(need) : last] * np.where(need > 0, layout.count, 0.0)
+    best = Best(found.x[: layout.columns], found.objective / unit, cost)
     if not spare:
         return best
     rows, columns, speeds = layout.progress()
     column = layout.columns
     program.lower[column] = found.objective * (1 - _SLACK)
     program.gain[column] = 0.0
-    scale = inverse(need)
+    scale = inverse(need / unit)
     np.add.at(program.gain, columns, speeds * scale[rows])
     better = solver.solve(program)
-    return Best(better.x[: layout.columns], best.t) if isinstance(better, Solution) else best
+    return replace(best, x=better.x[: layout.columns]) if isinstance(better, Solution) else best
 
 
 class ServesTheLeast(Programmed):
