@@ -24,7 +24,7 @@ from rota.drivers.kubernetes.notes import JOB_ID
 from rota.drivers.kubernetes.occupancy import Occupancy
 from rota.drivers.kubernetes.pods import Phase, pod_of
 from rota.drivers.kubernetes.roster import Roster
-from rota.drivers.kubernetes.seating import found_again, reseat, sit_down
+from rota.drivers.kubernetes.seating import found_again, reseat, resit, sit_down
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.drivers.kubernetes.shepherd import Shepherd
 from rota.drivers.kubernetes.surroundings import Desk, Report, Surroundings
@@ -191,17 +191,10 @@ class KubernetesDriver:
         assert self._desk is not None
         if gang.stage is not Stage.SEATED:
             return
-        before = {(place.seat.node.id, place.seat.devices): place for place in gang.places}
-        gang.started = False
-        gang.resizing = True
-        sit_down(gang, placement, [books.node for books in self._desk.state.inventory.nodes])
-        for place in gang.places:
-            old = before.pop((place.seat.node.id, place.seat.devices), None)
-            if old is not None and old.pod in gang.members:
-                gang.seat(place, gang.members[old.pod])
-        for place in before.values():
-            if place.pod in gang.members:
-                self._work.do(self._binder.evict(gang.members[place.pod]))
+        gang.started, gang.resizing = False, True
+        for pod in resit(gang, placement, [books.node for books in self._desk.state.inventory.nodes]):
+            gang.leavers.add(pod.uid)
+            self._work.do(self._binder.evict(pod))
         gang.deadline_s = time.time() + self._settings.gang_timeout
         self.roster.touch(gang)
         self._flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from rota.core.events import Event
 from rota.core.model import OPPORTUNISTIC, Checkpoint, Elastic, Job, JobId, Level, Locality, Role, TenantId
 from rota.core.placement import Placement
 from rota.core.seats import Seat
-from rota.drivers.kubernetes.notes import JOB_ID, PREFIX
+from rota.drivers.kubernetes.notes import JOB_ID, LATE, PREFIX
 from rota.drivers.kubernetes.pods import Owner, Phase, Pod, Wants
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.files.quantities import parse_duration
@@ -26,10 +26,12 @@ GROUP_LABELS = ("rota.dev/pod-group", "scheduling.x-k8s.io/pod-group", "pod-grou
 _ROLE_LABELS = (
     "rota.dev/role",
     "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/job-role",
     "ray.io/node-type",
     "jobset.sigs.k8s.io/replicatedjob-name",
 )
 _JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+_TRAINER_LABELS = ("training.kubeflow.org/operator-name", "training.kubeflow.org/job-name")
 _DIGITS = re.compile(r"(\d+)")
 LONGEST_NAME = 48
 
@@ -55,6 +57,7 @@ class Source(Enum):
     LABEL = "label"
     GROUP = "group"
     JOB_SET = "jobset"
+    TRAINER = "trainer"
 
 
 class GangKey(NamedTuple):
@@ -103,6 +106,8 @@ class Gang:
     """By pod: the seat that it has."""
     started: bool = False
     resizing: bool = False
+    leavers: set[str] = field(default_factory=set)
+    """Pods whose seats a resize took away, until they are gone."""
     ordered: Cause | None = None
     """Why the engine wants it to leave."""
     answer: Event | None = None
@@ -143,8 +148,13 @@ class Gang:
 
     @property
     def holders(self) -> list[Pod]:
-        """Pods with a seat that still take something of their node."""
-        return [self.members[uid] for uid in self.seated if uid in self.members and self.members[uid].holds]
+        """Pods with a seat, or told to give theirs up, that still take something of their node."""
+        uids = (*self.seated, *self.leavers)
+        return [self.members[uid] for uid in uids if uid in self.members and self.members[uid].holds]
+
+    def is_counted(self, uid: str) -> bool:
+        """Whether what a pod holds is what the engine has given to the gang."""
+        return uid in self.seated or uid in self.leavers
 
     def seat(self, place: Place, pod: Pod) -> None:
         """Give a pod its seat."""
@@ -155,8 +165,9 @@ class Gang:
 
     def unseat(self) -> None:
         """Nobody has a seat any more."""
-        self.places, self.placement, self.started = [], (), False
+        self.places, self.placement, self.started, self.resizing = [], (), False, False
         self.seated.clear()
+        self.leavers.clear()
 
     @property
     def nodes(self) -> set[str]:
@@ -166,6 +177,8 @@ class Gang:
 
 def key_of(pod: Pod) -> GangKey:
     """The gang that a pod belongs to."""
+    if LATE in pod.annotations:
+        return GangKey(pod.namespace, Source.POD, pod.uid)
     named = pod.says("job")
     if named is not None:
         return GangKey(pod.namespace, Source.LABEL, named)
@@ -174,16 +187,23 @@ def key_of(pod: Pod) -> GangKey:
             return GangKey(pod.namespace, Source.GROUP, pod.labels[label])
     if _JOB_SET_LABEL in pod.labels:
         return GangKey(pod.namespace, Source.JOB_SET, pod.labels[_JOB_SET_LABEL])
+    if all(label in pod.labels for label in _TRAINER_LABELS):  # a launcher of MPI has another owner than its workers
+        return GangKey(pod.namespace, Source.TRAINER, "/".join(pod.labels[label] for label in _TRAINER_LABELS))
     if pod.owner is None or pod.owner.kind in _ALONE:
         return GangKey(pod.namespace, Source.POD, pod.uid)
     return GangKey(pod.namespace, Source.OWNER, pod.owner.uid)
 
 
 def said_size(pod: Pod, key: GangKey) -> int | None:
-    """How many pods the gang has, if the pod says so itself."""
+    """How many pods the gang has, if the pod says so itself; an elastic one as many as it may ever run."""
     if key.source is Source.POD:
         return 1
-    said = pod.says("tasks") or ""
+    tasks = _number(pod, "tasks")
+    return tasks if tasks is None else max(tasks, _number(pod, "max-tasks") or 0)
+
+
+def _number(pod: Pod, name: str) -> int | None:
+    said = pod.says(name) or ""
     return int(said) if said.isdigit() and int(said) > 0 else None
 
 
@@ -231,7 +251,7 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
     """The gang as a job; `pods` are those that make it whole."""
     first = pods[0]
     elastic = _elastic(first, len(pods))
-    roles = []
+    roles: list[Role] = []
     taken: dict[str, int] = {}
     for (name, wants), count in roles_of(pods).items():
         taken[name] = taken.get(name, 0) + 1
@@ -248,6 +268,9 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
                 tolerates=wants.tolerates,
             )
         )
+    if elastic is not None and len(roles) == 1:
+        usual = min(_number(first, "tasks") or len(pods), elastic.max_tasks)
+        roles = [replace(roles[0], count=usual)]
     return Job(
         id=job_id,
         name=job_name(gang, first),
@@ -283,12 +306,18 @@ def _seconds(pod: Pod, name: str) -> float | None:
     return None if said is None else parse_duration(said)
 
 
-def _elastic(pod: Pod, tasks: int) -> Elastic | None:
-    low, high = pod.says("min-tasks"), pod.says("max-tasks")
-    if low is None or not low.isdigit():
+def is_elastic(pod: Pod) -> bool:
+    """Whether its gang may run with fewer pods than there are."""
+    return _number(pod, "min-tasks") is not None
+
+
+def _elastic(pod: Pod, pods: int) -> Elastic | None:
+    """The bounds that a pod names; there are never more tasks than pods."""
+    least = _number(pod, "min-tasks")
+    if least is None:
         return None
-    most = int(high) if high is not None and high.isdigit() else tasks
-    return Elastic(min_tasks=min(int(low), tasks), max_tasks=max(most, tasks))
+    most = min(_number(pod, "max-tasks") or pods, pods)
+    return Elastic(min_tasks=min(least, most), max_tasks=most)
 
 
 def _tenant(pod: Pod, settings: ClusterSettings) -> str:
@@ -314,6 +343,8 @@ def job_name(gang: Gang, pod: Pod) -> str:
             return pod.name
         case Source.OWNER:
             return pod.owner.name if pod.owner is not None else pod.name
+        case Source.TRAINER:
+            return gang.key.name.partition("/")[2]
         case _:
             return gang.key.name
 

@@ -84,11 +84,11 @@ class Gathering:
         if gang.asked_size:
             return
         gang.asked_size = True
-        self._around.work.do(self._learn_size(gang, gang.waiting[0]), writes=False)
+        self._around.work.do(self._learn_size(gang), writes=False)
 
-    async def _learn_size(self, gang: Gang, pod: Pod) -> None:
+    async def _learn_size(self, gang: Gang) -> None:
         while gang.size is None and gang.members:
-            gang.size = await ask_size(self._around.api, gang, pod)
+            gang.size = await ask_size(self._around.api, gang)
             if gang.size is None and gang.key.source is Source.GROUP:
                 await asyncio.sleep(GROUP_S)
             elif gang.size is None:
@@ -107,13 +107,12 @@ class Gathering:
             gang.deadline_s = None
         elif gang.deadline_s is None:
             gang.deadline_s = time.time() + (self._around.settings.linger if gang.owner is not None else 0.0)
-            if gang.owner is not None and gang.key.source is Source.OWNER:
+            if gang.owner is not None and gang.key.source in (Source.OWNER, Source.TRAINER):
                 self._around.work.do(self._watch_owner(gang), writes=False)
 
     async def _watch_owner(self, gang: Gang) -> None:
         """Find out early that a controller has ended or is gone, so that nobody waits for pods in vain."""
-        pod = next(iter(gang.members.values()), None)
-        path = None if pod is None else owner_path(gang, pod)
+        path = owner_path(gang)
         while path is not None and gang.stage is Stage.GATHERING and gang.deadline_s is not None:
             try:
                 ended = has_ended(await self._around.api.get(path))

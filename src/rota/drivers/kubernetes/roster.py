@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from rota.core.model import JobId
-from rota.drivers.kubernetes.gang import Gang, GangKey, Stage, key_of, said_size
+from rota.drivers.kubernetes.gang import Gang, GangKey, Source, Stage, key_of, said_size
 from rota.drivers.kubernetes.occupancy import Occupancy
 from rota.drivers.kubernetes.pods import Pod
 
@@ -39,7 +39,7 @@ class Roster:
         if before is not None and before.node is not None and pod.node is None:
             pod.node = before.node  # an older view of a pod that has been bound since
         gang.members[pod.uid] = pod
-        if pod.uid not in gang.seated:
+        if not gang.is_counted(pod.uid):
             self._occupancy.count(pod)
         self.touch(gang)
 
@@ -74,6 +74,14 @@ class Roster:
             gang.size = said_size(pod, key)
         self._gang_by_pod[pod.uid] = gang
         return gang
+
+    def part(self, gang: Gang, pod: Pod) -> None:
+        """A pod leaves its gang and is a job of its own."""
+        del gang.members[pod.uid]
+        key = GangKey(pod.namespace, Source.POD, pod.uid)
+        alone = Gang(key, owner=pod.owner, members={pod.uid: pod}, size=1, touched_s=time.time())
+        self._gangs[key] = self._gang_by_pod[pod.uid] = alone
+        self.touch(alone)
 
     def gang_of(self, uid: str) -> Gang | None:
         """The gang of a pod."""

@@ -17,7 +17,8 @@ from rota.drivers.kubernetes.binder import Bound
 from rota.drivers.kubernetes.gang import Gang, Place, Stage
 from rota.drivers.kubernetes.gathering import Gathering
 from rota.drivers.kubernetes.pods import Phase, Pod
-from rota.drivers.kubernetes.seating import binding_note, fill
+from rota.drivers.kubernetes.seating import binding_note, fill, late
+from rota.drivers.kubernetes.sizes import ask_size
 from rota.drivers.kubernetes.surroundings import Surroundings
 
 log = logging.getLogger("rota.drivers.kubernetes")
@@ -64,23 +65,32 @@ class Shepherd:
         for place, pod in fill(gang):
             self._around.occupancy.drop(pod.uid)
             self._around.work.do(self._bind(gang, place, pod))
+        for pod in late(gang):
+            self._around.roster.part(gang, pod)
         if all(place.outcome is not None for place in gang.places):
             self._conclude(gang)
             return
         phases = [self._phase(gang, place) for place in gang.places]
-        if not gang.started and all(phase in (Phase.RUNNING, Phase.SUCCEEDED) for phase in phases):
+        gang.leavers = {uid for uid in gang.leavers if self._is_in_the_way(gang, uid)}
+        runs = all(phase in (Phase.RUNNING, Phase.SUCCEEDED) for phase in phases)
+        if not gang.started and runs and not gang.leavers:
             gang.started = True
             self._began(gang)
-        amiss = any(not place.bound or place.outcome is Phase.FAILED for place in gang.places)
+        amiss = any(place.outcome is Phase.FAILED or not (place.bound or place.outcome) for place in gang.places)
         if not amiss:
             gang.deadline_s = None
         elif gang.deadline_s is None:
             gang.deadline_s = time.time() + self._around.settings.gang_timeout
 
+    def _is_in_the_way(self, gang: Gang, uid: str) -> bool:
+        """Whether a pod that was told to leave still holds its devices, as far as anybody can know."""
+        pod = gang.members.get(uid)
+        return pod is not None and pod.holds and not self._around.fleet.is_lost(str(pod.node))
+
     def _phase(self, gang: Gang, place: Place) -> Phase:
-        if place.pod is None or not place.bound:
-            return Phase.PENDING
-        return place.outcome or gang.members[place.pod].phase
+        if place.outcome is not None:
+            return place.outcome
+        return Phase.PENDING if place.pod is None or not place.bound else gang.members[place.pod].phase
 
     def _began(self, gang: Gang) -> None:
         now_s = time.time()
@@ -97,7 +107,7 @@ class Shepherd:
         if not gang.started:
             self._around.report.events.append(Started(gang.id, 1.0, time.time()))
         self._around.occupancy.repeat(gang.nodes)
-        gang.unseat()
+        self._unseat(gang)
         if not failed:
             gang.stage = Stage.OVER
             self._around.report.events.append(JobEnded(gang.id, End.SUCCEEDED, work))
@@ -110,6 +120,13 @@ class Shepherd:
             self._around.report.events.append(JobHeld(gang.id))
             self._gathering.linger(gang)
         self._around.roster.touch(gang)
+
+    def _unseat(self, gang: Gang) -> None:
+        """Take all seats away; what pods of it still hold is nobody's now."""
+        left = gang.holders
+        gang.unseat()
+        for pod in left:
+            self._around.occupancy.count(pod)
 
     def leave(self, gang: Gang) -> None:
         """Tell every pod that has a seat to go."""
@@ -124,7 +141,7 @@ class Shepherd:
         gang.why = why
         gang.answer = (
             Interrupted(gang.id, self._around.done_work(gang), retry_s)
-            if gang.started
+            if gang.started or gang.resizing
             else StartFailed(gang.id, why, retry_s)
         )
         log.warning("job gives up its seats", extra={"job": gang.id, "why": why})
@@ -144,10 +161,7 @@ class Shepherd:
         self._around.report.events.append(answer if cause is None and answer is not None else Stopped(gang.id, work))
         self._around.occupancy.repeat(gang.nodes)
         self._around.fleet.look_again(gang.nodes)
-        left = gang.holders
-        gang.unseat()
-        for pod in left:
-            self._around.occupancy.count(pod)
+        self._unseat(gang)
         if cause in (Cause.CANCELLED, Cause.TIME_LIMIT):
             gang.stage = Stage.OVER
         else:
@@ -169,12 +183,29 @@ class Shepherd:
 
     def _expire(self, gang: Gang) -> None:
         if gang.stage is Stage.SEATED:
-            missing = sum(place.pod is None for place in gang.places)
             failed = sum(place.outcome is Phase.FAILED for place in gang.places)
-            words = f"{missing} of {len(gang.places)} pods are missing"
-            self._give_up(gang, f"{failed} of {len(gang.places)} pods failed" if failed else words)
+            if failed:
+                self._give_up(gang, f"{failed} of {len(gang.places)} pods failed")
+            else:
+                self._around.work.do(self._do_without(gang), writes=False)
         elif gang.stage is Stage.GATHERING and gang.job is not None:
             self._gathering.expire(gang)
+
+    async def _do_without(self, gang: Gang) -> None:
+        """Pods have been missing for too long: whoever makes them may want fewer by now; otherwise the gang leaves."""
+        wanted = await ask_size(self._around.api, gang) if gang.started else None
+        missing = [place for place in gang.places if place.outcome is None and not place.bound]
+        if gang.stage is not Stage.SEATED or not missing:
+            return
+        late_ones = [other for other in self._around.roster.gangs if other is not gang and other.owner == gang.owner]
+        there = len(gang.places) - len(missing) + (0 if gang.owner is None else len(late_ones))
+        if wanted is not None and wanted <= there:
+            for place in missing:
+                place.outcome = Phase.SUCCEEDED
+        else:
+            self._give_up(gang, f"{len(missing)} of {len(gang.places)} pods are missing")
+        self._around.roster.touch(gang)
+        self._around.flush()
 
     async def _bind(self, gang: Gang, place: Place, pod: Pod) -> None:
         if self._ask_first_s:

@@ -6,16 +6,16 @@ from typing import Any
 
 from rota.drivers.kubernetes.client import Api, MissingRight, Refused
 from rota.drivers.kubernetes.gang import Gang, Source
-from rota.drivers.kubernetes.pods import Pod
+from rota.drivers.kubernetes.pods import Owner
 
 Json = dict[str, Any]
 JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2"
 POD_GROUPS = "/apis/rota.dev/v1alpha1"
 
 
-async def ask_size(api: Api, gang: Gang, pod: Pod) -> int | None:
+async def ask_size(api: Api, gang: Gang) -> int | None:
     """The number of pods that belong together; None if nobody can say."""
-    path = owner_path(gang, pod)
+    path = owner_path(gang)
     if path is None:
         return None
     try:
@@ -24,19 +24,29 @@ async def ask_size(api: Api, gang: Gang, pod: Pod) -> int | None:
         return None
 
 
-def owner_path(gang: Gang, pod: Pod) -> str | None:
+def owner_path(gang: Gang) -> str | None:
     """Where the API server has the object that says how many pods there are."""
+    where = f"namespaces/{gang.key.namespace}"
     match gang.key.source:
         case Source.GROUP:
-            return f"{POD_GROUPS}/namespaces/{pod.namespace}/podgroups/{gang.key.name}"
+            return f"{POD_GROUPS}/{where}/podgroups/{gang.key.name}"
         case Source.JOB_SET:
-            return f"{JOB_SETS}/namespaces/{pod.namespace}/jobsets/{gang.key.name}"
-        case Source.OWNER if pod.owner is not None:
-            owner = pod.owner
-            group = "api/v1" if owner.api_version == "v1" else f"apis/{owner.api_version}"
-            return f"/{group}/namespaces/{pod.namespace}/{owner.kind.lower()}s/{owner.name}"
+            return f"{JOB_SETS}/{where}/jobsets/{gang.key.name}"
+        case Source.OWNER:
+            owner = next(iter(_owners(gang)), None)
+        case Source.TRAINER:
+            owner = next((each for each in _owners(gang) if each.api_version.startswith("kubeflow.org/")), None)
         case _:
-            return None
+            owner = None
+    if owner is None:
+        return None
+    group = "api/v1" if owner.api_version == "v1" else f"apis/{owner.api_version}"
+    return f"/{group}/{where}/{owner.kind.lower()}s/{owner.name}"
+
+
+def _owners(gang: Gang) -> list[Owner]:
+    owners = (*(pod.owner for pod in gang.members.values()), gang.owner)
+    return [owner for owner in owners if owner is not None]
 
 
 def tasks_of(value: Json) -> int | None:
@@ -48,17 +58,31 @@ def tasks_of(value: Json) -> int | None:
         case "Job" if value.get("apiVersion", "").startswith("batch/"):
             return _of_job(spec)
         case "JobSet":
-            return sum(
-                int(part.get("replicas", 1)) * _of_job(part["template"]["spec"])
-                for part in spec.get("replicatedJobs") or ()
-            )
+            return sum(int(part.get("replicas", 1)) * _of_job(part["template"]["spec"]) for part in _at_first(spec))
         case "RayCluster":
-            groups = spec.get("workerGroupSpecs") or ()
-            return 1 + sum(int(group.get("replicas", group.get("minReplicas", 0))) for group in groups)
+            return 1 + sum(_of_group(group, spec) for group in spec.get("workerGroupSpecs") or ())
         case _:
             parts = [part for name, part in spec.items() if name.endswith("ReplicaSpecs") and isinstance(part, dict)]
-            counts = [int(role.get("replicas", 1)) for part in parts for role in part.values()]
-            return sum(counts) or None
+            counts = {name: int(role.get("replicas", 1)) for part in parts for name, role in part.items()}
+            if spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
+                counts.pop("Launcher", None)
+            return sum(counts.values()) or None
+
+
+def _at_first(spec: Json) -> list[Json]:
+    """The parts of a JobSet that are made at once, not only when others are ready."""
+    parts = [part for part in spec.get("replicatedJobs") or () if not part.get("dependsOn")]
+    in_order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
+    return parts[:1] if in_order else parts
+
+
+def _of_group(group: Json, spec: Json) -> int:
+    """The pods of a group of Ray's workers; where Ray scales by itself, those that it never does without."""
+    if group.get("suspend"):
+        return 0
+    least = int(group.get("minReplicas", 0))
+    replicas = least if spec.get("enableInTreeAutoscaling") else int(group.get("replicas", least))
+    return replicas * int(group.get("numOfHosts", 1))
 
 
 def _of_job(spec: Json) -> int:
@@ -71,5 +95,6 @@ def has_ended(value: Json) -> bool:
     """Whether a controller will make no more pods."""
     conditions = (value.get("status") or {}).get("conditions") or ()
     return any(
-        each.get("type") in ("Complete", "Failed", "Succeeded") and each.get("status") == "True" for each in conditions
+        each.get("type") in ("Complete", "Completed", "Failed", "Succeeded") and each.get("status") == "True"
+        for each in conditions
     )

@@ -1,0 +1,75 @@
+"""Elastic gangs: pods without a seat wait while the others run, and a resize binds or evicts only who is concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.kubernetes.bed import Bed
+from e2e.kubernetes.hollow import Hollow
+from e2e.kubernetes.replica import Replica, View, job, rota
+from managers import eventually
+from rota.sdk.client import Client
+
+pytestmark = pytest.mark.slow
+Launch = Callable[..., Replica]
+Kubelets = Callable[..., Hollow]
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def seen(managed: Bed) -> View:
+    return View(managed.admin)
+
+
+def elastic(name: str, pods: int) -> Json:
+    return job(name, pods, 1, notes={"rota.dev/min-tasks": "1"})
+
+
+def holders(view: View, prefix: str) -> dict[str, Json]:
+    return {
+        each["metadata"]["uid"]: each
+        for name, each in view.pods().items()
+        if name.startswith(prefix)
+        and each["spec"].get("nodeName")
+        and each["status"]["phase"] == "Running"
+        and "deletionTimestamp" not in each["metadata"]
+    }
+
+
+def shown(replica: Replica) -> dict[str, tuple[str, float]]:
+    return {each["name"]: (each["state"], each["gpus"]) for each in Client(replica.url).jobs()}
+
+
+def test_gang_grows_into_what_is_free_and_shrinks_for_others(
+    managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(managed, nodes=2, gpus=4, beats=True, end_s=1.0)
+    replica = launch(managed, {"policy": "afs-p"})
+    managed.admin.make(elastic("one", 8))
+    eventually(lambda: len(holders(seen, "one")) == 8)
+    before = set(holders(seen, "one"))
+
+    managed.admin.make(elastic("two", 8))
+
+    eventually(lambda: (len(holders(seen, "one")), len(holders(seen, "two"))) == (4, 4))
+    kept = holders(seen, "one")
+    assert set(kept) < before
+    assert seen.promised_twice() == []
+    halves = {"one": ("running", 4.0), "two": ("running", 4.0)}
+    eventually(lambda: shown(replica) == halves)
+    others = set(holders(seen, "two"))
+
+    replica.kill()
+    replica.start()
+    eventually(lambda: shown(replica) == halves)
+    assert (set(holders(seen, "one")), set(holders(seen, "two"))) == (set(kept), others)
+    assert rota(managed, "cancel", "two").returncode == 0
+
+    eventually(lambda: len(holders(seen, "one")) == 8)
+    assert set(kept) < set(holders(seen, "one"))
+    ranks = [each["metadata"]["annotations"]["rota.dev/seat"] for each in holders(seen, "one").values()]
+    assert sorted(ranks) == [str(number) for number in range(8)]
+    assert seen.promised_twice() == []
