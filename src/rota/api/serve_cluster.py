@@ -23,12 +23,15 @@ from rota.api.app import Asgi, make_app
 from rota.api.extender import with_extender
 from rota.api.serve import CLOSE_S, Server, is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
+from rota.api.wire import forecast_out
 from rota.core.errors import RotaError
+from rota.core.model import JobId
 from rota.drivers.kubernetes.client import Api
 from rota.drivers.kubernetes.connection import Connection
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.informer import Informer
+from rota.drivers.kubernetes.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.leadership import Leadership
 from rota.drivers.kubernetes.reporter import Reporter
 from rota.drivers.kubernetes.rights import check_rights, needed_rights
@@ -222,9 +225,10 @@ class _Run:
         await pods.begin()
         control, desk, scheduling = boot_on_pods(self._records, driver, settings)
         foresight = Foresight(scheduling, self._records.url)
+        requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
         service = Service(
             control=control,
-            requests=Requests(control, self._records, _refuse_file, foresight),
+            requests=requests,
             records=self._records,
             access=self._access,
             home=self._options.home,
@@ -232,7 +236,11 @@ class _Run:
             lookout=Lookout(self._records, control, scheduling),
             limits="kept by Kubernetes",
         )
-        reporter = Reporter(api, driver.roster, control.explain, self._options.identity)
+
+        async def foresee(job_id: JobId) -> dict[str, Any] | None:
+            return forecast_out(await requests.foresee(job_id))
+
+        reporter = Reporter(api, driver.roster, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run_by(desk))
         app = make_app(service, None if self._options.pages is None else self._options.pages(service))
         self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
@@ -240,7 +248,8 @@ class _Run:
         self._say(f"rota schedules {len(driver.fleet.nodes)} nodes with policy {settings.policy}")
         try:
             async with asyncio.TaskGroup() as group:
-                work = [group.create_task(part) for part in (nodes.run(), pods.run(), reporter.run(), _result(loop))]
+                parts = (nodes.run(), pods.run(), reporter.run(), reporter.foretell(), _result(loop))
+                work = [group.create_task(part) for part in parts]
                 work.append(group.create_task(_result(driver.failed)))
                 await self._changed.wait()
                 for each in work:

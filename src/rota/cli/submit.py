@@ -111,7 +111,11 @@ def _try_out(job: Json, server: str | None) -> int:
     from rota.files.job import job_file
 
     job_file(job)
-    typer.echo(expectation(client_for(server).try_out(job)["expected"]))
+    expected = client_for(server).try_out(job)["expected"]
+    if expected is None:
+        typer.echo("the cluster would take it; when it would start is known at Rota's own address: --server URL")
+    else:
+        typer.echo(expectation(expected))
     return 0
 
 

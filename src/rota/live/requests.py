@@ -80,10 +80,13 @@ class Requests:
         refuse: Callable[[JobFile], None],
         foresight: Foresight,
         learning: Learning | None = None,
+        refuse_trial: Callable[[JobFile], None] | None = None,
     ) -> None:
         self._control = control
         self._records = records
         self._refuse = refuse
+        self._refuse_trial = refuse_trial or refuse
+        """What is asked of a job that is only thought of."""
         self._foresight = foresight
         self._learning = learning
         self._next = control.state.seq
@@ -197,7 +200,7 @@ class Requests:
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
         _, file = apart(await self._settled(values))[0]
-        self._refuse(file)
+        self._refuse_trial(file)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
         return await self._foresight.ask(job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name))))

@@ -177,10 +177,11 @@ class Records:
 
     def begin_segment(self, header: Json) -> int:
         """A new stretch of the journal, from the next step on; the number of that step."""
+        following = func.coalesce(select(func.max(steps.c.n) + 1).scalar_subquery(), 0)
         with self._engine.begin() as connection:
-            last = connection.execute(select(func.max(steps.c.n))).scalar()
-            first = 0 if last is None else int(last) + 1
-            connection.execute(delete(segments).where(segments.c.first_step == first))
+            # A write comes first: SQLite refuses one at once after a read if somebody else has written meanwhile.
+            connection.execute(delete(segments).where(segments.c.first_step == following))
+            first = int(connection.execute(select(following)).scalar_one())
             connection.execute(insert(segments), {"first_step": first, "header": json.dumps(header)})
         return first
 
@@ -230,9 +231,9 @@ class Records:
         stretches = self.segments()
         over = [first for (first, _), (_, header) in pairwise(stretches) if header["snapshot"]["now_s"] < at_s]
         with self._engine.begin() as connection:
+            connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
             gone = list(connection.execute(select(jobs.c.id).where(old)).scalars())
             connection.execute(delete(jobs).where(old))
-            connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
             if over:
                 kept = next(first for first, _ in stretches if first > over[-1])
                 connection.execute(delete(steps).where(steps.c.n < kept))

@@ -198,6 +198,7 @@ class Bed:
             "--service-account-issuer=https://kubernetes.default.svc",
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--endpoint-reconciler-type=none",
+            "--kubelet-preferred-address-types=Hostname",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=1000",
         )

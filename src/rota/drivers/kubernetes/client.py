@@ -83,9 +83,9 @@ class Api:
         """One object, or one answer."""
         return await self._ask("GET", path, None, JSON, params)
 
-    async def post(self, path: str, body: Any) -> Any:
+    async def post(self, path: str, body: Any, **params: str | int) -> Any:
         """Create something."""
-        return await self._ask("POST", path, body, JSON, {})
+        return await self._ask("POST", path, body, JSON, params)
 
     async def put(self, path: str, body: Any) -> Any:
         """Replace something."""

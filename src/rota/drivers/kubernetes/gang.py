@@ -236,20 +236,22 @@ def role_index(job: Job, pod: Pod) -> int | None:
 
 
 def _same(role: Role, pod: Pod) -> bool:
-    wants = pod.wants
-    return (role.device_milli, role.cpu_milli, role.memory_bytes, role.device_types, role.requires, role.tolerates) == (
-        wants.device_milli,
-        wants.cpu_milli,
-        wants.memory_bytes,
-        wants.device_types,
-        wants.requires,
-        wants.tolerates,
+    asked = Wants(
+        role.device_milli,
+        role.cpu_milli,
+        role.memory_bytes,
+        role.device_types,
+        role.device_memory_bytes,
+        role.requires,
+        role.tolerates,
     )
+    return asked == pod.wants
 
 
 def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId) -> Job:
     """The gang as a job; `pods` are those that make it whole."""
     first = pods[0]
+    _check_numbers(first)
     elastic = _elastic(first, len(pods))
     roles: list[Role] = []
     taken: dict[str, int] = {}
@@ -262,6 +264,7 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
                 count=count,
                 device_milli=wants.device_milli,
                 device_types=wants.device_types,
+                device_memory_bytes=wants.device_memory_bytes,
                 cpu_milli=wants.cpu_milli,
                 memory_bytes=wants.memory_bytes,
                 requires=wants.requires,
@@ -304,6 +307,13 @@ def _locality(pod: Pod) -> Locality | None:
 def _seconds(pod: Pod, name: str) -> float | None:
     said = pod.says(name)
     return None if said is None else parse_duration(said)
+
+
+def _check_numbers(pod: Pod) -> None:
+    for name in ("min-tasks", "max-tasks"):
+        said = pod.says(name)
+        if said is not None and _number(pod, name) is None:
+            raise RotaError(f"{PREFIX}{name} is {said!r}; write a whole number above 0")
 
 
 def is_elastic(pod: Pod) -> bool:

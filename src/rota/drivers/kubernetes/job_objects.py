@@ -8,9 +8,9 @@ from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.model import OPPORTUNISTIC, WHOLE, Job, JobId, Level, Role
-from rota.drivers.kubernetes.notes import DEVICES, GPU, JOB_ID, PREFIX, SEAT
+from rota.drivers.kubernetes.notes import DEVICES, GPU, GPU_MEMORY, JOB_ID, PREFIX, SEAT, SIZE
 from rota.files.job import Launch, RoleRun, job_of, launch_of
-from rota.files.job_shape import JobFile
+from rota.files.job_shape import CompletionPart, JobFile, Secret
 
 Json = dict[str, Any]
 _ODD = re.compile(r"[^a-z0-9-]+")
@@ -29,6 +29,11 @@ def refuse_what_cannot_be(file: JobFile) -> None:
         ("array", file.array is not None, "is not made of pods; submit the jobs one by one"),
         ("gang", not file.gang, "is false: the tasks of a Job start together; submit them as jobs of their own"),
         (
+            "completion",
+            any(part != CompletionPart() for part in _completions(file)),
+            "is not known to a Job; leave it out",
+        ),
+        (
             "priority",
             (file.priority or 0) > 0,
             "above 0 comes from a PriorityClass; name one with labels.priority_class",
@@ -42,14 +47,32 @@ def refuse_what_cannot_be(file: JobFile) -> None:
 
 
 def objects_of(file: JobFile, unique: str, namespace: str) -> list[Json]:
-    """The Jobs that a file stands for, `unique` telling them from others of the same name."""
+    """The Jobs that a file stands for, `unique` telling them from others of the same name; then their secrets."""
     refuse_what_cannot_be(file)
     job = job_of(file, JobId(unique))
     launch = launch_of(file, JobId(unique))
     name = object_name(launch.name, unique)
-    return [
-        _job(file, job, launch, role, run, name, namespace) for role, run in zip(job.roles, launch.roles, strict=True)
-    ]
+    pairs = list(zip(job.roles, launch.roles, strict=True))
+    made = [_job(file, job, launch, role, run, name, namespace) for role, run in pairs]
+    hidden = {_key(run, each): run.env[each] for _, run in pairs for each in _secrets(file, run)}
+    if hidden:
+        metadata = {"name": name, "namespace": namespace, "labels": {PREFIX + "job": name}}
+        made.append({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": hidden})
+    return made
+
+
+def _completions(file: JobFile) -> list[CompletionPart]:
+    return [file.completion, *(role.completion for role in file.roles.values())]
+
+
+def _secrets(file: JobFile, run: RoleRun) -> list[str]:
+    """The variables of a role whose values are secrets."""
+    own = file.roles[run.name].env if run.name in file.roles else {}
+    return [name for name, value in {**file.env, **own}.items() if isinstance(value, Secret)]
+
+
+def _key(run: RoleRun, variable: str) -> str:
+    return f"{run.name}.{variable}"
 
 
 def object_name(name: str, unique: str) -> str:
@@ -65,12 +88,13 @@ def _job(file: JobFile, job: Job, launch: Launch, role: Role, run: RoleRun, name
     if "pinned_cell" in file.labels:
         labels[PREFIX + "pinned-cell"] = file.labels["pinned_cell"]
     template = {
-        "metadata": {"labels": labels, "annotations": {**_wishes(file, job), **_types(role)}},
-        "spec": _pod_spec(file, launch, role, run, job.tasks),
+        "metadata": {"labels": labels, "annotations": {**_wishes(file, job), **_types(role), JOB_ID: name}},
+        "spec": _pod_spec(file, launch, role, run, job, name),
     }
+    pods = role.count if job.elastic is None else job.elastic.max_tasks
     spec = {
-        "parallelism": role.count,
-        "completions": role.count,
+        "parallelism": pods,
+        "completions": pods,
         "backoffLimit": MANY_RETRIES if launch.max_restarts is None else launch.max_restarts * role.count,
         "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
         "template": template,
@@ -81,7 +105,8 @@ def _job(file: JobFile, job: Job, launch: Launch, role: Role, run: RoleRun, name
 
 
 def _types(role: Role) -> dict[str, str]:
-    return {GPU: ",".join(role.device_types)} if role.device_types else {}
+    notes = {GPU: ",".join(role.device_types)} if role.device_types else {}
+    return {**notes, GPU_MEMORY: str(role.device_memory_bytes)} if role.device_memory_bytes else notes
 
 
 def _wishes(file: JobFile, job: Job) -> dict[str, str]:
@@ -102,7 +127,7 @@ def _wishes(file: JobFile, job: Job) -> dict[str, str]:
     return wishes
 
 
-def _pod_spec(file: JobFile, launch: Launch, role: Role, run: RoleRun, tasks: int) -> Json:
+def _pod_spec(file: JobFile, launch: Launch, role: Role, run: RoleRun, job: Job, name: str) -> Json:
     resources: Json = {"requests": {}, "limits": {}}
     if role.device_milli:
         resources["limits"]["nvidia.com/gpu"] = str(role.device_milli // WHOLE)
@@ -115,7 +140,7 @@ def _pod_spec(file: JobFile, launch: Launch, role: Role, run: RoleRun, tasks: in
         "name": "task",
         "image": file.image,
         "command": list(run.argv),
-        "env": _environment(launch, run, tasks),
+        "env": _environment(launch, run, job, {each: _key(run, each) for each in _secrets(file, run)}, name),
         "resources": resources,
         "volumeMounts": mounts,
     }
@@ -137,22 +162,14 @@ def _pod_spec(file: JobFile, launch: Launch, role: Role, run: RoleRun, tasks: in
     return spec
 
 
-def _environment(launch: Launch, run: RoleRun, tasks: int) -> list[Json]:
+def _environment(launch: Launch, run: RoleRun, job: Job, hidden: dict[str, str], name: str) -> list[Json]:
     """What a task finds in its environment; what is known only once it is bound comes from its annotations."""
-    found = {
-        "ROTA_JOB_ID": JOB_ID,
-        "ROTA_RANK": SEAT,
-        "RANK": SEAT,
-        "CUDA_VISIBLE_DEVICES": DEVICES,
-        "NVIDIA_VISIBLE_DEVICES": DEVICES,
-    }
-    plain = {
-        "ROTA_JOB_NAME": launch.name,
-        "ROTA_TASKS": str(tasks),
-        "WORLD_SIZE": str(tasks),
-        "ROTA_ROLE": run.name,
-        "ROTA_ROLE_TASKS": str(run.count),
-    }
+    found = {"ROTA_JOB_ID": JOB_ID, "ROTA_RANK": SEAT, "RANK": SEAT, "NVIDIA_VISIBLE_DEVICES": DEVICES}
+    plain = {"ROTA_JOB_NAME": launch.name, "ROTA_ROLE": run.name}
+    if job.elastic is None:
+        plain |= {"ROTA_TASKS": str(job.tasks), "WORLD_SIZE": str(job.tasks), "ROTA_ROLE_TASKS": str(run.count)}
+    else:
+        found |= dict.fromkeys(("ROTA_TASKS", "WORLD_SIZE", "ROTA_ROLE_TASKS"), SIZE)
     if launch.checkpoint_path is not None:
         plain["ROTA_CHECKPOINT"] = launch.checkpoint_path
     told = [
@@ -160,7 +177,12 @@ def _environment(launch: Launch, run: RoleRun, tasks: int) -> list[Json]:
         for name, note in found.items()
     ]
     told.append({"name": "ROTA_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
-    return told + [{"name": name, "value": value} for name, value in {**plain, **run.env}.items()]
+    told += [
+        {"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+        for variable, key in hidden.items()
+    ]
+    shown = {variable: value for variable, value in {**plain, **run.env}.items() if variable not in hidden}
+    return told + [{"name": variable, "value": value} for variable, value in shown.items()]
 
 
 def _volumes(file: JobFile) -> tuple[list[Json], list[Json]]:

@@ -12,7 +12,7 @@ from rota.core.errors import RotaError
 from rota.core.labels import Requirement, Terms, Toleration
 from rota.core.model import WHOLE, DeviceType
 from rota.drivers.kubernetes.hived_pods import ENABLE, REQUEST, notes_of
-from rota.drivers.kubernetes.notes import GPU, PREFIX
+from rota.drivers.kubernetes.notes import GPU, GPU_MEMORY, PREFIX
 from rota.drivers.kubernetes.quantity import milli, whole
 from rota.drivers.kubernetes.settings import ClusterSettings
 
@@ -45,6 +45,7 @@ class Wants(NamedTuple):
     cpu_milli: int = 0
     memory_bytes: int = 0
     device_types: tuple[DeviceType, ...] = ()
+    device_memory_bytes: int = 0
     requires: Terms = ()
     tolerates: tuple[Toleration, ...] = ()
     refused: str = ""
@@ -173,9 +174,10 @@ def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bo
         types = tuple(DeviceType(part.strip()) for part in named.split(",") if part.strip())
     return plain._replace(
         device_types=types if devices else (),
+        device_memory_bytes=whole(annotations.get(GPU_MEMORY, "0")) if devices else 0,
         requires=terms,
         tolerates=_tolerations(spec),
-        refused=mistake or _refused(spec, asked, settings),
+        refused=mistake or _refused(spec, asked, annotations, settings),
     )
 
 
@@ -206,8 +208,11 @@ def _thousandths(name: str, text: object) -> int:
     return milli(str(text)) if name == "cpu" else whole(str(text)) * 1000
 
 
-def _refused(spec: Json, asked: Mapping[str, int], settings: ClusterSettings) -> str:
+def _refused(spec: Json, asked: Mapping[str, int], annotations: Json, settings: ClusterSettings) -> str:
     """A wish that Rota does not know how to keep; it says so rather than pass over it."""
+    memory = annotations.get(GPU_MEMORY)
+    if memory is not None and not whole(memory):
+        return f"{GPU_MEMORY} is {memory!r}; write it like 40Gi"
     affinity = spec.get("affinity") or {}
     for field in ("podAffinity", "podAntiAffinity"):
         if (affinity.get(field) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):

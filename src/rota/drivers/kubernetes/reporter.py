@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from rota.drivers.kubernetes.client import MERGE, STRATEGIC, Api, Refused
 from rota.drivers.kubernetes.gang import Gang, Source, Stage
 from rota.drivers.kubernetes.pods import Phase, Pod
 from rota.drivers.kubernetes.roster import Roster
+from rota.drivers.kubernetes.shown import EXPECTED
 from rota.drivers.kubernetes.sizes import POD_GROUPS
 
 log = logging.getLogger("rota.drivers.kubernetes")
@@ -27,16 +29,21 @@ AGAIN_S = 30.0
 """How often new numbers are worth telling though the reason is the same."""
 MOST_AT_ONCE = 25
 """Pods that are told in one go, so that binds come first."""
-INCOMPLETE, REFUSED = "gang-incomplete", "refused"
+INCOMPLETE, REFUSED, SPARE = "gang-incomplete", "refused", "spare"
+FORESEE_S = 5.0
+"""How long a job waits before it is foreseen when it will start; also the pause between two such questions."""
+FORESEE_AGAIN_S = 60.0
+MOST_FORESEEN = 200
+"""With more jobs waiting than this nobody is told: it would cost more than it tells."""
 
 
 class Told:
     """What a gang was last told."""
 
-    __slots__ = ("at_s", "code", "group", "pods", "sentence")
+    __slots__ = ("at_s", "code", "foreseen_s", "group", "pods", "sentence")
 
     def __init__(self) -> None:
-        self.code, self.sentence, self.at_s = "", "", 0.0
+        self.code, self.sentence, self.at_s, self.foreseen_s = "", "", 0.0, 0.0
         self.pods: set[str] = set()
         self.group: Json = {}
 
@@ -45,11 +52,17 @@ class Reporter:
     """Goes round the gangs that wait, and says what is new, not more than so much at once."""
 
     def __init__(
-        self, api: Api, roster: Roster, explain: Callable[[JobId], Reason | None], identity: str = "rota"
+        self,
+        api: Api,
+        roster: Roster,
+        explain: Callable[[JobId], Reason | None],
+        foresee: Callable[[JobId], Awaitable[Json | None]],
+        identity: str = "rota",
     ) -> None:
         self._api = api
         self._roster = roster
         self._explain = explain
+        self._foresee = foresee
         self._identity = identity
         self._told: dict[Gang, Told] = {}
 
@@ -70,7 +83,7 @@ class Reporter:
         for gang in gangs:
             if room <= 0:
                 break
-            if gang.stage in (Stage.GATHERING, Stage.WAITING) and now_s >= gang.touched_s + AFTER_S and gang.waiting:
+            if _unseated(gang) and now_s >= gang.touched_s + AFTER_S:
                 room -= await self._tell(gang, now_s)
             if gang.key.source is Source.GROUP:
                 await self._tell_group(gang)
@@ -83,11 +96,12 @@ class Reporter:
         told = self._told.setdefault(gang, Told())
         code, sentence = said
         is_new = code != told.code or (sentence != told.sentence and now_s >= told.at_s + AGAIN_S)
-        pods = gang.waiting if is_new else [pod for pod in gang.waiting if pod.uid not in told.pods]
+        waiting = _unseated(gang)
+        pods = waiting if is_new else [pod for pod in waiting if pod.uid not in told.pods]
         if not pods:
             return 0
         told.code, told.sentence, told.at_s = code, sentence, now_s
-        told.pods = {pod.uid for pod in gang.waiting}
+        told.pods = {pod.uid for pod in waiting}
         await asyncio.gather(*(self._condition(pod, f"{code}: {sentence}") for pod in pods))
         if is_new:
             await self._event(pods[0], "FailedScheduling", f"{code}: {sentence}")
@@ -96,6 +110,8 @@ class Reporter:
     def _reason(self, gang: Gang) -> tuple[str, str] | None:
         if gang.refused:
             return REFUSED, gang.refused
+        if gang.stage is Stage.SEATED:
+            return SPARE, f"its job runs with {len(gang.places)} tasks for now; this pod starts when it is given more"
         if gang.stage is Stage.WAITING:
             reason = self._explain(gang.id)
             return None if reason is None else (reason.code.value, reason.sentence())
@@ -103,14 +119,37 @@ class Reporter:
             return INCOMPLETE, "it is not known how many pods belong to it; label them with rota.dev/tasks"
         return INCOMPLETE, f"{len(gang.waiting)} of {gang.size} pods exist; all start together"
 
+    async def foretell(self) -> None:
+        """For ever: tell the first pod of one job after the other when the job is expected to start."""
+        while True:
+            await asyncio.sleep(FORESEE_S)
+            waiting = [gang for gang in self._roster.gangs if gang.stage is Stage.WAITING]
+            now_s = time.time()
+            due = [gang for gang in waiting if self._is_due(gang, now_s)] if len(waiting) <= MOST_FORESEEN else []
+            if due:
+                gang = min(due, key=lambda gang: (self._told.setdefault(gang, Told()).foreseen_s, gang.touched_s))
+                self._told[gang].foreseen_s = now_s
+                try:
+                    await self._tell_start(gang)
+                except Unavailable as error:
+                    log.warning("a pod could not be told when it will start", extra={"why": str(error)})
+
+    def _is_due(self, gang: Gang, now_s: float) -> bool:
+        last_s = self._told[gang].foreseen_s if gang in self._told else 0.0
+        return bool(gang.waiting) and now_s >= max(gang.touched_s + FORESEE_S, last_s + FORESEE_AGAIN_S)
+
+    async def _tell_start(self, gang: Gang) -> None:
+        expected = await self._foresee(gang.id)
+        if expected is not None and gang.stage is Stage.WAITING and gang.waiting:
+            condition = {"type": EXPECTED, "status": "True", "reason": "Forecast", "message": json.dumps(expected)}
+            await self._patch(gang.waiting[0], condition)
+
     async def _condition(self, pod: Pod, message: str) -> None:
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": message,
-            "lastTransitionTime": _stamp(),
-        }
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        await self._patch(pod, condition)
+
+    async def _patch(self, pod: Pod, condition: Json) -> None:
+        condition["lastTransitionTime"] = _stamp()
         try:
             await self._api.patch(f"{pod.path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
         except Refused as error:
@@ -175,6 +214,14 @@ _PHASES = {
     Stage.LEAVING: "Leaving",
     Stage.OVER: "Over",
 }
+
+
+def _unseated(gang: Gang) -> list[Pod]:
+    """Pods that wait and can be told why."""
+    if gang.stage in (Stage.GATHERING, Stage.WAITING):
+        return gang.waiting
+    is_elastic = gang.stage is Stage.SEATED and gang.job is not None and gang.job.elastic is not None
+    return [pod for pod in gang.waiting if pod.uid not in gang.seated] if is_elastic else []
 
 
 def _stamp() -> str:

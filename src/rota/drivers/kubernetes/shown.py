@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from rota.core.model import WHOLE
-from rota.drivers.kubernetes.gang import Gang, job_id, job_name, rank
+from rota.drivers.kubernetes.gang import Gang, is_elastic, job_id, job_name, rank
+from rota.drivers.kubernetes.makers import held_tasks, id_of, name_of
 from rota.drivers.kubernetes.nodes import node_seen
-from rota.drivers.kubernetes.notes import JOB_ID
+from rota.drivers.kubernetes.notes import PREFIX, SEAT
 from rota.drivers.kubernetes.pods import Phase, Pod
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
+EXPECTED = PREFIX + "ExpectedStart"
+"""The condition of a job's first pod that tells when the job is expected to start, as JSON."""
 FINAL = ("succeeded", "failed", "cancelled")
 
 
@@ -61,39 +66,41 @@ def job_shown(gang: Gang, values: dict[str, Json], settings: ClusterSettings) ->
     }
 
 
-def job_to_come(made: Json, name: str) -> Json:
-    """A job whose pods have not been made yet."""
+def job_to_come(made: Json) -> Json:
+    """A job whose pods have not been made yet, or are not to be made until it is released."""
+    tasks = held_tasks(made)
     reason = {"code": "gang-incomplete", "sentence": "its pods have not been made yet"}
     never = dict.fromkeys(("started", "ended", "exit_code", "failure"))
     return {
         **never,
-        "id": name,
-        "name": name,
+        "id": id_of(made),
+        "name": name_of(made),
         "tenant": made["metadata"]["namespace"],
         "owner": "",
-        "state": "waiting",
-        "reason": reason,
+        "state": "waiting" if tasks is None else "held",
+        "reason": reason if tasks is None else None,
         "submitted": made["metadata"]["creationTimestamp"],
         "attempt": 0,
         "message": "",
         "gpus": 0,
-        "tasks": 0,
+        "tasks": tasks or made["spec"].get("parallelism", 0),
         "priority": 0,
         "nodes": [],
     }
 
 
 def _of_last_attempt(pods: list[Pod]) -> list[Pod]:
-    """Pods that are under way, or if there are none, those that ended."""
+    """Pods that are under way, or if there are none, those that ended; of an elastic gang only those with a seat."""
     alive = [pod for pod in pods if not pod.phase.is_over]
-    return alive or pods
+    seated = [pod for pod in alive if pod.node is not None] if is_elastic(pods[0]) else []
+    return seated or alive or pods
 
 
 def _state(pods: list[Pod]) -> str:
     if all(pod.phase.is_over for pod in pods):
         return "failed" if any(pod.phase is Phase.FAILED for pod in pods) else "succeeded"
     if any(pod.node is None for pod in pods):
-        return "waiting" if not any(JOB_ID in pod.annotations for pod in pods) else "starting"
+        return "waiting" if not any(SEAT in pod.annotations for pod in pods) else "starting"
     return "running" if all(pod.phase is not Phase.PENDING for pod in pods) else "starting"
 
 
@@ -103,6 +110,16 @@ def _why(values: dict[str, Json], pods: list[Pod]) -> str:
             if each["type"] == "PodScheduled" and each["status"] == "False":
                 return str(each.get("message", ""))
     return "not-yet-considered: not yet considered by the scheduler"
+
+
+def expected_start(values: Iterable[Json]) -> Json | None:
+    """When Rota expects a job to start, as it told the job's first pod."""
+    for value in values:
+        for each in (value.get("status") or {}).get("conditions") or ():
+            if each["type"] == EXPECTED and not value["spec"].get("nodeName"):
+                told: Json = json.loads(each["message"])
+                return told
+    return None
 
 
 def _moment_of(value: Json, kind: str) -> str | None:

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
@@ -16,13 +17,15 @@ from typing import Any, TypeVar
 
 from rota.core.errors import RotaError, Unavailable
 from rota.core.model import WHOLE
-from rota.drivers.kubernetes.client import Api, MissingRight, Refused
+from rota.drivers.kubernetes import makers
+from rota.drivers.kubernetes.client import Api, MissingRight
 from rota.drivers.kubernetes.connection import connect
 from rota.drivers.kubernetes.gang import Gang, job_id, job_name, key_of, rank, said_size
 from rota.drivers.kubernetes.job_objects import objects_of
+from rota.drivers.kubernetes.notes import PREFIX
 from rota.drivers.kubernetes.pods import Phase, Pod, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
-from rota.drivers.kubernetes.shown import FINAL, job_shown, job_to_come, node_shown
+from rota.drivers.kubernetes.shown import FINAL, expected_start, job_shown, job_to_come, node_shown
 from rota.files.job import job_file
 
 Json = dict[str, Any]
@@ -42,13 +45,12 @@ class ClusterUser:
 
     def submit(self, files: Json | Sequence[Json], *, key: str | None = None, held: bool = False) -> list[str]:
         """Make the Jobs of job files; the names by which their pods can be found."""
-        if held:
-            raise RotaError("held: Kubernetes starts what it is given; leave it out")
         wanted = [files] if isinstance(files, dict) else list(files)
-        made = [
-            objects_of(job_file(_plain(values)), secrets.token_hex(4), self._namespace(values)) for values in wanted
-        ]
-        return self._do(self._make(made))
+        return self._do(self._make([self._objects(values, held) for values in wanted]))
+
+    def _objects(self, values: Json, held: bool = False) -> list[Json]:
+        made = objects_of(job_file(_plain(values)), secrets.token_hex(4), self._namespace(values))
+        return [makers.as_held(value) if held and value["kind"] == "Job" else value for value in made]
 
     def jobs(self, *, all: bool = False, limit: int | None = None, **only: str | None) -> Iterator[Json]:
         """Jobs, newest first."""
@@ -63,25 +65,36 @@ class ClusterUser:
         for job in self._do(self._all_jobs()):
             if job_id in (job["id"], job["name"]) or job["id"].startswith(f"{job_id}-"):
                 return job
-        if made := self._do(self._without_pods(job_id)):
-            return job_to_come(made[0], job_id)
         raise RotaError(f"there is no job {job_id!r}; `rota --context ... ps --all` lists them")
 
     def why(self, job_id: str) -> Json:
         """Why a job waits."""
         job = self.job(job_id)
-        return {"state": job["state"], "reason": job["reason"], "expected": None}
+        expected = self._do(self._expected(job_id)) if job["state"] == "waiting" and job["attempt"] else None
+        return {"state": job["state"], "reason": job["reason"], "expected": expected}
 
     def try_out(self, file: Json) -> Json:
-        """Not here: only Rota's own page knows when a job would start."""
-        raise RotaError("--dry-run is not known on a cluster; ask Rota's own address with --server")
+        """Whether the cluster would take a job; when it would start is known only at Rota's own address."""
+        self._do(self._make([self._objects(file)], dry_run=True))
+        return {"expected": None}
 
     def act(self, job_id: str, action: str) -> Json:
-        """`cancel` a job: what makes its pods is deleted with them."""
-        if action != "cancel":
-            raise RotaError(f"{action} is not known on a cluster; suspend the Job instead (kubectl patch)")
-        self._do(self._cancel(job_id))
+        """`cancel` a job: what makes its pods is deleted with them. `hold` it while it waits; `release` it."""
+        match action:
+            case "cancel":
+                self._do(self._cancel(job_id))
+            case "hold":
+                self._must_be(job_id, "waiting", "held")
+                self._do(self._hold(job_id))
+            case _:
+                self._must_be(job_id, "held", "released")
+                self._do(self._release(job_id))
         return {"id": job_id}
+
+    def _must_be(self, job_id: str, state: str, done: str) -> None:
+        now = self.job(job_id)["state"]
+        if now != state:
+            raise RotaError(f"job {job_id} is {now}; only a {state} job can be {done}")
 
     def logs(self, job_id: str, *, follow: bool = False, **options: int | None) -> Iterator[bytes]:
         """What a task says; with `follow` until the job has ended."""
@@ -129,6 +142,14 @@ class ClusterUser:
 
     # -- asking the API server -------------------------------------------------------------------
 
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Api]:
+        api = Api(self._connection)
+        try:
+            yield api
+        finally:
+            await api.close()
+
     def _do(self, work: Coroutine[None, None, T]) -> T:
         return asyncio.run(work)
 
@@ -157,50 +178,53 @@ class ClusterUser:
             values[pod.uid] = value
         return list(gangs.values())
 
-    async def _without_pods(self, wanted: str) -> list[Json]:
-        """The Jobs of a job whose pods have not been made yet."""
-        api = Api(self._connection)
-        try:
-            return await self._jobs_of(api, wanted)
-        finally:
-            await api.close()
+    async def _makers(self, api: Api) -> list[Json]:
+        return await makers.all_makers(api, self._connection.namespace)
 
-    async def _jobs_of(self, api: Api, wanted: str) -> list[Json]:
-        chosen = {"labelSelector": f"rota.dev/job={wanted}"}
-        try:
-            found, _ = await api.everything("/apis/batch/v1/jobs", **chosen)
-        except MissingRight:
-            found, _ = await api.everything(f"/apis/batch/v1/namespaces/{self._connection.namespace}/jobs", **chosen)
-        return found
+    async def _makers_of(self, api: Api, wanted: str) -> list[Json]:
+        return [value for value in await self._makers(api) if wanted in (makers.id_of(value), makers.name_of(value))]
 
     async def _all_jobs(self) -> list[Json]:
-        api = Api(self._connection)
-        try:
+        async with self._session() as api:
             found = [job_shown(gang, values, self._settings) for gang, values in await self._gangs(api)]
-        finally:
-            await api.close()
+            shown = {job["id"] for job in found}
+            for value in await self._makers(api):
+                if makers.id_of(value) not in shown and not makers.has_ended(value):
+                    shown.add(makers.id_of(value))
+                    found.append(job_to_come(value))
         return sorted(found, key=lambda job: (job["submitted"], job["id"]), reverse=True)
 
-    async def _make(self, made: list[list[Json]]) -> list[str]:
-        api = Api(self._connection)
+    async def _make(self, made: list[list[Json]], *, dry_run: bool = False) -> list[str]:
         names = []
-        try:
-            for jobs in made:
-                for value in jobs:
-                    await api.post(f"/apis/batch/v1/namespaces/{value['metadata']['namespace']}/jobs", value)
-                names.append(str(jobs[0]["metadata"]["labels"]["rota.dev/job"]))
-        finally:
-            await api.close()
+        async with self._session() as api:
+            for objects in made:
+                await makers.make(api, objects, dry_run=dry_run)
+                names.append(str(objects[0]["metadata"]["labels"][PREFIX + "job"]))
         return names
 
+    async def _expected(self, wanted: str) -> Json | None:
+        async with self._session() as api:
+            _, values = await self._named(api, wanted)
+        return expected_start(values.values())
+
+    async def _hold(self, wanted: str) -> None:
+        async with self._session() as api:
+            found = await self._makers_of(api, wanted)
+            if not found:
+                gang, _ = await self._named(api, wanted)
+                owners = {(pod.owner.kind, pod.owner.name) for pod in gang.members.values() if pod.owner is not None}
+                found = await makers.of_owner(api, gang.key.namespace, sorted(owners))
+            await makers.hold(api, found)
+
+    async def _release(self, wanted: str) -> None:
+        async with self._session() as api:
+            await makers.release(api, await self._makers_of(api, wanted))
+
     async def _cancel(self, wanted: str) -> None:
-        api = Api(self._connection)
-        made = False
-        try:
-            for value in await self._jobs_of(api, wanted):
-                meta = value["metadata"]
-                await _delete(api, f"/apis/batch/v1/namespaces/{meta['namespace']}/jobs/{meta['name']}")
-                made = True
+        async with self._session() as api:
+            made = await self._makers_of(api, wanted)
+            for value in made:
+                await makers.delete(api, makers.path_of(value))
             if made:
                 return
             gang, values = await self._named(api, wanted)
@@ -208,12 +232,10 @@ class ClusterUser:
             for owner in owners:
                 group = "api/v1" if owner.api_version == "v1" else f"apis/{owner.api_version}"
                 path = f"/{group}/namespaces/{gang.key.namespace}/{owner.kind.lower()}s/{owner.name}"
-                await _delete(api, path)
+                await makers.delete(api, path)
             for uid in values:
                 if gang.members[uid].owner is None:
-                    await _delete(api, gang.members[uid].path)
-        finally:
-            await api.close()
+                    await makers.delete(api, gang.members[uid].path)
 
     async def _named(self, api: Api, wanted: str) -> tuple[Gang, dict[str, Json]]:
         for gang, values in await self._gangs(api):
@@ -223,8 +245,7 @@ class ClusterUser:
         raise RotaError(f"there is no job {wanted!r}; `rota --context ... ps --all` lists them")
 
     async def _logs(self, wanted: str, follow: bool, task: int, tail: int | None) -> AsyncIterator[bytes]:
-        api = Api(self._connection)
-        try:
+        async with self._session() as api:
             pod = await self._pod_of(api, wanted, task)
             while follow and pod.phase is Phase.PENDING:
                 await asyncio.sleep(POLL_S)
@@ -241,8 +262,6 @@ class ClusterUser:
             yield said
             while follow and not (await self._pod_of(api, wanted, task)).phase.is_over:
                 await asyncio.sleep(POLL_S)
-        finally:
-            await api.close()
 
     async def _pod_of(self, api: Api, wanted: str, task: int) -> Pod:
         gang, _ = await self._named(api, wanted)
@@ -255,12 +274,9 @@ class ClusterUser:
         return sorted(newest, key=rank)[task]
 
     async def _nodes(self) -> list[Json]:
-        api = Api(self._connection)
-        try:
+        async with self._session() as api:
             values, _ = await api.everything("/api/v1/nodes")
             pods, _ = await api.everything("/api/v1/pods")
-        finally:
-            await api.close()
         held: dict[str, int] = {}
         for value in pods:
             pod = pod_of(value, self._settings)
@@ -272,14 +288,6 @@ class ClusterUser:
 def _plain(values: Json) -> Json:
     """A job file without what a shell adds to it: pods have a folder of their own."""
     return {name: value for name, value in values.items() if name != "workdir" or str(value).startswith("/")}
-
-
-async def _delete(api: Api, path: str) -> None:
-    try:
-        await api.delete(path, {"propagationPolicy": "Background"})
-    except Refused as error:
-        if error.status != 404:
-            raise
 
 
 def _drawn(source: AsyncIterator[bytes]) -> Iterator[bytes]:
