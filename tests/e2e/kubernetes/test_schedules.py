@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from e2e.kubernetes.bed import Bed
-from e2e.kubernetes.hollow import Hollow
+from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, View, gang, pod
 from managers import eventually
 
@@ -71,3 +71,26 @@ def test_pods_of_others_are_respected(bed: Bed, view: View, launch: Launch, kube
     assert said.startswith("devices-busy: needs 4 devices, 2 devices could be had now")
     bed.admin.delete("/api/v1/namespaces/default/pods/other", {"gracePeriodSeconds": 0})
     eventually(lambda: view.node_of("four"))
+
+
+def test_node_takes_no_more_pods_than_it_says(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    bed.admin.make(node_object("small", 8, pods="3"))
+    kubelets(bed, nodes=0)
+    bed.admin.make(pod("other", 0, schedulerName="someone-else", nodeName="small"))
+    launch(bed)
+    bed.admin.make(pod("first", 1))
+    eventually(lambda: view.node_of("first"))
+    for value in gang("pair", 2, 0):
+        bed.admin.make(value)
+    eventually(lambda: view.waiting_for("pair-0"))
+    assert view.bound("pair") == {}
+
+    bed.admin.make(node_object("more", 0, pods="2"))
+
+    eventually(lambda: view.bound("pair") == {"pair-0": "more", "pair-1": "more"})
+    bed.admin.make(pod("second", 1))
+    eventually(lambda: view.node_of("second"))
+    bed.admin.make(pod("third", 1))
+    eventually(lambda: view.waiting_for("third"))
+    bed.admin.delete("/api/v1/namespaces/default/pods/other", {"gracePeriodSeconds": 0})
+    eventually(lambda: view.node_of("third"))

@@ -20,6 +20,7 @@ from rota.drivers.kubernetes.binder import Binder
 from rota.drivers.kubernetes.client import Api
 from rota.drivers.kubernetes.fleet import Fleet
 from rota.drivers.kubernetes.gang import Gang, Place, Stage, job_id
+from rota.drivers.kubernetes.headroom import Headroom
 from rota.drivers.kubernetes.notes import JOB_ID
 from rota.drivers.kubernetes.occupancy import Occupancy
 from rota.drivers.kubernetes.pods import Phase, pod_of
@@ -50,8 +51,9 @@ class KubernetesDriver:
     def __init__(self, api: Api, settings: ClusterSettings, *, ask_first_s: float = 0.0) -> None:
         self._settings = settings
         self.occupancy = Occupancy()
-        self.fleet = Fleet(settings, self.occupancy)
-        self.roster = Roster(self.occupancy)
+        self._headroom = Headroom()
+        self.fleet = Fleet(settings, self.occupancy, self._headroom)
+        self.roster = Roster(self.occupancy, self._headroom)
         self._work = Work()
         self._binder = Binder(api)
         self._around = Surroundings(
@@ -61,6 +63,7 @@ class KubernetesDriver:
             roster=self.roster,
             fleet=self.fleet,
             occupancy=self.occupancy,
+            headroom=self._headroom,
             work=self._work,
             flush=self._flush,
         )
@@ -181,7 +184,12 @@ class KubernetesDriver:
             return
         gang.stage, gang.ordered, gang.started = Stage.SEATED, None, False
         sit_down(gang, placement, [books.node for books in self._desk.state.inventory.nodes])
-        gang.deadline_s = time.time() + self._settings.gang_timeout
+        crowded = self._headroom.crowded([str(place.seat.node.id) for place in gang.places], time.time())
+        if crowded is not None:
+            gang.unseat()
+            self._shepherd.turn_away(gang, crowded)
+        else:
+            gang.deadline_s = time.time() + self._settings.gang_timeout
         self.roster.touch(gang)
         self._flush()
 
@@ -232,6 +240,7 @@ class KubernetesDriver:
         if desk is None:
             return
         around = self._around
+        self.fleet.look_again(self._headroom.take_turned())
         around.report.events.extend(self.fleet.news(desk.state))
         for gang in self.roster.take_touched():
             self._shepherd.look(gang)

@@ -17,6 +17,7 @@ from rota.core.events import (
 )
 from rota.core.model import NodeId
 from rota.core.state import State
+from rota.drivers.kubernetes.headroom import Headroom
 from rota.drivers.kubernetes.nodes import NodeSeen, node_seen, planned_node
 from rota.drivers.kubernetes.occupancy import Occupancy
 from rota.drivers.kubernetes.settings import ClusterSettings
@@ -27,8 +28,9 @@ Json = dict[str, Any]
 class Fleet:
     """What is known of each node, and what the engine was told last."""
 
-    def __init__(self, settings: ClusterSettings, occupancy: Occupancy) -> None:
+    def __init__(self, settings: ClusterSettings, occupancy: Occupancy, headroom: Headroom) -> None:
         self._settings = settings
+        self._headroom = headroom
         self._occupancy = occupancy
         planned = settings.planned()
         self._planned: dict[str, Node] = {} if planned is None else {str(node.id): node for node in planned.nodes}
@@ -95,6 +97,7 @@ class Fleet:
             self.lost_since_s.pop(name, None)
         else:
             self.lost_since_s.setdefault(name, now_s)
+        self._headroom.limit(name, seen.pods)
         if self._seen.get(name) != seen:
             self._seen[name] = seen
             self._stale[name] = None
@@ -125,7 +128,7 @@ class Fleet:
             told = told if was and told is not None else NodeSeen(node=seen.node, ready=True, cordoned=False)
             if not was:
                 self._occupancy.forget(name)
-        closed = seen.cordoned or self._is_shared(name)
+        closed = seen.cordoned or self._is_shared(name) or self._headroom.is_full(name)
         if told.ready != seen.ready:
             say(NodeBack(node_id) if seen.ready else NodeLost(node_id))
         if told.cordoned != closed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.core.cluster import Cluster, Node
@@ -33,15 +33,19 @@ class NodeSeen:
     node: Node
     ready: bool
     cordoned: bool
+    pods: int | None = None
+    """How many pods it takes at most; None if it does not say."""
 
 
 def node_seen(value: Json, settings: ClusterSettings) -> NodeSeen:
     """What a node object says."""
     spec, status = value.get("spec") or {}, value.get("status") or {}
+    has = status.get("allocatable") or status.get("capacity") or {}
     return NodeSeen(
-        node=_node(value, settings, status.get("allocatable") or status.get("capacity") or {}),
+        node=_node(value, settings, has),
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
         cordoned=bool(spec.get("unschedulable")),
+        pods=whole(str(has["pods"])) if "pods" in has else None,
     )
 
 
@@ -81,7 +85,7 @@ def planned_node(seen: NodeSeen | None, planned: Node) -> NodeSeen:
     """A node of a HiveD file: its cells are as the file says, whether it works is as the cluster says."""
     if seen is None:
         return NodeSeen(node=planned, ready=False, cordoned=False)
-    return NodeSeen(node=planned, ready=seen.ready, cordoned=seen.cordoned)
+    return replace(seen, node=planned)
 
 
 def cluster_of(nodes: list[Node], settings: ClusterSettings) -> Cluster:

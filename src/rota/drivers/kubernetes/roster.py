@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from rota.core.model import JobId
 from rota.drivers.kubernetes.gang import Gang, GangKey, Source, Stage, key_of, said_size
+from rota.drivers.kubernetes.headroom import Headroom
 from rota.drivers.kubernetes.occupancy import Occupancy
 from rota.drivers.kubernetes.pods import Pod
 
@@ -14,8 +15,9 @@ from rota.drivers.kubernetes.pods import Pod
 class Roster:
     """Every gang by what its pods have in common, and by job."""
 
-    def __init__(self, occupancy: Occupancy) -> None:
+    def __init__(self, occupancy: Occupancy, headroom: Headroom) -> None:
         self._occupancy = occupancy
+        self._headroom = headroom
         self._gangs: dict[GangKey, Gang] = {}
         self._gang_by_pod: dict[str, Gang] = {}
         self._others: set[str] = set()
@@ -33,12 +35,15 @@ class Roster:
         if not pod.is_ours or (pod.gated and pod.node is None):
             self._others.add(pod.uid)
             self._occupancy.count(pod)
+            self._headroom.put(pod.uid, pod.node if pod.holds else None)
             return
         gang = self._gang_by_pod.get(pod.uid) or self._join(pod)
         before = gang.members.get(pod.uid)
         if before is not None and before.node is not None and pod.node is None:
             pod.node = before.node  # an older view of a pod that has been bound since
         gang.members[pod.uid] = pod
+        if pod.holds or pod.phase.is_over or pod.uid not in gang.seated:
+            self._headroom.put(pod.uid, pod.node if pod.holds else None)
         if not gang.is_counted(pod.uid):
             self._occupancy.count(pod)
         self.touch(gang)
@@ -46,6 +51,7 @@ class Roster:
     def gone(self, uid: str) -> None:
         """A pod was deleted."""
         self._occupancy.drop(uid)
+        self._headroom.put(uid, None)
         self._others.discard(uid)
         gang = self._gang_by_pod.pop(uid, None)
         if gang is not None:

@@ -64,6 +64,7 @@ class Shepherd:
                 place.outcome = pod.phase if pod.phase.is_over else None
         for place, pod in fill(gang):
             self._around.occupancy.drop(pod.uid)
+            self._around.headroom.put(pod.uid, str(place.seat.node.id))
             self._around.work.do(self._bind(gang, place, pod))
         for pod in late(gang):
             self._around.roster.part(gang, pod)
@@ -124,6 +125,9 @@ class Shepherd:
     def _unseat(self, gang: Gang) -> None:
         """Take all seats away; what pods of it still hold is nobody's now."""
         left = gang.holders
+        for uid in gang.seated:
+            if uid in gang.members and gang.members[uid].node is None:
+                self._around.headroom.put(uid, None)
         gang.unseat()
         for pod in left:
             self._around.occupancy.count(pod)
@@ -147,6 +151,13 @@ class Shepherd:
         log.warning("job gives up its seats", extra={"job": gang.id, "why": why})
         self.leave(gang)
         self._around.roster.touch(gang)
+
+    def turn_away(self, gang: Gang, node: str) -> None:
+        """A gang can't start where it was to: the node does not take so many pods."""
+        why = f"node {node} does not take so many pods"
+        gang.stage = Stage.WAITING
+        self._around.report.why[gang.id] = why
+        self._around.report.events.append(StartFailed(gang.id, why, time.time() + RETRY_S))
 
     def _see_off(self, gang: Gang) -> None:
         """Once nothing of a gang runs where it could still be reached, its devices are free."""
@@ -172,6 +183,7 @@ class Shepherd:
 
     def tick(self, now_s: float) -> None:
         """Time has passed: what was to last only so long is over."""
+        self._around.headroom.tick(now_s)
         limit_s = now_s - self._around.settings.lost_after
         lost = {name for name, since_s in self._around.fleet.lost_since_s.items() if since_s <= limit_s}
         for gang in self._around.roster.gangs:
@@ -244,6 +256,7 @@ class Shepherd:
         if is_gone:
             gang.members.get(pod.uid, pod).ending = True
         gang.seated.pop(pod.uid, None)
+        self._around.headroom.put(pod.uid, None)
         if place.pod == pod.uid:
             place.pod, place.bound = None, False
 

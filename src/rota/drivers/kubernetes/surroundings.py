@@ -14,6 +14,7 @@ from rota.drivers.kubernetes.binder import Binder
 from rota.drivers.kubernetes.client import Api
 from rota.drivers.kubernetes.fleet import Fleet
 from rota.drivers.kubernetes.gang import Gang, Stage
+from rota.drivers.kubernetes.headroom import Headroom
 from rota.drivers.kubernetes.occupancy import Occupancy
 from rota.drivers.kubernetes.roster import Roster
 from rota.drivers.kubernetes.settings import ClusterSettings
@@ -56,6 +57,7 @@ class Surroundings:
     roster: Roster
     fleet: Fleet
     occupancy: Occupancy
+    headroom: Headroom
     work: Work
     flush: Callable[[], None]
     report: Report = field(default_factory=Report)
