@@ -23,6 +23,7 @@ HOT = (
     "core/policy",
     "core/state",
     "core/timers",
+    "drivers/simulator/course",
     "drivers/simulator/run",
     "drivers/simulator/world",
     "mechanisms/easy",

@@ -21,6 +21,7 @@ from rota.core.events import (
     Started,
     Stopped,
     Suspended,
+    WorkDone,
 )
 from rota.core.model import Checkpoint, DeviceType, Elastic, Job, JobId, Level, NodeId
 from rota.drivers.simulator.world import World
@@ -32,9 +33,14 @@ TWO = Cluster.uniform(("gpu", 4, 2))
 
 
 def world(
-    *jobs: Job, of: Cluster = TWO, speed: SpeedModel | None = None, move_s: float | None = None, **costs: float
+    *jobs: Job,
+    of: Cluster = TWO,
+    speed: SpeedModel | None = None,
+    move_s: float | None = None,
+    overlaps: bool = False,
+    **costs: float,
 ) -> World:
-    made = World(of, speed or SpeedModel(), Costs(move_s=move_s, **costs))
+    made = World(of, speed or SpeedModel(), Costs(move_s=move_s, **costs), overlaps=overlaps)
     for asked in jobs:
         made.expect(Submission(job=asked, submit_s=0.0))
     return made
@@ -324,3 +330,34 @@ def test_move_keeps_the_work_and_costs_what_is_said(move_s: float | None, from_s
     w.carry_out([start("a", on("n1", 1))], 0.0)
 
     assert w.carry_out([Move(JobId("a"), on("n1", [1]))], 10.0) == [Moved(JobId("a"), 10.0, 1.0, from_s)]
+
+
+def test_jobs_load_before_their_work_and_save_after_it() -> None:
+    w = world(job("a", work=30.0), load_s=4.0, save_s=2.0)
+
+    assert w.carry_out([start("a", on("n1", 1))], 1.0) == [Started(JobId("a"), 1.0, 5.0)]
+    assert w.pop_due(35.0) == [SpeedChanged(JobId("a"), 30.0, 0.0)]
+    assert w.due_s == 37.0
+    assert w.pop_due(37.0) == [JobEnded(JobId("a"), End.SUCCEEDED, 30.0)]
+
+
+@pytest.mark.parametrize(("load_s", "begins_s"), [(20.0, 50.0), (3.0, 40.0)], ids=["load", "save"])
+def test_who_loads_beside_one_that_saves_works_when_both_are_through(load_s: float, begins_s: float) -> None:
+    jobs = (job("a", work=30.0 - load_s), job("b", work=30.0), job("c", work=30.0))
+    w = world(*jobs, overlaps=True, load_s=load_s, save_s=10.0)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+    assert w.pop_due(30.0) == [WorkDone(JobId("a"), 30.0 - load_s)]
+
+    assert w.carry_out([start("b", on("n1", 1))], 30.0) == [Started(JobId("b"), 1.0, begins_s)]
+    assert w.carry_out([start("c", on("n2", 1))], 30.0) == [Started(JobId("c"), 1.0, 30.0 + load_s)]
+
+
+def test_a_job_that_is_stopped_while_it_saves_saves_again() -> None:
+    w = world(job("a", work=30.0), overlaps=True, save_s=10.0)
+    w.carry_out([start("a", on("n1", 1))], 0.0)
+    w.pop_due(30.0)
+
+    assert w.carry_out([stop("a", Cause.PREEMPTED)], 35.0) == [Stopped(JobId("a"), 30.0)]
+    w.carry_out([start("a", on("n1", 1))], 50.0)
+    assert w.pop_due(50.0) == [WorkDone(JobId("a"), 30.0)]
+    assert w.due_s == 60.0

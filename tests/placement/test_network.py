@@ -51,11 +51,19 @@ def test_a_server_goes_beside_its_workers_in_spite_of_load() -> None:
     assert find(books(FOUR_RACKS, on("n1", 2)), served) == [(0, 2, 1), (1, 2, 3)]
 
 
-def test_traffic_decides_against_the_fuller_node() -> None:
+def test_a_ring_is_not_split_to_fill_the_fullest_node() -> None:
     inventory = books(FOUR_RACKS, on("n2", 2), on("n7", 3), on("n8", 3))
 
-    assert find(inventory, job(workers=2)) == [(0, 7, 1), (0, 8, 1)]
-    assert find(inventory, job(workers=2, gpus=2)) == [(0, 1, 1), (0, 2, 1)]
+    assert find(inventory, job()) == [(0, 7, 1)]
+    assert find(inventory, job(workers=2)) == [(0, 2, 2)]
+    assert find(inventory, job(workers=2, gpus=2)) == [(0, 1, 2)]
+
+
+def test_a_ring_of_several_nodes_takes_the_rack_with_room_and_few_nodes_of_it() -> None:
+    inventory = books(FOUR_RACKS, on("n1", 3), on("n2", 1), on("n3", 2), on("n4", 2), on("n5", 3), on("n6", 3))
+
+    assert find(inventory, job(workers=4)) == [(0, 7, 4)]
+    assert find(inventory, job(workers=6)) == [(0, 7, 4), (0, 8, 2)]
 
 
 def test_node_counts_bar_other_domains() -> None:

@@ -9,16 +9,22 @@ from rota.core.errors import RotaError
 from rota.core.history import JobRow
 from rota.core.model import Job, Role
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.speed import SpeedModel
+from rota.perf.speed import Costs, SpeedModel
 from rota.policies import find_policy
 from rota.traces.workload import Submission, Workload
 
 TWO_RACKS = cluster(*(node(f"n{i}", 4, rack=f"r{i // 2}", device_memory_bytes=16 * GIB) for i in range(4)))
 
 
-def run(policy: str, *jobs: tuple[float, Job], speed: SpeedModel | None = None, seed: int = 0) -> dict[str, JobRow]:
+def run(
+    policy: str,
+    *jobs: tuple[float, Job],
+    speed: SpeedModel | None = None,
+    seed: int = 0,
+    costs: Costs | None = None,
+) -> dict[str, JobRow]:
     submissions = tuple(Submission(job=asked, submit_s=at_s) for at_s, asked in jobs)
-    setting = Setting(cluster=TWO_RACKS, speed=speed or SpeedModel(), seed=seed)
+    setting = Setting(cluster=TWO_RACKS, speed=speed or SpeedModel(), seed=seed, costs=costs or Costs())
     history = simulate(Workload(submissions=submissions, source="test", format="rota"), policy, setting).history
     return {row.id: row for row in history.jobs}
 
@@ -48,6 +54,30 @@ def test_gangs_and_unknown_jobs_share_with_nobody() -> None:
 
     assert run("liquid", *full(gang))["gang"].start_s == 1000.0
     assert run("liquid", *full(job("blind", work=10.0)))["blind"].start_s == 100.0
+
+
+def test_who_does_not_say_how_much_memory_it_needs_is_taken_to_need_the_usual() -> None:
+    silent = job("silent", work=10.0, labels=(("utilization", "0.5"),))
+
+    assert run("liquid", *full(silent))["silent"].start_s == 1.0
+    roomless = [(0.0, job("rest", workers=15, work=1000.0)), (0.0, single("host", 0.6, gib=9)), (1.0, silent)]
+    assert run("liquid", *roomless)["silent"].start_s == 100.0
+
+
+@pytest.mark.parametrize("policy", ["liquid", "liquid-batch"])
+def test_the_next_job_loads_while_the_one_before_saves(policy: str) -> None:
+    jobs = [(0.0, job(name, workers=16, work=100.0)) for name in ("a", "b")]
+    costs = Costs(load_s=10.0, save_s=5.0)
+
+    overlapped = run(policy, *jobs, costs=costs)
+    assert (overlapped["a"].end_s, overlapped["b"].start_s, overlapped["b"].end_s) == (115.0, 110.0, 225.0)
+    apart = run(f"{policy}:overlap=false", *jobs, costs=costs)
+    assert (apart["a"].end_s, apart["b"].start_s, apart["b"].end_s) == (115.0, 115.0, 230.0)
+
+
+def test_rounds_leave_no_time_to_save() -> None:
+    with pytest.raises(RotaError, match="--save-time"):
+        run("gavel/fifo", (0.0, job("a", work=10.0)), costs=Costs(save_s=5.0))
 
 
 SPREAD = SpeedModel(network=1.0)

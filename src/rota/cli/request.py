@@ -67,6 +67,8 @@ class Request:
     restart_cost_s: float = 0.0
     checkpoint_interval_s: float = 0.0
     checkpoint_s: float = 0.0
+    load_s: float = 0.0
+    save_s: float = 0.0
     resume_cost_s: float = 0.0
     move_cost_s: float | None = None
     seed: int = 0
@@ -272,6 +274,8 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
             restart_s=request.restart_cost_s,
             checkpoint_interval_s=request.checkpoint_interval_s,
             checkpoint_s=request.checkpoint_s,
+            load_s=request.load_s,
+            save_s=request.save_s,
             resume_s=request.resume_cost_s,
             move_s=request.move_cost_s,
         ),

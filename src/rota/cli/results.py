@@ -44,6 +44,8 @@ def write_results(
         "restart cost": f"{request.restart_cost_s:g} s",
         "checkpoint interval": f"{request.checkpoint_interval_s:g} s",
         "checkpoint time": f"{request.checkpoint_s:g} s",
+        "load time": f"{request.load_s:g} s",
+        "save time": f"{request.save_s:g} s",
     }
     if told:
         notes["notes"] = "; ".join(told)

@@ -77,6 +77,11 @@ def sim(
         float,
         typer.Option(help="Seconds that a job told to stop takes to save its state, on its devices."),
     ] = 0.0,
+    load_time: Annotated[float, typer.Option(help="Seconds that a job loads its data for after every start.")] = 0.0,
+    save_time: Annotated[
+        float,
+        typer.Option(help="Seconds that a job saves for after its work; under liquid the next one loads meanwhile."),
+    ] = 0.0,
     spread: Annotated[
         str,
         typer.Option(
@@ -157,6 +162,8 @@ def sim(
         restart_cost_s=restart_cost,
         checkpoint_interval_s=checkpoint_interval,
         checkpoint_s=checkpoint_time,
+        load_s=load_time,
+        save_s=save_time,
         resume_cost_s=resume_cost,
         move_cost_s=move_cost,
         seed=seed,

@@ -43,7 +43,8 @@ def check(state: State) -> None:
             raise InvariantBroken(f"job {name}: it is filed under another name than its own, {live.job.id}")
         _check_standing(live, state)
         _check_books(live, state)
-        if live.placement is not None and (live.parked is None or not is_parked(live.placement)):
+        is_without = live.parked is not None or live.saves
+        if live.placement is not None and not (is_without and is_parked(live.placement)):
             _check_claim(live, live.placement, state.inventory)
     _check_sequence(state)
     _check_dependencies(state)
@@ -69,6 +70,9 @@ def _check_standing(live: LiveJob, state: State) -> None:
     _must(stopping is None or live.job.id in state.vacating, live, "it is being stopped but vacates nothing")
     if live.parked is not None:
         _check_resting(live, live.parked, state)
+    if live.saves:
+        _must(live.state is JobState.RUNNING, live, "it saves and does not run")
+        _must(not holds or is_parked(live.placement or ()), live, "it saves on devices")
     if live.state is JobState.SUSPENDED:
         _must(live.parked is not None, live, "it rests nowhere")
         _must(holds or stopping is not None, live, "it keeps nothing of where it rests")

@@ -32,6 +32,7 @@ _EVENT_NAMES: dict[type, str] = {
     ev.Resumed: "resumed",
     ev.SpeedChanged: "speed-changed",
     ev.Lapsed: "lapsed",
+    ev.WorkDone: "work-done",
     ev.JobEnded: "ended",
     ev.Interrupted: "interrupted",
     ev.NodeLost: "node-lost",

@@ -69,6 +69,11 @@ class Engine:
         return self._policy.memory
 
     @property
+    def overlaps(self) -> bool:
+        """Whether drivers should say when a job only saves, so that its devices can be given to the next."""
+        return bool(getattr(self._policy, "overlaps", False))
+
+    @property
     def wakeup_s(self) -> float:
         """When the engine wants a `TimerFired` even if nothing else happens."""
         ledger = self._state.ledger

@@ -137,6 +137,17 @@ class Lapsed:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkDone:
+    """A running job has done its work and leaves its devices: it saves what came of it, and then ends.
+
+    Drivers say this only under a policy that overlaps jobs; under others a job has its devices until it ends.
+    """
+
+    job_id: JobId
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobEnded:
     """A job came to its end by itself."""
 
@@ -236,6 +247,7 @@ Event: TypeAlias = (
     | Resumed
     | SpeedChanged
     | Lapsed
+    | WorkDone
     | JobEnded
     | Interrupted
     | NodeLost

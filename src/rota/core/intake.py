@@ -1,12 +1,13 @@
-"""What each event does to the state: users' wishes, drivers' answers, and what happens to nodes."""
+"""What each event does to the state: users' wishes, drivers' answers; of nodes, see `changed_nodes`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from rota.core import changed_nodes
 from rota.core.decisions import Cause
-from rota.core.errors import InvariantBroken, RotaError
+from rota.core.errors import InvariantBroken
 from rota.core.events import (
     End,
     Event,
@@ -18,14 +19,6 @@ from rota.core.events import (
     JobReleased,
     Lapsed,
     Moved,
-    NodeAdded,
-    NodeBack,
-    NodeDrained,
-    NodeLost,
-    NodeOccupied,
-    NodeRemoved,
-    NodeUndrained,
-    PromisesChanged,
     Resized,
     Resumed,
     SpeedChanged,
@@ -34,9 +27,10 @@ from rota.core.events import (
     Stopped,
     Suspended,
     TimerFired,
+    WorkDone,
 )
 from rota.core.live import LiveJob
-from rota.core.model import OPPORTUNISTIC, JobId, JobState
+from rota.core.model import JobId, JobState
 from rota.core.orders import Orders
 from rota.core.policy import Changes
 from rota.core.state import State
@@ -75,17 +69,11 @@ class Intake:
             Resumed: self._resumed,
             SpeedChanged: self._speed_changed,
             Lapsed: self._lapsed,
+            WorkDone: self._work_done,
             JobEnded: self._job_ended,
             Interrupted: self._interrupted,
-            NodeLost: self._node_lost,
-            NodeBack: self._node_back,
-            NodeDrained: self._node_drained,
-            NodeUndrained: self._node_undrained,
-            NodeAdded: self._node_added,
-            NodeRemoved: self._node_removed,
-            NodeOccupied: self._node_occupied,
-            PromisesChanged: self._promises_changed,
             TimerFired: lambda event: None,
+            **dict.fromkeys(changed_nodes.HANDLERS, self._nodes_changed),
         }
 
     def take(self, event: Event) -> None:
@@ -265,6 +253,19 @@ class Intake:
         if live.stopping is None:
             self.changes.lapsed.append(live)
 
+    def _work_done(self, event: WorkDone) -> None:
+        live = self._state.live(event.job_id)
+        if live.run_since_s is None or live.saves:
+            return
+        live.settle(self._state.now_s)
+        live.work = event.work
+        live.rate = 0.0
+        is_under_orders = live.stopping is not None or live.job.id in self._state.vacating
+        if not is_under_orders and not live.job.exclusive:
+            self._state.leave_devices(live)
+            self.changes.started.append(live)
+            self.changes.freed = True
+
     def _job_ended(self, event: JobEnded) -> None:
         live = self._state.live(event.job_id)
         if live.state.is_final:
@@ -303,6 +304,9 @@ class Intake:
             self._orders.vacated = True
         self._state.halt(live, work)
 
+    def _nodes_changed(self, event: Any) -> None:
+        changed_nodes.HANDLERS[type(event)](self._state, self.changes, event)
+
     def _finish(self, live: LiveJob, final: JobState) -> None:
         """The job has ended; those that wait for it may go on, or never will."""
         ended = [(live, final)]
@@ -317,81 +321,3 @@ class Intake:
                     ended.append((waiting, JobState.CANCELLED))
                 elif not waiting.unmet and waiting.state is JobState.WAITING:
                     self.changes.arrived.append(waiting)
-
-    # -- what happens to nodes -------------------------------------------------------------------
-
-    def _node_lost(self, event: NodeLost) -> None:
-        index = self._state.node(event.node_id)
-        self._state.inventory.set_up(index, False)
-        self._node_turned(index)
-        self._drop_reservations(index)
-        self.changes.shrunk = True
-
-    def _node_back(self, event: NodeBack) -> None:
-        index = self._state.node(event.node_id)
-        self._state.inventory.set_up(index, True)
-        self._node_turned(index)
-        self.changes.freed = True
-
-    def _node_drained(self, event: NodeDrained) -> None:
-        index = self._state.node(event.node_id)
-        self._state.inventory.set_drained(index, True)
-        self._node_turned(index)
-        self._drop_reservations(index)
-        self.changes.shrunk = True
-
-    def _node_undrained(self, event: NodeUndrained) -> None:
-        index = self._state.node(event.node_id)
-        self._state.inventory.set_drained(index, False)
-        self._node_turned(index)
-        self.changes.freed = True
-
-    def _node_added(self, event: NodeAdded) -> None:
-        self._state.add_node(event.node)
-        self._node_turned(self._state.node(event.node.id))
-        self.changes.freed = True
-
-    def _node_removed(self, event: NodeRemoved) -> None:
-        index = self._state.node(event.node_id)
-        if self._state.inventory.nodes[index].removed:
-            raise RotaError(f"node {event.node_id!r} was removed already")
-        self._state.inventory.remove(index)
-        self._node_turned(index)
-        self._drop_reservations(index)
-        self.changes.shrunk = True
-
-    def _node_occupied(self, event: NodeOccupied) -> None:
-        index = self._state.node(event.node_id)
-        self._state.inventory.occupy(index, event.devices, event.cpu_milli, event.memory_bytes)
-        self.changes.freed = True
-
-    def _promises_changed(self, event: PromisesChanged) -> None:
-        """The books are opened anew. Whom the new promises can never hold contends without a guarantee from now on."""
-        ledger = self._state.ledger
-        if ledger is None:
-            return
-        ledger.promise(event.cells, event.tenants, self._state.inventory)
-        for live in self._state.jobs.values():
-            if live.state.is_final or live.job.priority == OPPORTUNISTIC:
-                continue
-            is_demoted = not ledger.could_hold(live)
-            if is_demoted is not live.demoted:
-                live.demoted = is_demoted
-                if live.state is JobState.WAITING and not live.unmet and live.placement is None:
-                    self.changes.left.append(live)
-                    self.changes.arrived.append(live)
-        ledger.adopt(self._state)
-        self.changes.freed = True
-
-    def _node_turned(self, index: int) -> None:
-        if self._state.ledger is not None:
-            self._state.ledger.node_turned(index, self._state.inventory)
-
-    def _drop_reservations(self, index: int) -> None:
-        for live in list(self._state.reserved.values()):
-            if live.state is not JobState.SUSPENDED and any(slot.node == index for slot in live.placement or ()):
-                self._state.give_up_claim(live)
-                self.changes.left.append(live)
-                if live.stopping is None:
-                    self.changes.arrived.append(live)
-                self.changes.freed = True

@@ -93,6 +93,7 @@ class LiveJob:
         "retry_s",
         "run_milli",
         "run_since_s",
+        "saves",
         "scattered_s",
         "seq",
         "since_s",
@@ -119,6 +120,8 @@ class LiveJob:
         self.reserved = False
         self.parked: Placement | None = None
         """The devices on which its tasks rest or are told to, if it is suspended: where it can be resumed."""
+        self.saves = False
+        """Whether it has done its work and left its devices to others, while it saves."""
         self.stopping: Cause | None = None
         self.unmet = 0
         """Dependencies that have not succeeded yet, and one more while it waits to be tried again."""
@@ -203,6 +206,8 @@ class LiveJob:
             return float("inf") if estimate is None else max(estimate - self.run_s(now_s), 0.0)
         if self.run_since_s is None:
             return (total - self.work) / self.nominal_rate
+        if self.work >= total:
+            return 0.0
         wait = self.work_from_s - now_s
         if wait > 0:
             return wait + (total - self.work) / self.rate if self.rate else float("inf")
@@ -256,6 +261,7 @@ class LiveJob:
         copy.placement = self.placement
         copy.reserved = self.reserved
         copy.parked = self.parked
+        copy.saves = self.saves
         copy.stopping = self.stopping
         copy.unmet = self.unmet
         copy.retry_s = self.retry_s

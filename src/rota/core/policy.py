@@ -44,6 +44,7 @@ class Policy(Protocol):
     """What should hold devices. Told of every change, asked for a plan when one may be due.
 
     One that has `suspends = True` looks after suspended jobs; under any other they are stopped and wait.
+    One that has `overlaps = True` gives away the devices of a job that only saves; others wait for its end.
     """
 
     @property

@@ -42,6 +42,7 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
     ("lost_work", 0.0),
     ("scattered_s", 0.0),
     ("memo", None),
+    ("saves", False),
 )
 """Fields that are values already, and what need not be written because it is the rule."""
 

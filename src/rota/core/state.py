@@ -168,6 +168,19 @@ class State:
         live.since_s = self.now_s
         live.run_milli = live.gpu_milli
 
+    def leave_devices(self, live: LiveJob) -> None:
+        """The job has no more use for its devices; what it has of the hosts it keeps until it ends."""
+        held = live.placement or ()
+        kept = parked(held)
+        live.settle(self.now_s)
+        self.inventory.give(held, live.job.roles, live.job.exclusive)
+        self.inventory.take(kept, live.job.roles, live.job.exclusive)
+        if self.ledger is not None:
+            self.ledger.moved(live, held, kept, undo=False)
+        live.set_placement(kept)
+        live.run_milli = 0
+        live.saves = True
+
     def reserve(self, live: LiveJob) -> None:
         """The job waits for its claimed devices to be vacated."""
         live.reserved = True
@@ -216,6 +229,7 @@ class State:
             live.lease = None
         live.stopping = None
         live.parked = None
+        live.saves = False
         live.since_s = self.now_s
         live.state = JobState.WAITING
 

@@ -85,6 +85,8 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[Moment]:
             yield Moment(at_s=at_s, what="runs with another number of tasks or another part of its devices")
         case ev.Moved():
             yield Moment(at_s=at_s, what="runs elsewhere", state=JobState.RUNNING)
+        case ev.WorkDone():
+            yield Moment(at_s=at_s, what="has done its work, leaves its devices and saves")
         case ev.Suspended():
             yield Moment(at_s=at_s, what="rests where it is", state=JobState.SUSPENDED)
         case ev.Resumed():

@@ -173,7 +173,7 @@ class Recent:
                 if job_id in self._jobs:
                     self._leave(self._jobs[job_id], now_s)
                     self._wait_or_go(job_id, now_s, stopped=isinstance(event, ev.Stopped))
-            case ev.Suspended(job_id):
+            case ev.Suspended(job_id) | ev.WorkDone(job_id):
                 if job_id in self._jobs:
                     self._leave(self._jobs[job_id], now_s)
             case ev.JobHeld(job_id):

@@ -13,10 +13,11 @@ import time
 from dataclasses import dataclass
 
 from rota.core.errors import RotaError
-from rota.mechanisms.nearby import NOWHERE, Batch, Layout
+from rota.mechanisms.nearby import NOWHERE, Batch, Layout, Opening
 
 _GAIN = 1e-6
 """What counts as getting better."""
+_OPENINGS = tuple(Opening)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Effort:
     """
 
     limit_s: float = 30.0
-    work: int = 150_000
+    work: int = 90_000
 
     def __post_init__(self) -> None:
         if not self.limit_s > 0 or self.work < 0:
@@ -88,7 +89,7 @@ def _strangers(batch: Batch, count: int, chance: random.Random) -> list[Layout]:
         order = list(range(len(batch.jobs)))
         chance.shuffle(order)
         placed = all(
-            _rehome(layout, job, chance) if number % 2 else layout.settle(batch.by_job[job], roomy=number % 4 == 0)
+            _rehome(layout, job, chance) if number % 2 else layout.settle(batch.by_job[job], _OPENINGS[number // 2 % 3])
             for job in order
         )
         if placed:
@@ -118,22 +119,23 @@ def _inherit(child: Layout, father: Layout, chance: random.Random) -> bool:
         child.remove(number)
     for number in group:
         child.put(number, node)
-    return child.settle(evicted, roomy=_tossed(chance))
+    return child.settle(evicted, _opening(chance))
 
 
 def _mutate(child: Layout, chance: random.Random) -> bool:
-    """Empty a node, or move a job from any node on."""
-    if _tossed(chance):
+    """Empty a node, move a job from any node on, or take jobs out and place them again in another order."""
+    kind = chance.randrange(3)
+    if kind == 0:
         node = chance.choice(child.where)
         numbers = [number for number, at in enumerate(child.where) if at == node]
         for number in numbers:
             child.remove(number)
         chance.shuffle(numbers)
-        return child.settle(numbers, avoid=node if _tossed(chance) else NOWHERE, roomy=_tossed(chance))
-    job = chance.randrange(len(child.batch.jobs))
-    for number in child.batch.by_job[job]:
+        return child.settle(numbers, _opening(chance), avoid=node if _tossed(chance) else NOWHERE)
+    jobs = chance.sample(range(len(child.batch.jobs)), k=min(1 if kind == 1 else 3, len(child.batch.jobs)))
+    for number in (number for job in jobs for number in child.batch.by_job[job]):
         child.remove(number)
-    return _rehome(child, job, chance)
+    return _rehome(child, jobs[0], chance) if kind == 1 else all(map(child.settle_job, jobs))
 
 
 def _rehome(layout: Layout, job: int, chance: random.Random) -> bool:
@@ -144,8 +146,12 @@ def _rehome(layout: Layout, job: int, chance: random.Random) -> bool:
     if not room:
         return False
     layout.put(numbers[0], chance.choice(room))
-    return layout.settle(numbers[1:], roomy=_tossed(chance))
+    return layout.settle(numbers[1:], _opening(chance))
 
 
 def _tossed(chance: random.Random) -> bool:
     return chance.random() < 0.5
+
+
+def _opening(chance: random.Random) -> Opening:
+    return _OPENINGS[chance.randrange(len(_OPENINGS))]

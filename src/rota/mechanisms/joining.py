@@ -35,6 +35,10 @@ class SharingRule(Protocol):
     def spreads(self) -> bool:
         """Whether jobs that share devices move to free ones when nobody waits for those."""
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether the next job loads on devices while the one before only saves."""
+
     def shares(self, job: Job) -> bool:
         """Whether a job takes part in sharing at all; others have what they ask for to themselves."""
 
@@ -46,6 +50,9 @@ class SharingRule(Protocol):
 
     def joins(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> tuple[float, ...] | None:
         """How good a group is for a job, less is better; None if it may not join."""
+
+    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
+        """Whether a group's devices have memory for a job too, by more than what they ask for."""
 
     def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
         """Thousandths of the devices for each job of a group; together at most all of them."""
@@ -73,6 +80,7 @@ class PlainRule:
     turns = False
     prefers_company = False
     spreads = False
+    overlaps = False
 
     def shares(self, job: Job) -> bool:
         """Those that ask for whole devices and can hold part of them."""
@@ -85,6 +93,10 @@ class PlainRule:
     def free(self, live: LiveJob, draft: Draft) -> Placement | Reason:
         """What the allocator offers."""
         return draft.offer(live)
+
+    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
+        """As the inventory says by what they ask for."""
+        return True
 
     def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
         """Equal parts."""
@@ -125,6 +137,11 @@ class SharingScheduler:
         self._stale: dict[Seats, None] = {}
         """Groups whose devices may have to be shared out anew."""
         self.wakeup_s = math.inf
+
+    @property
+    def overlaps(self) -> bool:
+        """As the rule wants."""
+        return self._rule.overlaps
 
     @property
     def memory(self) -> Any:
@@ -256,9 +273,9 @@ class SharingScheduler:
             there = beside(live.job, hosts[0], draft.inventory)
             if there is None or not all(is_settled(host) and self._rule.shares(host.job) for host in hosts):
                 continue
-            kind = draft.inventory.nodes[there[0].node].node.device_type
-            liked = self._rule.joins(live, hosts, kind)
-            if liked is not None:
+            node = draft.inventory.nodes[there[0].node].node
+            liked = self._rule.joins(live, hosts, node.device_type)
+            if liked is not None and self._rule.has_room(live, hosts, node.device_memory_bytes):
                 found.append((liked, hosts[0].seq, hosts, there))
         for _, _, hosts, there in sorted(found, key=lambda entry: entry[:2]):
             if self._let_in(draft, live, hosts, there):

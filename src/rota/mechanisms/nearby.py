@@ -7,8 +7,9 @@ devices: what a task needs of a node is an amount.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from rota.core.inventory import Inventory, NodeFree
 from rota.core.model import WHOLE, Job, Role
@@ -18,6 +19,21 @@ from rota.perf.network import Counts, Distances, cost_of, is_server, traffic
 Amounts = tuple[int, int, int, int]
 """Devices, CPU thousandths, bytes of memory, bits a second."""
 NOWHERE = -1
+EVERYWHERE = -1
+"""The set of all nodes, as a bit mask."""
+MOST_CELLS = 4
+"""In how many racks, or domains, a whole job is tried."""
+
+
+class Opening(Enum):
+    """Which node a job goes to next, of those that cost the network as little."""
+
+    PUBLISHED = "published"
+    """Workers to full ones, servers to empty ones: as Liquid does, without a look at who comes after."""
+    ROOMY = "roomy"
+    """To empty ones."""
+    SNUG = "snug"
+    """To the fullest that holds all that is left of the job, or else to the one with most room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +134,15 @@ class Layout:
     @property
     def network_cost(self) -> float:
         """The network cost of all jobs."""
-        total = 0.0
-        for index, known in enumerate(self._cost):
-            if known is None:
-                known = cost_of(self.batch.jobs[index], self._servers[index], self._others[index], self.batch.distances)
-                self._cost[index] = known
-            total += known
-        return total
+        return sum(map(self.cost_of_job, range(len(self._cost))))
+
+    def cost_of_job(self, job: int) -> float:
+        """The network cost of one job's tasks, as far as they are anywhere."""
+        known = self._cost[job]
+        if known is None:
+            known = cost_of(self.batch.jobs[job], self._servers[job], self._others[job], self.batch.distances)
+            self._cost[job] = known
+        return known
 
     @property
     def score(self) -> float:
@@ -163,19 +181,26 @@ class Layout:
         parts[task.job] = counts
         self._cost[task.job] = None
 
-    def best_node(self, number: int, avoid: int = NOWHERE, *, roomy: bool = False) -> int:
-        """Where a task adds least: to the network, then by load (servers spread, others pack) and by nodes in use.
+    def best_node(
+        self,
+        number: int,
+        opening: Opening = Opening.PUBLISHED,
+        *,
+        avoid: int = NOWHERE,
+        among: int = EVERYWHERE,
+        left: int = 0,
+    ) -> int:
+        """Where a task adds least: to the network, then by load, as the opening says, and by nodes in use.
 
-        With `roomy` all of them spread, so that a job begins where it may stay together.
+        `among` are the only nodes to look at; `left` is how many devices its job has yet to find.
         """
         batch, task = self.batch, self.batch.tasks[number]
         tasks = len(batch.tasks)
         servers, others = self._servers[task.job], self._others[task.job]
-        sign = 1.0 if task.serves or roomy else -1.0
         by_rack: dict[int, float] = {}
         best, least = NOWHERE, math.inf
         for node in task.nodes:
-            if node == avoid or not self.fits(number, node):
+            if node == avoid or not among >> node & 1 or not self.fits(number, node):
                 continue
             if node in servers or node in others:
                 score = self._added(task, node)
@@ -184,12 +209,18 @@ class Layout:
                 if rack not in by_rack:
                     by_rack[rack] = self._added(task, node)
                 score = by_rack[rack] + 1.0 / tasks
-            devices = batch.devices[node]
-            used = devices - self._free[node][0]
-            score += sign * (1 + used + task.needs[0]) / max(devices, 1) / tasks
+            score += self._load(task, node, opening, left) / max(batch.devices[node], 1) / tasks
             if score < least:
                 best, least = node, score
         return best
+
+    def _load(self, task: Task, node: int, opening: Opening, left: int) -> float:
+        """How much a node's load speaks against it, in devices."""
+        room, devices = self._free[node][0], self.batch.devices[node]
+        if opening is Opening.SNUG:
+            return room - left if room >= left else devices + left - room
+        load = 1 + devices - room + task.needs[0]
+        return load if task.serves or opening is Opening.ROOMY else -load
 
     def _added(self, task: Task, node: int) -> float:
         """What a task at a node would add to the network cost of its job."""
@@ -205,16 +236,67 @@ class Layout:
             added = distances.around([*others, node]) - distances.around(others)
         return batch.traffic[task.job] * added
 
-    def settle(self, numbers: Collection[int], avoid: int = NOWHERE, *, roomy: bool = False) -> bool:
+    def settle(
+        self,
+        numbers: Sequence[int],
+        opening: Opening = Opening.PUBLISHED,
+        *,
+        avoid: int = NOWHERE,
+        among: int = EVERYWHERE,
+    ) -> bool:
         """Place tasks one after the other, each where it adds least; whether all found a place."""
+        left = sum(self.batch.tasks[number].needs[0] for number in numbers)
         for number in numbers:
-            node = self.best_node(number, avoid, roomy=roomy)
+            node = self.best_node(number, opening, avoid=avoid, among=among, left=left)
             if node == NOWHERE and avoid != NOWHERE:
-                node = self.best_node(number, roomy=roomy)
+                node = self.best_node(number, opening, among=among, left=left)
             if node == NOWHERE:
                 return False
             self.put(number, node)
+            left -= self.batch.tasks[number].needs[0]
         return True
+
+    def settle_job(self, job: int) -> bool:
+        """Place a whole job as published or, where that costs the network anything, snugly if that scores less.
+
+        The published way begins on the fullest node, and so splits rings that had room together elsewhere.
+        """
+        numbers = self.batch.by_job[job]
+        best = self._tried(numbers, Opening.PUBLISHED, EVERYWHERE)
+        if best is None or best[0] > 1.0:
+            snug = (self._tried(numbers, Opening.SNUG, cell) for cell in self._cells_with_room(numbers))
+            best = min((each for each in (best, *snug) if each is not None), key=lambda each: each[0], default=None)
+        if best is None:
+            return False
+        for number, node in zip(numbers, best[1], strict=True):
+            self.put(number, node)
+        return True
+
+    def _tried(self, numbers: Sequence[int], opening: Opening, among: int) -> tuple[float, list[int]] | None:
+        """Where the tasks of a job would go and how that scores; they are nowhere afterwards."""
+        found = None
+        if self.settle(numbers, opening, among=among):
+            where = [self.where[number] for number in numbers]
+            found = (self.cost_of_job(self.batch.tasks[numbers[0]].job) + len(set(where)) / len(where), where)
+        for number in numbers:
+            if self.where[number] != NOWHERE:
+                self.remove(number)
+        return found
+
+    def _cells_with_room(self, numbers: Sequence[int]) -> list[int]:
+        """The racks that have enough free devices for all tasks, the fullest first; else the domains, else all."""
+        distances = self.batch.distances
+        wanted = sum(self.batch.tasks[number].needs[0] for number in numbers)
+        usable = {node for number in numbers for node in self.batch.tasks[number].nodes}
+        for cell_of in (distances.rack, distances.domain):
+            nodes_by_cell: dict[int, list[int]] = {}
+            for node in sorted(usable):
+                nodes_by_cell.setdefault(cell_of(node), []).append(node)
+            rooms = ((sum(self._free[node][0] for node in nodes), nodes) for nodes in nodes_by_cell.values())
+            roomy = sorted(entry for entry in rooms if entry[0] >= wanted)
+            if roomy:
+                return [sum(1 << node for node in nodes) for _, nodes in roomy[:MOST_CELLS]]
+        return [EVERYWHERE]
 
     def pieces(self, job: int) -> Iterator[tuple[int, int, int]]:
         """A job's tasks as (role, node, tasks), in that order."""
@@ -227,9 +309,9 @@ class Layout:
 
 
 def best_fit(batch: Batch) -> Layout | None:
-    """Every task in its turn where it adds least; None if one finds no place."""
+    """Every job in its turn where it adds least; None if one finds no place."""
     layout = Layout(batch)
-    return layout if layout.settle(range(len(batch.tasks))) else None
+    return layout if all(map(layout.settle_job, range(len(batch.jobs)))) else None
 
 
 def placed(inventory: Inventory, layout: Layout, job: int) -> Placement:

@@ -23,11 +23,12 @@ FEWEST = 3
 class Regrouping:
     """Another policy says who starts; where is decided for all of them together."""
 
-    def __init__(self, inner: Policy, weighting: Weighting, effort: Effort, seed: int) -> None:
+    def __init__(self, inner: Policy, weighting: Weighting, effort: Effort, seed: int, overlaps: bool) -> None:
         self._inner = inner
         self._weighting = weighting
         self._effort = effort
         self._seed = seed
+        self.overlaps = overlaps
 
     @property
     def wakeup_s(self) -> float:

@@ -89,6 +89,10 @@ class Distances:
         """A number for the rack of a node."""
         return self._rack[node]
 
+    def domain(self, node: int) -> int:
+        """A number for the domain of a node."""
+        return self._domain[node]
+
     def around(self, nodes: Collection[int]) -> float:
         """The length of a ring through these nodes that enters each domain and each rack once."""
         if len(nodes) < 2:

@@ -36,6 +36,11 @@ class Costs:
     move_s: float | None = None
     """Time after a move in which no work is done; None: as after a restart."""
 
+    load_s: float = 0.0
+    """Time after every start in which a job loads its data and does no work."""
+    save_s: float = 0.0
+    """Time from the end of a job's work to its own end, in which it saves and needs no devices."""
+
     @property
     def of_move_s(self) -> float:
         """What a move costs."""
@@ -52,6 +57,9 @@ class Costs:
             raise RotaError(f"resume cost is {self.resume_s:g}; it must be a number of seconds, 0 or more")
         if not 0 <= self.of_move_s < math.inf:
             raise RotaError(f"move cost is {self.of_move_s:g}; it must be a number of seconds, 0 or more")
+        for phase, phase_s in (("load", self.load_s), ("save", self.save_s)):
+            if not 0 <= phase_s < math.inf:
+                raise RotaError(f"{phase} time is {phase_s:g}; it must be a number of seconds, 0 or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

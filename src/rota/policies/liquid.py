@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from rota.core.live import JobView
+from rota.core.live import JobView, LiveJob
 from rota.core.model import WHOLE, Job
 from rota.core.policy import Allocator, Policy
 from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
@@ -17,19 +18,40 @@ from rota.perf.network import weighting
 from rota.policies.horus import Horus, HorusParams
 
 _CITES = "Gu et al., TPDS 2022"
+USUAL_BYTES = 8 << 30
+"""Device memory of a job that does not say how much it needs, and of which nothing was learned."""
+_TRAITS = Traits(
+    prior_knowledge="traffic of tasks; model, from which utilisation is predicted",
+    scheduling_input="arrival order, network topology, predicted utilisation",
+    placement="near by network cost, packed",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiquidParams(HorusParams):
-    """Jobs of one device share it, at most `most` of them, while their predicted utilisations are at most `limit`."""
+    """Jobs of one device share it, at most `most` of them, while their predicted utilisations are at most `limit`.
+
+    With `overlap` a job starts to load while the one before it on its devices saves.
+    """
+
+    overlap: bool = True
 
 
 class Liquid(Horus):
     """First in first out; jobs of one device that find none free share one, if use and memory allow."""
 
+    def __init__(self, params: LiquidParams, knowledge: Knowledge) -> None:
+        super().__init__(params, knowledge)
+        self.overlaps = params.overlap
+
     def shares(self, job: Job) -> bool:
         """Single tasks with one whole device."""
         return super().shares(job) and len(job.roles) == 1 and job.tasks == 1 and job.gpu_milli == WHOLE
+
+    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
+        """Whether the device's memory holds all, those with the usual amount who do not say how much they need."""
+        needs = [each.job.roles[0].device_memory_bytes or USUAL_BYTES for each in (*hosts, live)]
+        return memory_bytes is None or sum(needs) <= memory_bytes
 
 
 liquid = sharing(
@@ -39,21 +61,21 @@ liquid = sharing(
     summary="First in first out, each task where it adds least traffic; jobs of one device share by predicted use.",
     params=LiquidParams,
     placement="liquid",
-    traits=Traits(
-        prior_knowledge="traffic of tasks; model, from which utilisation is predicted",
-        scheduling_input="arrival order, network topology, predicted utilisation",
-        placement="near by network cost, packed",
-    ),
+    traits=_TRAITS,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiquidBatchParams:
-    """`h` is how far nodes are, as of the placement; a search ends after `limit_s` seconds or `work` tasks touched."""
+    """`h` is how far nodes are, as of the placement; a search ends after `limit_s` seconds or `work` tasks touched.
+
+    With `overlap` a job starts to load while the one before it on its devices saves.
+    """
 
     h: str = "levels"
     limit_s: float = 30.0
-    work: int = 150_000
+    work: int = 90_000
+    overlap: bool = True
 
     def __post_init__(self) -> None:
         weighting(self.h)
@@ -67,14 +89,15 @@ def _first_come(job: JobView, now_s: float) -> Turn:
 def _batch(params: LiquidBatchParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
     order = ListScheduler(SimpleRule(of=_first_come, backfill=Backfill.ANY, preempts=False), allocator)
     effort = Effort(limit_s=params.limit_s, work=params.work)
-    return Regrouping(order, weighting(params.h), effort, knowledge.seed)
+    return Regrouping(order, weighting(params.h), effort, knowledge.seed, params.overlap)
 
 
 liquid_batch = DeclaredPolicy(
     name="liquid-batch",
     cites=_CITES,
     summary="First in first out; jobs that start together are placed together, by a grouping genetic algorithm.",
-    traits=Traits(
+    traits=replace(
+        _TRAITS,
         prior_knowledge="traffic of tasks",
         scheduling_input="arrival order, network topology",
         placement="near by network cost",

@@ -35,6 +35,7 @@ from rota.core.events import (
     StartFailed,
     Stopped,
     Suspended,
+    WorkDone,
 )
 from rota.core.history import History
 from rota.core.model import WHOLE, JobId, NodeId
@@ -161,7 +162,7 @@ class Timeline:
         match event:
             case Resumed():
                 self._running[event.job_id] = (now_s, self._ordered.pop(event.job_id, ()))
-            case Suspended():
+            case Suspended() | WorkDone():
                 self._leave(event.job_id, now_s)
             case Resized() | Moved():
                 if event.job_id in self._running or isinstance(event, Moved):

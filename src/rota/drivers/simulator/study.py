@@ -80,9 +80,10 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
     """A policy by name, its allocator, and the placement that it came to."""
     declared, options = find_policy(policy)
     declared.refuse_tenancy(setting.tenancy)
-    if declared.plans_in_rounds and setting.costs.checkpoint_s:
+    if declared.plans_in_rounds and (setting.costs.checkpoint_s or setting.costs.save_s):
+        option = "--checkpoint-time" if setting.costs.checkpoint_s else "--save-time"
         raise RotaError(
-            f"policy {declared.name!r} plans in rounds, which leave no time for a stop; leave --checkpoint-time at 0, "
+            f"policy {declared.name!r} plans in rounds, which leave no time for a stop; leave {option} at 0, "
             "and count what saving costs into --restart-cost"
         )
     placement = setting.placement or declared.placement
@@ -115,7 +116,7 @@ def simulate(
     """Run a workload to its end under a policy."""
     built, alloc, placement = scheduler(policy, setting)
     engine = Engine(State(setting.cluster), built, alloc, journal=journal)
-    world = World(setting.cluster, setting.speed, setting.costs, believed(setting))
+    world = World(setting.cluster, setting.speed, setting.costs, believed(setting), overlaps=engine.overlaps)
     cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
     return Result(
         policy=policy,

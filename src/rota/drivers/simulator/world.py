@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from rota.core.cluster import Cluster, Node
 from rota.core.decisions import Decision, Lease, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.events import (
-    End,
     Event,
     Interrupted,
     JobArrived,
@@ -24,82 +23,42 @@ from rota.core.events import (
     Started,
     Stopped,
     Suspended,
+    WorkDone,
 )
 from rota.core.model import WHOLE, Job, JobId
 from rota.core.placement import Placement, same_devices
+from rota.drivers.simulator.course import Run
 from rota.drivers.simulator.neighbours import Neighbours
 from rota.perf.speed import Costs, SpeedModel, duty
-from rota.traces.workload import Outcome, Submission
+from rota.traces.workload import Submission
 
-_ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.CANCELLED: End.CANCELLED}
 _SLACK = 1e-12
 """How far two ways to add up the same time may differ, as a part of it."""
-
-
-class Run:
-    """One job's true course: work done, work to do, and the run that is going on if any."""
-
-    __slots__ = (
-        "end_s",
-        "ever_ran",
-        "job",
-        "lapsed",
-        "lease",
-        "outcome",
-        "owed_s",
-        "placement",
-        "rate",
-        "rests",
-        "saved",
-        "saved_s",
-        "saves_until_s",
-        "target",
-        "work",
-        "work_from_s",
-    )
-
-    def __init__(self, submission: Submission) -> None:
-        self.job: Job = submission.job
-        self.outcome = _ENDS[submission.outcome]
-        self.target = (submission.job.work or 0.0) * submission.ends_at
-        self.work = 0.0
-        self.work_from_s = 0.0
-        self.rate = 0.0
-        self.saved = 0.0
-        """Work that is in the last checkpoint, which was made at `saved_s`."""
-        self.saved_s = 0.0
-        self.placement: Placement | None = None
-        self.end_s = math.inf
-        """When the world has to speak of it next: its end, or that of its lease."""
-        self.ever_ran = False
-        self.lease: Lease | None = None
-        self.lapsed = False
-        """Its lease is over and it waits on its devices."""
-        self.saves_until_s: float | None = None
-        """Until when it saves its state, if it was told to stop."""
-        self.rests = False
-        """Whether it is suspended."""
-        self.owed_s = 0.0
-        """What was left of a restart when it was suspended."""
-
-    def work_at(self, now_s: float) -> float:
-        """Work done by now."""
-        if now_s <= self.work_from_s:
-            return self.work
-        return min(self.work + (now_s - self.work_from_s) * self.rate, self.target)
 
 
 class World:
     """All runs. `carry_out` answers decisions; `due_s` and `pop_due` say which jobs end when."""
 
-    def __init__(self, cluster: Cluster, speed: SpeedModel, costs: Costs, told: SpeedModel | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        speed: SpeedModel,
+        costs: Costs,
+        told: SpeedModel | None = None,
+        *,
+        overlaps: bool = False,
+    ) -> None:
         self._nodes: list[Node] = list(cluster.nodes)
         self._speed = speed
         self._told = speed if told is None else told
         self._costs = costs
+        self._overlaps = overlaps
+        """Whether a job that only saves leaves its devices to others."""
         self._runs: dict[JobId, Run] = {}
         self._ends: list[tuple[float, int, Run]] = []
         self._pushed = 0
+        self._saving: dict[JobId, Run] = {}
+        """Jobs that save what came of them and may have left their devices to others."""
         self._neighbours = Neighbours() if speed.sees_neighbours or speed.knows_pairs else None
 
     def expect(self, submission: Submission) -> None:
@@ -184,12 +143,20 @@ class World:
     def _start(self, run: Run, order: Start, now_s: float) -> Event:
         placement = run.placement = order.placement
         run.lease = order.lease
-        run.work_from_s = now_s + (self._costs.restart_s if run.ever_ran else 0.0)
+        run.work_from_s = self._loaded_s(run, placement, now_s)
         run.saved, run.saved_s = run.work, run.work_from_s
         run.ever_ran = True
         self._enter(run.job.id, placement)
         self._set_rate(run, self._rate(run))
         return Started(run.job.id, run.rate, run.work_from_s)
+
+    def _loaded_s(self, run: Run, placement: Placement, now_s: float) -> float:
+        """When a job that starts now can begin to work: it has loaded, and who saves on its devices is gone."""
+        ready_s = now_s + self._costs.load_s + (self._costs.restart_s if run.ever_ran else 0.0)
+        for other in self._saving.values():
+            if _meet(other.placement or (), placement):
+                ready_s = max(ready_s, other.end_s)
+        return ready_s
 
     def _stop(self, run: Run, now_s: float) -> Event:
         """Whoever has to save its state does nothing else, and leaves its devices when that is done."""
@@ -231,6 +198,8 @@ class World:
         work = run.target
         if run.lease is not None:
             work = self._work_leased(run, run.lease, now_s)
+        if work >= run.target and self._costs.save_s and not run.saves_result:
+            return self._save_result(run, now_s)
         if work >= run.target:
             self._leave(run)
             run.work = run.target
@@ -239,6 +208,17 @@ class World:
         run.work, run.work_from_s = work, now_s
         run.rate, run.end_s, run.lapsed = 0.0, math.inf, True
         return Lapsed(run.job.id, work)
+
+    def _save_result(self, run: Run, now_s: float) -> Event:
+        """The work is done: what is left to do is no burden for neighbours any more."""
+        run.work, run.work_from_s, run.rate = run.target, now_s, 0.0
+        run.saves_result = True
+        if self._overlaps:
+            self._saving[run.job.id] = run
+        if self._neighbours is not None and run.placement is not None:
+            self._neighbours.leave(run.job.id, run.placement)
+        self._speak_at(run, now_s + self._costs.save_s)
+        return WorkDone(run.job.id, run.target) if self._overlaps else SpeedChanged(run.job.id, run.target, 0.0)
 
     def _work_leased(self, run: Run, lease: Lease, now_s: float) -> float:
         """What a lease came to: all of it, or what was done in its time."""
@@ -273,6 +253,7 @@ class World:
     def _suspend(self, run: Run, now_s: float) -> Event:
         """Nothing is lost: the tasks stay where they are."""
         self._save(run, now_s)
+        self._forget_saving(run)
         run.owed_s = max(run.work_from_s - now_s, 0.0)
         run.work, run.work_from_s, run.rate = run.work_at(now_s), now_s, 0.0
         run.end_s = math.inf
@@ -304,11 +285,18 @@ class World:
     def _leave(self, run: Run) -> None:
         run.end_s = math.inf
         run.lease, run.lapsed, run.saves_until_s = None, False, None
+        self._forget_saving(run)
         rested, run.rests = run.rests, False
         if run.placement is not None:
             if self._neighbours is not None and not rested:
                 self._neighbours.leave(run.job.id, run.placement)
             run.placement = None
+
+    def _forget_saving(self, run: Run) -> None:
+        """If it is not over yet, what came of the job is saved again when it goes on."""
+        if run.saves_result:
+            run.saves_result = False
+            self._saving.pop(run.job.id, None)
 
     def _set_rate(self, run: Run, rate: float) -> None:
         run.rate = rate
@@ -353,7 +341,7 @@ class World:
         changed: list[Event] = []
         for job_id in self._neighbours.pop_affected():
             run = self._runs[job_id]
-            if run.placement is None or run.lapsed or run.rests or run.saves_until_s is not None:
+            if run.placement is None or run.lapsed or run.rests or run.saves_until_s is not None or run.saves_result:
                 continue
             rate = self._rate(run)
             if rate == run.rate:
@@ -384,3 +372,12 @@ class World:
     def _interval_s(self, run: Run) -> float:
         checkpoint = run.job.checkpoint
         return self._costs.checkpoint_interval_s if checkpoint is None else checkpoint.interval_s
+
+
+def _meet(one: Placement, other: Placement) -> bool:
+    """Whether two placements have a device in common."""
+    for slot in one:
+        for there in other:
+            if slot.node == there.node and slot.devices & there.devices:
+                return True
+    return False

@@ -1,0 +1,69 @@
+"""One job's true course, as the simulated world knows it."""
+
+from __future__ import annotations
+
+import math
+
+from rota.core.decisions import Lease
+from rota.core.events import End
+from rota.core.model import Job
+from rota.core.placement import Placement
+from rota.traces.workload import Outcome, Submission
+
+_ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.CANCELLED: End.CANCELLED}
+
+
+class Run:
+    """One job's true course: work done, work to do, and the run that is going on if any."""
+
+    __slots__ = (
+        "end_s",
+        "ever_ran",
+        "job",
+        "lapsed",
+        "lease",
+        "outcome",
+        "owed_s",
+        "placement",
+        "rate",
+        "rests",
+        "saved",
+        "saved_s",
+        "saves_result",
+        "saves_until_s",
+        "target",
+        "work",
+        "work_from_s",
+    )
+
+    def __init__(self, submission: Submission) -> None:
+        self.job: Job = submission.job
+        self.outcome = _ENDS[submission.outcome]
+        self.target = (submission.job.work or 0.0) * submission.ends_at
+        self.work = 0.0
+        self.work_from_s = 0.0
+        self.rate = 0.0
+        self.saved = 0.0
+        """Work that is in the last checkpoint, which was made at `saved_s`."""
+        self.saved_s = 0.0
+        self.placement: Placement | None = None
+        self.end_s = math.inf
+        """When the world has to speak of it next: its end, or that of its lease."""
+        self.ever_ran = False
+        self.lease: Lease | None = None
+        self.lapsed = False
+        """Its lease is over and it waits on its devices."""
+        self.saves_until_s: float | None = None
+        """Until when it saves its state, if it was told to stop."""
+        self.saves_result = False
+        """Whether it has done its work and saves what came of it, until `end_s`."""
+        self.rests = False
+        """Whether it is suspended."""
+        self.owed_s = 0.0
+        """What was left of a restart when it was suspended."""
+
+    def work_at(self, now_s: float) -> float:
+        """Work done by now."""
+        if now_s <= self.work_from_s:
+            return self.work
+        return min(self.work + (now_s - self.work_from_s) * self.rate, self.target)
