@@ -1,35 +1,66 @@
-"""Liquid's claim: average completion time by where tasks are placed, on a cluster whose network slows jobs down.
+"""Liquid's claim: average completion time with estimates, placement by network, overlap and sharing, against others.
 
 64 nodes of 4 devices in 4 racks and 2 domains. A task has one device; jobs of several tasks are rings, or half of them
-have parameter servers besides; tasks send 1, 2 or 4 Gb/s. Jobs of one device keep it busy for 30 to 100%, and
-two that share one have 80% of their speed each. Everybody takes jobs in the order in which they came and fills gaps.
+have parameter servers besides; tasks send 1, 2 or 4 Gb/s. A job of one device is one of eleven trainings that were
+measured on an H200, alone and in every pair: two that share a device slow each other down as measured there. How busy
+each keeps the device, and how much of its memory it needs, `liquid` is told by an estimator that learned from others.
+Everybody loads for two minutes and saves for one, takes jobs in the order in which they came and fills gaps.
 Run: `python reproductions/liquid.py [SEEDS]`.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 import random
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 
 from rota.core.cluster import Cluster, Node
-from rota.core.model import Job, JobId, NodeId, Role
+from rota.core.model import DeviceType, Job, JobId, NodeId, Role
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.speed import SpeedModel
+from rota.estimate.estimator import Estimator, one_thread
+from rota.estimate.observations import Value, read_observations
+from rota.perf.profiles import Profiles
+from rota.perf.speed import Costs, SpeedModel
 from rota.perf.utilisation import LABEL
 from rota.report.metrics import Metrics, measure
 from rota.traces.workload import Submission, Workload
 
+GIB = 2**30
+GPU = DeviceType("gpu")
 CLUSTER = Cluster(
-    nodes=tuple(Node(id=NodeId(f"n{i}"), devices=4, rack=f"r{i // 16}", domain=f"d{i // 32}") for i in range(64))
+    nodes=tuple(
+        Node(
+            id=NodeId(f"n{i}"),
+            device_type=GPU,
+            devices=4,
+            device_memory_bytes=139 * GIB,
+            rack=f"r{i // 16}",
+            domain=f"d{i // 32}",
+        )
+        for i in range(64)
+    )
 )
-SPEED = SpeedModel(network=0.02, device_neighbour=0.8)
-JOBS, LOAD = 600, 0.9
+COSTS = Costs(load_s=120.0, save_s=60.0)
+JOBS, LOADS = 600, (0.9, 1.1)
 SIZES, WEIGHTS = (1, 2, 4, 8, 16), (40, 20, 20, 15, 5)
 GBIT = 1_000_000_000
+ASKED = ("model", "batch", "size", "precision", "optimizer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One of the measured trainings, and what an estimator says that it will need."""
+
+    name: str
+    busy: float
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,25 +69,68 @@ class Way:
 
     title: str
     policy: str = "fifo:backfill=true"
-    placement: str
+    placement: str = "liquid"
 
 
 WAYS = (
-    Way(title="`liquid`: placement and sharing", policy="liquid", placement="liquid"),
-    Way(title="`liquid`: placement alone", placement="liquid"),
+    Way(title="`liquid`: estimates, placement, overlap, sharing", policy="liquid"),
+    Way(title="`liquid` without overlap", policy="liquid:overlap=false"),
+    Way(title="`liquid` without estimates, so without sharing", policy="liquid:most=1"),
+    Way(title="`liquid`: placement alone", policy="liquid:most=1,overlap=false"),
     Way(title="Kubernetes-like: `spread`", placement="spread"),
     Way(title="packing like HiveD's: `consolidate`", placement="consolidate"),
     Way(title="best fit without network: `best-fit`", placement="best-fit"),
-    Way(title="`liquid-batch:work=1000`", policy="liquid-batch:work=1000", placement="liquid"),
+    Way(title="`liquid-batch:work=1000`", policy="liquid-batch:work=1000"),
 )
 
 
-def workload(seed: int, served: float) -> Workload:
+def measured_pairs() -> tuple[dict[str, Mapping[str, Value]], Profiles]:
+    """The trainings that were measured in pairs, by name, and what is left of their speed beside each other."""
+    asked: dict[str, Mapping[str, Value]] = {}
+    pairs: dict[tuple[DeviceType, str, str, int], tuple[float, float]] = {}
+    text = (files("rota.perf") / "measured" / "h200-pairs.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        names, speeds = [], []
+        for side in "ab":
+            known = {name: row[f"{side}_{name}"] for name in ASKED}
+            names.append("-".join(known.values()))
+            speeds.append(min(float(row[f"{side}_alone_s"]) / float(row[f"{side}_together_s"]), 1.0))
+            asked[names[-1]] = {name: _value(text) for name, text in known.items()}
+        pairs[GPU, names[0], names[1], 1] = (speeds[0], speeds[1])
+        pairs[GPU, names[1], names[0], 1] = (speeds[1], speeds[0])
+    alone = {(GPU, name, 1): 1.0 for name in asked}
+    return asked, Profiles(steps_per_s=alone, pairs=pairs, source="h200-pairs.csv", is_relative=True)
+
+
+def _value(text: str) -> Value:
+    return float(text) if text.replace(".", "", 1).isdigit() else text
+
+
+def estimated(asked: Mapping[str, Mapping[str, Value]]) -> list[Training]:
+    """What an estimator says of the trainings that never saw them: runs of the same configuration are left out."""
+    runs = [
+        run
+        for run in read_observations(Path("h200"))
+        if not any(all(run.attributes[name] == known[name] for name in ASKED) for known in asked.values())
+    ]
+    with one_thread():
+        estimator = Estimator.learn(runs, ["gpu_util_mean", "gpu_memory_mb"])
+        return [
+            Training(
+                name=name,
+                busy=min(estimator.predict("gpu_util_mean", known).value / 100, 1.0),
+                memory_bytes=int(estimator.predict("gpu_memory_mb", known).high * 2**20),
+            )
+            for name, known in asked.items()
+        ]
+
+
+def workload(seed: int, served: float, load: float, trainings: list[Training]) -> Workload:
     """Jobs of about an hour that come at random, so many that their work is a part of what the cluster could do."""
     chance = random.Random(seed)
-    asked = [job(number, chance, served) for number in range(JOBS)]
+    asked = [job(number, chance, served, trainings) for number in range(JOBS)]
     offered = sum(each.gpus * (each.work or 0.0) for each in asked)
-    rate = LOAD * CLUSTER.devices * JOBS / offered
+    rate = load * CLUSTER.devices * JOBS / offered
     submit_s, submissions = 0.0, []
     for each in asked:
         submit_s += chance.expovariate(rate)
@@ -64,35 +138,49 @@ def workload(seed: int, served: float) -> Workload:
     return Workload(submissions=tuple(submissions), source=f"seed {seed}", format="generated")
 
 
-def job(number: int, chance: random.Random, served: float) -> Job:
-    """A gang of tasks of one device, with what it sends; or a single task, with how busy it keeps its device."""
+def job(number: int, chance: random.Random, served: float, trainings: list[Training]) -> Job:
+    """A gang of tasks of one device, with what it sends; or a single task, with what is estimated of it."""
     tasks = chance.choices(SIZES, weights=WEIGHTS)[0]
     work = min(chance.lognormvariate(math.log(3600.0), 1.0), 12 * 3600.0)
     name = JobId(f"j{number}")
     if tasks == 1:
-        return Job(id=name, work=work, labels=((LABEL, f"{chance.uniform(0.3, 1.0):.2f}"),))
+        training = chance.choice(trainings)
+        return Job(
+            id=name,
+            work=work,
+            model=training.name,
+            roles=(Role(device_memory_bytes=training.memory_bytes),),
+            labels=((LABEL, f"{training.busy:.2f}"),),
+        )
     workers = Role(count=tasks, network_bps=chance.choice((1, 2, 4)) * GBIT)
     servers = Role(name="ps", count=1 + tasks // 8, device_milli=0)
     return Job(id=name, work=work, roles=(servers, workers) if chance.random() < served else (workers,))
 
 
-def measured(way: Way, seed: int, served: float) -> Metrics:
-    setting = Setting(cluster=CLUSTER, placement=way.placement, speed=SPEED, seed=seed)
-    return measure(simulate(workload(seed, served), way.policy, setting).history)
-
-
 def main(seeds: int) -> None:
-    for served, mix in ((0.5, "rings and parameter servers"), (0.0, "rings")):
-        print(f"\n{mix}: {JOBS} jobs, load {LOAD:g}, {seeds} seeds\n")
-        print(f"| {mix} | average completion, h | `liquid` saves | by seed | average wait, h |")
-        print("|---|---:|---:|---|---:|")
-        first: list[Metrics] = []
-        for way in WAYS:
-            began = time.perf_counter()
-            runs = [measured(way, seed, served) for seed in range(seeds)]
-            first = first or runs
-            print(f"| {way.title} | {' | '.join(cells(runs, first))} |", flush=True)
-            print(f"{way.title}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    asked, pairs = measured_pairs()
+    trainings = estimated(asked)
+    speed = SpeedModel(network=0.02, profiles=pairs)
+    for training in trainings:
+        told = f"{training.busy:.0%} busy, {training.memory_bytes / GIB:.1f} GiB at most"
+        print(f"{training.name}: estimated {told}", file=sys.stderr)
+    for load in LOADS:
+        for served, mix in ((0.5, "rings and parameter servers"), (0.0, "rings")):
+            workloads = [workload(seed, served, load, trainings) for seed in range(seeds)]
+            print(f"\n| load {load:g}, {mix} | average completion, h | `liquid` saves | by seed | average wait, h |")
+            print("|---|---:|---:|---|---:|")
+            first: list[Metrics] = []
+            for way in WAYS:
+                began = time.process_time()
+                runs = [measured(way, seed, each, speed) for seed, each in enumerate(workloads)]
+                first = first or runs
+                print(f"| {way.title} | {' | '.join(cells(runs, first))} |", flush=True)
+                print(f"{way.title}: {time.process_time() - began:.0f} s", file=sys.stderr)
+
+
+def measured(way: Way, seed: int, jobs: Workload, speed: SpeedModel) -> Metrics:
+    setting = Setting(cluster=CLUSTER, placement=way.placement, speed=speed, costs=COSTS, seed=seed)
+    return measure(simulate(jobs, way.policy, setting).history)
 
 
 def cells(runs: list[Metrics], first: list[Metrics]) -> list[str]:
