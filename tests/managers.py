@@ -20,6 +20,16 @@ Json = dict[str, Any]
 T = TypeVar("T")
 ROTA = [sys.executable, "-c", "from rota.cli.main import run; run()"]
 FINAL = frozenset({"succeeded", "failed", "cancelled"})
+TRAIN = """
+import time
+import rota.sdk
+run = rota.sdk.steps(range(10000))
+print("task", run.rank, "of", run.tasks, "from", run.step > 0, "before", run.tasks_before, flush=True)
+for batch in run:
+    time.sleep(0.02)
+    if run.should_save:
+        run.saved()
+"""
 
 
 def eventually(what: Callable[[], T], *, within_s: float = 30.0, every_s: float = 0.02) -> T:
@@ -111,6 +121,13 @@ class Manager:
     def submit(self, run: str, **fields: Any) -> str:
         """Submit a shell command as a job."""
         return self.client.submit({"run": run, "workdir": str(self.folder), **fields})[0]
+
+    def train(self) -> str:
+        """Submit an elastic job of one to four tasks that saves its step and says of what size it is."""
+        script = self.folder / "train.py"
+        script.write_text(TRAIN)
+        asked = {"elastic": {"min": 1, "max": 4}, "resources": {"gpus": 1}, "checkpoint": {"grace": "10s"}}
+        return self.client.submit({"run": [sys.executable, str(script)], **asked})[0]
 
     def state(self, job_id: str) -> str:
         """Where a job stands."""

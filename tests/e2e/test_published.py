@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,16 +14,6 @@ COUNTS = (
     "n=$(cat count-$ROTA_JOB_ID 2>/dev/null || echo 0); trap 'echo $n > count-$ROTA_JOB_ID; exit 0' TERM; "
     "while [ $n -lt {steps} ]; do sleep 0.1; n=$((n+1)); done"
 )
-TRAIN = """
-import time
-import rota.sdk
-run = rota.sdk.steps(range(10000))
-print("tasks", run.tasks, "from", run.step > 0, flush=True)
-for batch in run:
-    time.sleep(0.02)
-    if run.should_save:
-        run.saved()
-"""
 ONE = {"gpus": 1}
 Up = Callable[..., Manager]
 
@@ -48,40 +37,27 @@ def count(manager: Manager, steps: int, **fields: object) -> str:
     return manager.submit(COUNTS.format(steps=steps), resources=ONE, checkpoint={"grace": 5}, **fields)
 
 
-def train(manager: Manager) -> str:
-    """Submit an elastic job that saves its step."""
-    script = manager.folder / "train.py"
-    script.write_text(TRAIN)
-    return manager.client.submit(
-        {
-            "run": [sys.executable, str(script)],
-            "elastic": {"min": 1, "max": 4},
-            "resources": ONE,
-            "checkpoint": {"grace": "10s"},
-        }
-    )[0]
-
-
 def runs_with(manager: Manager, job_id: str, attempt: int) -> str:
     """What an attempt says of its tasks and of where it began; empty until it has."""
     job = manager.client.job(job_id)
-    return manager.said(job_id).strip() if job["attempt"] == attempt and job["state"] == "running" else ""
+    said = manager.said(job_id).strip() if job["attempt"] == attempt and job["state"] == "running" else ""
+    return said.partition(" before")[0]
 
 
 @pytest.mark.parametrize("policy", ["afs-l", "afs-p", "elasticflow"])
 def test_elastic_job_makes_room_for_another_and_takes_it_back(up: Up, policy: str) -> None:
     """Four devices: all of them for the only job; one while a gang of three runs; then all again."""
     manager = up(policy, "gpu=4/4")
-    job_id = train(manager)
-    assert eventually(lambda: runs_with(manager, job_id, 1)) == "tasks 4 from False"
+    job_id = manager.train()
+    assert eventually(lambda: runs_with(manager, job_id, 1)) == "task 0 of 4 from False"
     eventually(lambda: (manager.client.job(job_id)["progress"] or {}).get("step", 0) > 5)
 
     other = manager.submit("sleep 2", workers=3, resources=ONE)
 
-    assert eventually(lambda: runs_with(manager, job_id, 2)) == "tasks 1 from True"
+    assert eventually(lambda: runs_with(manager, job_id, 2)) == "task 0 of 1 from True"
     assert manager.client.job(job_id)["tasks"] == 1
     assert manager.wait(other)["state"] == "succeeded"
-    assert eventually(lambda: runs_with(manager, job_id, 3)) == "tasks 4 from True"
+    assert eventually(lambda: runs_with(manager, job_id, 3)) == "task 0 of 4 from True"
 
 
 @pytest.mark.parametrize("policy", ["themis:lease_s=1", "gandiva-fair:quantum_s=1", "shockwave:round_s=1"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,16 +12,6 @@ from rota.sdk.client import Refused
 
 pytestmark = pytest.mark.slow
 POLICY = Path(__file__).with_name("stretch.py")
-TRAIN = """
-import sys, time
-import rota.sdk
-run = rota.sdk.steps(range(10000))
-print("task", run.rank, "of", run.tasks, "from", run.step > 0, "before", run.tasks_before, flush=True)
-for batch in run:
-    time.sleep(0.02)
-    if run.should_save:
-        run.saved()
-"""
 NODE = {"gpus": 1}
 
 
@@ -32,19 +21,6 @@ def stretched(tmp_path: Path) -> Iterator[Manager]:
     made = Manager(tmp_path, "--emulate", "gpu=4/4", "--policy", f"{POLICY}:stretch").start()
     yield made
     made.clean_up()
-
-
-def elastic(manager: Manager) -> str:
-    script = manager.folder / "train.py"
-    script.write_text(TRAIN)
-    return manager.client.submit(
-        {
-            "run": [sys.executable, str(script)],
-            "elastic": {"min": 1, "max": 4},
-            "resources": NODE,
-            "checkpoint": {"grace": "10s"},
-        }
-    )[0]
 
 
 def tasks(manager: Manager, job_id: str, attempt: int) -> int:
@@ -57,7 +33,7 @@ def tasks(manager: Manager, job_id: str, attempt: int) -> int:
 
 
 def test_elastic_job_makes_room_and_takes_it_back(stretched: Manager) -> None:
-    job_id = elastic(stretched)
+    job_id = stretched.train()
     assert eventually(lambda: tasks(stretched, job_id, 1)) == 4
     eventually(lambda: (stretched.client.job(job_id)["progress"] or {}).get("step", 0) > 5)
 
@@ -80,7 +56,7 @@ def test_elastic_job_makes_room_and_takes_it_back(stretched: Manager) -> None:
 
 
 def test_resize_goes_on_after_the_server_was_killed(stretched: Manager) -> None:
-    job_id = elastic(stretched)
+    job_id = stretched.train()
     assert eventually(lambda: tasks(stretched, job_id, 1)) == 4
     eventually(lambda: (stretched.client.job(job_id)["progress"] or {}).get("step", 0) > 5)
     other = stretched.submit("sleep 1", workers=3, resources=NODE)

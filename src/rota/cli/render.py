@@ -71,6 +71,8 @@ class Column:
     right: bool = False
     wide: bool = False
     """Whether only a wide table has it."""
+    if_known: bool = False
+    """Whether a table has it only if some row has a value."""
 
     def cell(self, row: Mapping[str, object]) -> str:
         """The row's value as a person reads it, without characters that could steer the terminal."""
@@ -83,9 +85,9 @@ def emit(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], output
     """Print rows on stdout: the columns as a table, or every field of the rows as JSON or CSV."""
     match output:
         case OutputFormat.TABLE:
-            _write_table(rows, [column for column in columns if not column.wide], sys.stdout)
+            _write_table(rows, [column for column in _shown(rows, columns) if not column.wide], sys.stdout)
         case OutputFormat.WIDE:
-            _write_table(rows, columns, sys.stdout)
+            _write_table(rows, _shown(rows, columns), sys.stdout)
         case OutputFormat.JSON:
             json.dump([plain(row) for row in rows], sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
             sys.stdout.write("\n")
@@ -93,6 +95,10 @@ def emit(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], output
             _write_csv(rows, columns, sys.stdout)
         case _:
             assert_never(output)
+
+
+def _shown(rows: Sequence[Mapping[str, object]], columns: Sequence[Column]) -> list[Column]:
+    return [column for column in columns if not column.if_known or any(row.get(column.key) is not None for row in rows)]
 
 
 def plain(value: object) -> object:

@@ -33,6 +33,7 @@ SUMMARY_COLUMNS: tuple[Column, ...] = (
     Column(key="makespan_s", title="makespan", show=human.duration, right=True),
     Column(key="avg_wait_s", title="avg wait", show=human.duration, right=True),
     Column(key="gpu_utilization", title="GPU use", show=human.percent, right=True),
+    Column(key="gpu_busy", title="GPU busy", show=human.percent, right=True, if_known=True),
     Column(key="preemptions", title="pre-emptions", show=human.count, right=True),
     Column(key="worst_finish_time_fairness", title="worst FTF", show=human.ratio, right=True),
     Column(key="jain_fairness", title="Jain", show=human.ratio, right=True),

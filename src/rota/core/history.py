@@ -42,6 +42,8 @@ class JobRow(NamedTuple):
     deadline_s: float | None
     suspensions: int = 0
     moves: int = 0
+    busy_s: float | None = None
+    """Device-seconds in which it kept devices busy; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

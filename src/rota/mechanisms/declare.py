@@ -98,6 +98,38 @@ class DeclaredPolicy:
         return parse_parameters(self.params, own, f"policy {self.name!r}")
 
 
+def by_rule(
+    scheduler: Callable[..., Policy],
+    name: str,
+    rule: Callable[[Any, Knowledge], Any],
+    *,
+    cites: str,
+    summary: str,
+    params: type,
+    traits: Traits,
+    plans_in_rounds: bool = False,
+    differs: str = "",
+    placement: str = "consolidate",
+) -> DeclaredPolicy:
+    """Declare a policy that shares out the whole cluster: a scheduler with a rule, made of parameters and knowledge."""
+
+    def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
+        return scheduler(rule(values, knowledge), allocator, name=name)
+
+    return DeclaredPolicy(
+        name=name,
+        cites=cites,
+        summary=summary,
+        traits=traits,
+        params=params,
+        placement=placement,
+        make=make,
+        plans_in_rounds=plans_in_rounds,
+        differs=differs,
+        whole_cluster=True,
+    )
+
+
 def ordering(
     name: str,
     *,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, Job, JobState
 from rota.core.placement import Placement, Slot, in_turn, packed
+from rota.core.policy import Changes
 
 Seats = tuple[tuple[int, int], ...]
 """Devices as (node, mask), in order: what the jobs of a group have in common."""
@@ -54,6 +55,21 @@ class Guests:
         """All groups."""
         for seats in self._groups:
             yield seats, self.at(seats)
+
+
+def follow(
+    changes: Changes, waiting: dict[LiveJob, None], hold: Callable[[LiveJob], object], gone: Callable[[LiveJob], object]
+) -> None:
+    """Keep it true who waits and who holds what, after jobs came and left; `gone` are those that have ended."""
+    for live in changes.left:
+        waiting.pop(live, None)
+        hold(live)
+        if live.state.is_final:
+            gone(live)
+    for live in changes.arrived:
+        if live.state is JobState.WAITING and live.placement is None:
+            hold(live)
+            waiting[live] = None
 
 
 def seats_of(placement: Placement) -> Seats:

@@ -17,7 +17,7 @@ from rota.core.placement import Placement
 from rota.core.policy import Allocator, Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
-from rota.mechanisms.guests import Guests, Seats, beside, is_settled, may_share, part_of
+from rota.mechanisms.guests import Guests, Seats, beside, follow, is_settled, may_share, part_of
 
 
 class SharingRule(Protocol):
@@ -165,16 +165,7 @@ class SharingScheduler:
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Keep the groups true; decide nothing yet."""
-        for live in changes.left:
-            self._waiting.pop(live, None)
-            if live.placement is None:
-                self._hold(live)
-            if live.state.is_final:
-                self._rule.left(live)
-        for live in changes.arrived:
-            if live.state is JobState.WAITING and live.placement is None:
-                self._hold(live)
-                self._waiting[live] = None
+        follow(changes, self._waiting, self._hold, self._rule.left)
         for live in changes.started:
             self._hold(live)
             if is_settled(live):

@@ -243,10 +243,7 @@ class SpeedModel:
         """Work a second of a job on a placement, beside so many neighbours, or packed with some that are known."""
         first = placement[0]
         device_type = nodes[first.node].device_type
-        if len(placement) > 1 and len(by_type := _devices_by_type(placement, nodes)) > 1:
-            rate = self.blend((count, self._base(job, placement, kind)) for kind, count in by_type.items())
-        else:
-            rate = self._base(job, placement, device_type)
+        rate = self.by_itself(job, placement, nodes)
         if first.in_turn:
             asked = min(job.roles[first.role].device_milli, WHOLE)
             rate *= first.milli / asked * (1.0 if first.milli == WHOLE else self.turns)
@@ -263,6 +260,12 @@ class SpeedModel:
         if node_neighbours:
             rate *= self.node_neighbour**node_neighbours
         return rate
+
+    def by_itself(self, job: Job, placement: Placement, nodes: list[Node]) -> float:
+        """Work a second of a job that has the devices of a placement to itself, all near each other."""
+        if len(placement) > 1 and len(by_type := _devices_by_type(placement, nodes)) > 1:
+            return self.blend((count, self._base(job, placement, kind)) for kind, count in by_type.items())
+        return self._base(job, placement, nodes[placement[0].node].device_type)
 
     def _slowed(self, placement: Placement, factor: float) -> float:
         """What neighbours on its devices leave of a job's speed; some of its devices may be its own."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from rota.core.cluster import Node
 from rota.core.model import WHOLE, DeviceType, Job
+from rota.core.placement import Placement, devices_of
 from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel
+from rota.perf.speed import SpeedModel, duty
 
 _BATCH = re.compile(r"^(?P<family>.*?) ?\(batch size (?P<batch>\d+)\)$")
 UNKNOWN = 1.0
@@ -32,6 +34,32 @@ def measured(job: Job, speed: SpeedModel, kind: DeviceType) -> float:
     if job.model is None or not speed.knows_pairs or not alone > 0:
         return UNKNOWN
     return of_pair(speed.beside(job, job, kind) / alone)
+
+
+def busy_devices(
+    speed: SpeedModel,
+    job: Job,
+    placement: Placement,
+    nodes: list[Node],
+    rate: float,
+    mates: Sequence[tuple[Job, float]] = (),
+) -> float:
+    """How many devices' worth of time a job keeps busy that runs there at this speed, packed with others or not.
+
+    At a part of its speed alone it keeps them busy for that part of the time. All on the same devices together keep
+    them busy all the time at most; what would be more is taken from each in proportion.
+    """
+    kind = nodes[placement[0].node].device_type
+    alone = speed.by_itself(job, placement, nodes)
+    own = measured(job, speed, kind) * rate / alone if alone > 0 else 0.0
+    part = duty(job, placement, len(mates))
+    others = 0.0
+    for at, (mate, its_part) in enumerate(mates):
+        its_alone = speed.on_type(mate, kind)
+        beside = [(job, part), *mates[:at], *mates[at + 1 :]]
+        if its_alone > 0:
+            others += measured(mate, speed, kind) * speed.among(mate, its_part, beside, kind) / its_alone
+    return devices_of(placement) * own / max(own + others, 1.0)
 
 
 def of_pair(ratio: float) -> float:

@@ -16,7 +16,7 @@ from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.growth import Growth
-from rota.mechanisms.guests import Guests, Seats, beside, is_settled
+from rota.mechanisms.guests import Guests, Seats, beside, follow, is_settled
 from rota.mechanisms.guests import may_share as may_share_parts
 from rota.mechanisms.probe import on_node
 from rota.mechanisms.slices import Slices, is_resting
@@ -85,15 +85,7 @@ class Gandiva:
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Keep the groups true; decide nothing yet."""
-        for live in changes.left:
-            self._waiting.pop(live, None)
-            self._hold(live)
-            if live.state.is_final:
-                self._slices.left(live)
-        for live in changes.arrived:
-            if live.state is JobState.WAITING and live.placement is None:
-                self._hold(live)
-                self._waiting[live] = None
+        follow(changes, self._waiting, self._hold, self._slices.left)
         for live in changes.started:
             self._hold(live)
             self._slices.saw(live)

@@ -159,7 +159,7 @@ optimus = sizing(
         "the latter is taken to be beside each worker, and their load is not balanced."
     ),
     params=OptimusParams,
-    at_intervals=True,
+    plans_in_rounds=True,
     placement="even",
     traits=Traits(
         prior_knowledge="a few profiled steps",

@@ -187,7 +187,7 @@ pollux = sizing(
         "sizes are the job's own business."
     ),
     params=PolluxParams,
-    at_intervals=True,
+    plans_in_rounds=True,
     traits=Traits(
         prior_knowledge="none",
         scheduling_input="step times, gradient noise",

@@ -35,6 +35,8 @@ class Metrics:
     """The part of the waiting in which enough devices were free, but not together."""
     gpu_utilization: float
     """Device-seconds held by running jobs, over devices x the run's makespan."""
+    gpu_busy: float | None
+    """Of all device-seconds, those in which jobs kept devices busy; None where nothing is known of it."""
     preemptions: int
     """Stops of a running job that were not its end."""
     worst_finish_time_fairness: float | None
@@ -83,6 +85,7 @@ def _measure(rows: Sequence[JobRow], ratios: Floats, history: History, span_s: f
     busy_s = math.fsum(row.gpu_s for row in rows)
     run_s = math.fsum(row.run_s for row in rows)
     lost_s = math.fsum(row.overhead_s + row.lost_s for row in rows)
+    kept_busy_s = [row.busy_s for row in rows if row.busy_s is not None]
     known = ratios[~np.isnan(ratios)]
     with_deadline = [row for row in rows if row.deadline_s is not None]
     states = [row.state for row in rows]
@@ -97,6 +100,7 @@ def _measure(rows: Sequence[JobRow], ratios: Floats, history: History, span_s: f
         avg_fair_share_delay_s=_mean([row.wait_s - row.fragmented_s for row in done]),
         avg_fragmentation_delay_s=_mean([row.fragmented_s for row in done]),
         gpu_utilization=_ratio(busy_s, history.devices * span_s),
+        gpu_busy=_ratio(math.fsum(kept_busy_s), history.devices * span_s) if kept_busy_s else None,
         preemptions=sum(row.preemptions for row in rows),
         worst_finish_time_fairness=float(known.max()) if known.size else None,
         jain_fairness=jain(known),

@@ -59,6 +59,7 @@ COLUMNS = (
     _column("makespan_s", "makespan", Kind.TIME, Better.LOW),
     _column("avg_wait_s", "average<br>wait", Kind.TIME, Better.LOW),
     _column("gpu_utilization", "GPU<br>use", Kind.PERCENT, Better.HIGH),
+    _column("gpu_busy", "GPU<br>busy", Kind.PERCENT, Better.HIGH, if_any="gpu_busy"),
     _column("fragmentation", "fragmented", Kind.PERCENT, Better.LOW),
     _column("preemptions", "pre-<br>emptions", Kind.COUNT, Better.LOW),
     _column("preemption_overhead", "overhead", Kind.PERCENT, Better.LOW),

@@ -1,4 +1,4 @@
-"""One job's true course, as the simulated world knows it."""
+"""The true course of one job in the simulated world: how much of its work is done, and how fast it goes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ class Run:
     """One job's true course: work done, work to do, and the run that is going on if any."""
 
     __slots__ = (
+        "busy_by_work",
+        "busy_s",
         "end_s",
         "ever_ran",
         "job",
         "lapsed",
         "lease",
+        "metered",
         "outcome",
         "owed_s",
         "placement",
@@ -61,9 +64,21 @@ class Run:
         """Whether it is suspended."""
         self.owed_s = 0.0
         """What was left of a restart when it was suspended."""
+        self.busy_s = 0.0
+        """Device-seconds in which it kept devices busy, while it did the work that was `metered`."""
+        self.metered = 0.0
+        self.busy_by_work = 0.0
+        """The same for each unit of work at its present speed."""
 
     def work_at(self, now_s: float) -> float:
         """Work done by now."""
         if now_s <= self.work_from_s:
             return self.work
         return min(self.work + (now_s - self.work_from_s) * self.rate, self.target)
+
+    def meter(self, now_s: float) -> None:
+        """Count how busy it kept its devices, before its speed changes or its work is counted anew."""
+        if self.busy_by_work:
+            done = self.work_at(now_s)
+            self.busy_s += (done - self.metered) * self.busy_by_work
+            self.metered = done

@@ -14,7 +14,7 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.history import History, history_of
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
-from rota.core.model import Job, NodeId
+from rota.core.model import Job, JobId, NodeId
 from rota.core.policy import Allocator, Draft, Policy
 from rota.core.reasons import Reason
 from rota.core.state import State
@@ -29,6 +29,7 @@ from rota.perf.estimates import Estimate
 from rota.perf.observed import LearningSpeeds
 from rota.perf.reports import SimulatedReports
 from rota.perf.speed import Costs, SpeedModel
+from rota.perf.utilisation import said_by
 from rota.placement import style
 from rota.policies import find_policy
 from rota.tenancy import allocator
@@ -116,16 +117,23 @@ def simulate(
     """Run a workload to its end under a policy."""
     built, alloc, placement = scheduler(policy, setting)
     engine = Engine(State(setting.cluster), built, alloc, journal=journal)
-    world = World(setting.cluster, setting.speed, setting.costs, believed(setting), overlaps=engine.overlaps)
+    meters = setting.speed.knows_pairs or any(said_by(each.job) is not None for each in workload.submissions)
+    told = believed(setting)
+    world = World(setting.cluster, setting.speed, setting.costs, told, overlaps=engine.overlaps, meters=meters)
     cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
     return Result(
         policy=policy,
         placement=placement,
-        history=history_of(engine.state),
+        history=_metered(history_of(engine.state), world) if meters else history_of(engine.state),
         events=cost.events,
         wall_s=cost.wall_s,
         cpu_s=cost.cpu_s,
     )
+
+
+def _metered(history: History, world: World) -> History:
+    """The history with how busy each job kept its devices."""
+    return replace(history, jobs=tuple(row._replace(busy_s=world.busy_s(JobId(row.id))) for row in history.jobs))
 
 
 def _faults(setting: Setting) -> Faults:

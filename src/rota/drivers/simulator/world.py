@@ -30,6 +30,7 @@ from rota.core.placement import Placement, same_devices
 from rota.drivers.simulator.course import Run
 from rota.drivers.simulator.neighbours import Neighbours
 from rota.perf.speed import Costs, SpeedModel, duty
+from rota.perf.utilisation import busy_devices
 from rota.traces.workload import Submission
 
 _SLACK = 1e-12
@@ -47,6 +48,7 @@ class World:
         told: SpeedModel | None = None,
         *,
         overlaps: bool = False,
+        meters: bool = False,
     ) -> None:
         self._nodes: list[Node] = list(cluster.nodes)
         self._speed = speed
@@ -54,6 +56,8 @@ class World:
         self._costs = costs
         self._overlaps = overlaps
         """Whether a job that only saves leaves its devices to others."""
+        self._meters = meters
+        """Whether it is counted how busy devices are."""
         self._runs: dict[JobId, Run] = {}
         self._ends: list[tuple[float, int, Run]] = []
         self._pushed = 0
@@ -68,6 +72,11 @@ class World:
     def arrival(self, job: Job) -> JobArrived:
         """The event of a job's submission, with what the scheduler is told of its speed beforehand."""
         return JobArrived(job, False, self._told.nominal_rate(job))
+
+    def busy_s(self, job_id: JobId) -> float | None:
+        """Device-seconds in which a job kept devices busy by the last time that its work was counted."""
+        run = self._runs.get(job_id)
+        return run.busy_s if self._meters and run is not None else None
 
     @property
     def sees_neighbours(self) -> bool:
@@ -122,6 +131,7 @@ class World:
         interrupted: list[Event] = []
         for run in self._runs.values():
             if run.placement is not None and any(slot.node == index for slot in run.placement):
+                run.meter(now_s)
                 kept = self._kept(run, now_s)
                 self._leave(run)
                 run.work = kept
@@ -145,6 +155,7 @@ class World:
         run.lease = order.lease
         run.work_from_s = self._loaded_s(run, placement, now_s)
         run.saved, run.saved_s = run.work, run.work_from_s
+        run.metered = run.work
         run.ever_ran = True
         self._enter(run.job.id, placement)
         self._set_rate(run, self._rate(run))
@@ -160,6 +171,7 @@ class World:
 
     def _stop(self, run: Run, now_s: float) -> Event:
         """Whoever has to save its state does nothing else, and leaves its devices when that is done."""
+        run.meter(now_s)
         work = run.work_at(now_s) if run.placement is not None else run.work
         if run.placement is None or not self._costs.checkpoint_s:
             self._leave(run)
@@ -181,6 +193,7 @@ class World:
 
     def _renew(self, run: Run, order: Renew, now_s: float) -> Event:
         """The next lease begins: on the same devices, so nothing is lost."""
+        run.meter(now_s)
         run.work = run.work_at(now_s)
         run.work_from_s = max(now_s, run.work_from_s)
         run.lease, run.lapsed = order.lease, False
@@ -195,6 +208,7 @@ class World:
         """A run, its lease or its notice is over."""
         if run.saves_until_s is not None:
             return self._stopped(run, run.saves_until_s, now_s)
+        run.meter(now_s)
         work = run.target
         if run.lease is not None:
             work = self._work_leased(run, run.lease, now_s)
@@ -235,6 +249,7 @@ class World:
     def _resize(self, run: Run, decision: Resize | Move, now_s: float) -> Event:
         """Another size or place costs a restart, or what moves cost; another part of the same devices nothing."""
         self._save(run, now_s)
+        run.meter(now_s)
         run.work = run.work_at(now_s)
         is_move = isinstance(decision, Move)
         in_place = run.placement is not None and same_devices(run.placement, decision.placement) and not is_move
@@ -254,6 +269,7 @@ class World:
         """Nothing is lost: the tasks stay where they are."""
         self._save(run, now_s)
         self._forget_saving(run)
+        run.meter(now_s)
         run.owed_s = max(run.work_from_s - now_s, 0.0)
         run.work, run.work_from_s, run.rate = run.work_at(now_s), now_s, 0.0
         run.end_s = math.inf
@@ -300,6 +316,8 @@ class World:
 
     def _set_rate(self, run: Run, rate: float) -> None:
         run.rate = rate
+        if self._meters:
+            self._set_load(run)
         lease = run.lease
         if lease is None:
             run.end_s = self._goal_s(run, run.target)
@@ -310,6 +328,13 @@ class World:
             is_early = goal_s < lease.until_s - _SLACK * max(goal_s, 1.0)
             run.end_s = goal_s if is_early else lease.until_s
         self._speak_at(run, run.end_s)
+
+    def _set_load(self, run: Run) -> None:
+        """How busy a job keeps its devices from now on."""
+        if run.placement is not None and run.rate > 0:
+            mates = self._mates(run, run.placement) if self._neighbours is not None else []
+            busy = busy_devices(self._speed, run.job, run.placement, self._nodes, run.rate, mates)
+            run.busy_by_work = busy / run.rate
 
     def _speak_at(self, run: Run, at_s: float) -> None:
         run.end_s = at_s
@@ -344,7 +369,10 @@ class World:
             if run.placement is None or run.lapsed or run.rests or run.saves_until_s is not None or run.saves_result:
                 continue
             rate = self._rate(run)
+            run.meter(now_s)
             if rate == run.rate:
+                if self._meters:
+                    self._set_load(run)
                 continue
             self._save(run, now_s)
             run.work = run.work_at(now_s)
