@@ -13,9 +13,9 @@ from rota.core.placement import in_turn
 from rota.drivers.simulator.study import Setting, simulate
 from rota.perf.profiles import Profiles
 from rota.perf.speed import Costs, SpeedModel
-from rota.perf.utilisation import Predictor, measured
+from rota.perf.stages import throughput
+from rota.perf.utilisation import Predictor
 from rota.policies import find_policy
-from rota.policies.muri import throughput
 from rota.traces.workload import Submission, Workload
 
 GPU = DeviceType("gpu")
@@ -282,11 +282,11 @@ def test_lucid_packs_what_its_scores_allow() -> None:
 def test_utilisation_follows_from_two_copies_side_by_side() -> None:
     speed = speeds(("idle", "idle", 10.0, 10.0), ("half", "half", 7.0, 7.0), ("full", "full", 5.0, 5.0))
 
-    found = {name: measured(job("j", model=name), speed, GPU) for name in ("idle", "half", "full")}
+    found = {name: speed.use(job("j", model=name), GPU) for name in ("idle", "half", "full")}
 
     assert found == {"idle": 0.5, "half": pytest.approx(1 / 1.4), "full": 1.0}
-    assert measured(job("j"), speed, GPU) == 1.0
-    assert measured(job("j", gpus=0.2), speed, GPU) == 0.2
+    assert speed.use(job("j"), GPU) == 1.0
+    assert speed.use(job("j", gpus=0.2), GPU) == 0.2
 
 
 def test_utilisation_is_predicted_from_the_nearest_of_the_family() -> None:

@@ -23,7 +23,7 @@ from rota.files.faults import read_faults
 from rota.files.quantities import NotAQuantity, parse_duration
 from rota.perf.estimates import EstimateSpec
 from rota.perf.profile_files import write_profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed import SPILLED, Costs, SpeedModel
 from rota.perf.speed_options import encode_speed, fingerprint
 from rota.report.metrics import Metrics, measure, measure_tenants
 from rota.store.journal import JournalHeader, JournalWriter
@@ -39,6 +39,9 @@ PROFILES = "profiles.json"
 """The speeds that a run was made with, beside its journal, where they are not a file as it is."""
 _SPREAD_LEVELS = {"rack": Level.RACK, "domain": Level.DOMAIN, "cluster": Level.CLUSTER}
 _BY_PROFILE = "profile"
+_BY_STAGES = "stages"
+"""Packed jobs take turns on storage, CPU, GPU and network."""
+_NEIGHBOURS = ("device", "node", "turns", "spilled", "gaps")
 
 
 class Keep(Enum):
@@ -245,7 +248,8 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
         rates = FaultRates(mean_time_to_failure_s=request.mttf_s, mean_time_to_repair_s=request.mttr_s)
     changes = tuple(_change(text, request.tenancy) for text in request.changes)
     listed = () if request.faults is None else read_faults(request.faults, cluster, *(after for _, after in changes))
-    neighbours = _factors(request.neighbours, "--neighbours", ("device", "node", "turns"))
+    by_stages = request.neighbours == _BY_STAGES
+    neighbours = {} if by_stages else _factors(request.neighbours, "--neighbours", _NEIGHBOURS, alone=(_BY_STAGES,))
     by_profile = request.spread == _BY_PROFILE
     spread = (
         {} if by_profile else _factors(request.spread, "--spread", (*_SPREAD_LEVELS, "network"), alone=(_BY_PROFILE,))
@@ -264,6 +268,9 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
             device_neighbour=neighbours.get("device", 1.0),
             node_neighbour=neighbours.get("node", 1.0),
             turns=neighbours.get("turns", 1.0),
+            spilled=neighbours.get("spilled", SPILLED),
+            gaps=neighbours.get("gaps", 0.0),
+            interleaved=by_stages,
             network=network,
             scattered=by_profile,
             uneven=request.uneven,

@@ -89,7 +89,11 @@ def sim(
         ),
     ] = "",
     neighbours: Annotated[
-        str, typer.Option(help="Speed factors per neighbour, e.g. device=0.8,node=0.97; turns=0.98 for jobs in turn.")
+        str,
+        typer.Option(
+            help="Speed factors per neighbour, e.g. device=0.8,node=0.97; turns=0.98 for jobs in turn; spilled=0.1 for "
+            "memory on the host; gaps=1: jobs held back use idle time first. Or stages: packed jobs are interleaved."
+        ),
     ] = "",
     type_speed: Annotated[str, typer.Option(help="Speed of device types, e.g. v100=1,k80=0.3.")] = "",
     scaling: Annotated[float, typer.Option(help="Exponent of an elastic job's speed over its size.")] = 1.0,

@@ -13,7 +13,17 @@ from rota.core.errors import InvariantBroken
 from rota.core.inventory import UNCOUNTED, Inventory, NodeFree
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, JobId, JobState, Role
-from rota.core.placement import Placement, Slot, device_indexes, fault_in, held_milli, is_parked, parked, same_devices
+from rota.core.placement import (
+    Placement,
+    Slot,
+    device_indexes,
+    device_memory,
+    fault_in,
+    held_milli,
+    is_parked,
+    parked,
+    same_devices,
+)
 from rota.core.state import State
 
 _ON_DEVICES = frozenset({JobState.STARTING, JobState.RUNNING})
@@ -203,18 +213,22 @@ def _physical(state: State) -> Iterator[tuple[LiveJob, Placement]]:
         if live.parked is not None and live.stopping is None:
             yield live, _resting(live, state)
             continue
-        _, leaving = state.vacating.get(live.job.id, (live, ()))
-        leaving = tuple(slot for slot in leaving if not _is_packed(slot, live.job.roles[slot.role]))
+        leaving = _leaving(live, state)
         here = leaving if live.stopping is not None else (live.placement or ()) + leaving
         yield live, _merged(here) if live.job.elastic is not None or leaving else here
 
 
 def _resting(live: LiveJob, state: State) -> Placement:
     """Where the tasks of a job are that is suspended, is told to be, or is on its way back or elsewhere."""
-    _, leaving = state.vacating.get(live.job.id, (live, ()))
     if live.state is JobState.RUNNING:
-        return leaving
-    return state.where(live) + leaving
+        return _leaving(live, state)
+    return state.where(live) + _leaving(live, state)
+
+
+def _leaving(live: LiveJob, state: State) -> Placement:
+    """What a job has not vacated yet of devices that it does not share."""
+    _, leaving = state.vacating.get(live.job.id, (live, ()))
+    return tuple(slot for slot in leaving if not _is_packed(slot, live.job.roles[slot.role]))
 
 
 def _is_packed(slot: Slot, role: Role) -> bool:
@@ -261,7 +275,7 @@ def _add_devices(node: _Usage, slot: Slot, role: Role) -> None:
     for device in device_indexes(slot.devices):
         node.milli[device] = node.milli.get(device, 0) + slot.milli
         if slot.milli != WHOLE:
-            node.memory[device] = node.memory.get(device, 0) + role.device_memory_bytes
+            node.memory[device] = node.memory.get(device, 0) + device_memory(slot, role)
 
 
 def _refuse_excess(usage: _Usage, books: NodeFree, how: str) -> None:

@@ -12,7 +12,7 @@ from rota.core.codec_promises import decode_cells, decode_tenants, encode_cells,
 from rota.core.decisions import Cause, Decision, Lease, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.events import End, Event
 from rota.core.labels import Requirement, Taint, Toleration
-from rota.core.model import Checkpoint, Elastic, Job, JobId, Level, Locality, Role
+from rota.core.model import WHOLE, Checkpoint, Elastic, Job, JobId, Level, Locality, Role
 from rota.core.placement import Placement, Slot, device_indexes
 from rota.core.reasons import Reason, ReasonCode
 
@@ -142,19 +142,27 @@ def decode_decision(value: Mapping[str, Any], index_by_node: Mapping[str, int]) 
 
 
 def encode_placement(placement: Placement, node_names: Sequence[str]) -> list[list[Any]]:
-    """Slots as [node, devices, tasks, role, thousandths], and true at the end of those that take turns."""
+    """Slots as [node, devices, tasks, role, thousandths, whether in turn, thousandths of memory].
+
+    The last two are left out where they say nothing: not in turn, all of the memory.
+    """
     return [
-        [node_names[slot.node], device_indexes(slot.devices), slot.tasks, slot.role, slot.milli]
-        + ([True] if slot.in_turn else [])
+        [node_names[slot.node], device_indexes(slot.devices), slot.tasks, slot.role, slot.milli, *_sharing(slot)]
         for slot in placement
     ]
+
+
+def _sharing(slot: Slot) -> list[bool | int]:
+    if slot.memory_milli != WHOLE:
+        return [slot.in_turn, slot.memory_milli]
+    return [True] if slot.in_turn else []
 
 
 def decode_placement(value: Sequence[Sequence[Any]], index_by_node: Mapping[str, int]) -> Placement:
     """Slots from their JSON form."""
     return tuple(
-        Slot(index_by_node[node], sum(1 << d for d in devices), tasks, role, milli, bool(turns))
-        for node, devices, tasks, role, milli, *turns in value
+        Slot(index_by_node[node], sum(1 << d for d in devices), tasks, role, milli, *sharing)
+        for node, devices, tasks, role, milli, *sharing in value
     )
 
 

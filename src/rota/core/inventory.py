@@ -13,7 +13,7 @@ from rota.core.cluster import Cluster, Node
 from rota.core.errors import InvariantBroken
 from rota.core.labels import Terms, Toleration, is_met, is_tolerated
 from rota.core.model import WHOLE, DeviceType, NodeId, Role
-from rota.core.placement import Placement, Slot, device_indexes, lowest
+from rota.core.placement import Placement, Slot, device_indexes, device_memory, lowest
 
 UNCOUNTED = 1 << 62
 """Free amount of a host resource that a node does not count."""
@@ -374,7 +374,7 @@ class Inventory:
             devices_fit = True
             for device in device_indexes(slot.devices):
                 milli, memory = self._share_left(books, device)
-                if milli < slot.milli or memory < role.device_memory_bytes:
+                if milli < slot.milli or memory < device_memory(slot, role):
                     devices_fit = False
                     break
         return devices_fit and (
@@ -400,18 +400,20 @@ class Inventory:
 
     def _take_share(self, slot: Slot, books: NodeFree, role: Role) -> None:
         users = 1
+        keeps = device_memory(slot, role)
         for device in device_indexes(slot.devices):
             milli, memory = self._share_left(books, device)
-            if slot.milli > milli or role.device_memory_bytes > memory:
+            if slot.milli > milli or keeps > memory:
                 raise InvariantBroken(f"node {books.node.id}: device {device} has no {slot.milli} thousandths free")
-            self._set_share(slot.node, books, device, milli - slot.milli, memory - role.device_memory_bytes, users)
+            self._set_share(slot.node, books, device, milli - slot.milli, memory - keeps, users)
             users = 0
 
     def _give_share(self, slot: Slot, books: NodeFree, role: Role) -> None:
         users = -1
+        keeps = device_memory(slot, role)
         for device in device_indexes(slot.devices):
             milli, memory = books.shares[device]
-            self._set_share(slot.node, books, device, milli + slot.milli, memory + role.device_memory_bytes, users)
+            self._set_share(slot.node, books, device, milli + slot.milli, memory + keeps, users)
             users = 0
 
     def _set_share(self, index: int, books: NodeFree, device: int, milli: int, memory: int, users: int) -> None:

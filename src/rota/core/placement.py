@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rota.core.model import WHOLE, Job
+from rota.core.model import WHOLE, Job, Role
 
 
 class Slot(NamedTuple):
@@ -12,7 +12,9 @@ class Slot(NamedTuple):
 
     `milli` is what they hold of each of those devices. Tasks that ask for whole devices and hold less of
     each are packed: they run beside others on the same devices. Those that run `in_turn` have the devices to
-    themselves for that part of the time. A plain tuple: there are several per job.
+    themselves for that part of the time. Of the device memory that they ask for, `memory_milli` stays on devices that
+    they share; the rest lies on the host, or is in use only while it is their turn. A plain tuple: there are several
+    per job.
     """
 
     node: int
@@ -21,6 +23,7 @@ class Slot(NamedTuple):
     role: int = 0
     milli: int = WHOLE
     in_turn: bool = False
+    memory_milli: int = WHOLE
 
 
 Placement = tuple[Slot, ...]
@@ -33,6 +36,13 @@ def held_milli(placement: Placement) -> int:
     for slot in placement:
         held += slot.devices.bit_count() * slot.milli
     return held
+
+
+def device_memory(slot: Slot, role: Role) -> int:
+    """Bytes that tasks keep of each device that they share."""
+    if slot.memory_milli == WHOLE:
+        return role.device_memory_bytes
+    return -(-role.device_memory_bytes * slot.memory_milli // WHOLE)
 
 
 def devices_of(placement: Placement) -> int:
@@ -55,7 +65,7 @@ def in_turn(placement: Placement, milli: int) -> Placement:
 
 def parked(placement: Placement) -> Placement:
     """What suspended tasks keep of where they rest: the host's resources, no devices."""
-    return tuple(slot._replace(devices=0, milli=WHOLE, in_turn=False) for slot in placement)
+    return tuple(slot._replace(devices=0, milli=WHOLE, in_turn=False, memory_milli=WHOLE) for slot in placement)
 
 
 def is_parked(placement: Placement) -> bool:
@@ -119,6 +129,8 @@ def fault_in(placement: Placement, job: Job) -> str | None:
             return f"{tasks} tasks of role {role.name!r} are placed; the gang needs {low}"
     for slot in placement:
         role = job.roles[slot.role]
+        if not 0 < slot.memory_milli <= WHOLE:
+            return f"{slot.tasks} tasks of role {role.name!r} keep {slot.memory_milli} thousandths of their memory"
         if slot.in_turn:
             if (
                 slot.devices.bit_count() != slot.tasks * max(role.device_milli // WHOLE, 1)

@@ -111,8 +111,9 @@ def beside(job: Job, host: LiveJob, inventory: Inventory) -> Placement | None:
     return tuple(slots)
 
 
-def part_of(job: Job, placement: Placement, milli: int, *, turns: bool) -> Placement:
-    """The same devices with so much of each: in turn with others or packed beside them, or all to itself."""
+def part_of(job: Job, placement: Placement, milli: int, *, turns: bool, memory_milli: int = WHOLE) -> Placement:
+    """The same devices with so much of each and of its memory: in turn with others, packed, or all to itself."""
     if milli == WHOLE and not job.roles[0].is_fraction:
-        return tuple(slot._replace(milli=WHOLE, in_turn=False) for slot in placement)
-    return in_turn(placement, milli) if turns else packed(placement, milli)
+        return tuple(slot._replace(milli=WHOLE, in_turn=False, memory_milli=WHOLE) for slot in placement)
+    there = in_turn(placement, milli) if turns else packed(placement, milli)
+    return tuple(slot._replace(memory_milli=memory_milli) for slot in there)

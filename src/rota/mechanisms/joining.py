@@ -32,10 +32,6 @@ class SharingRule(Protocol):
         """Whether a job joins others even if there are free devices."""
 
     @property
-    def spreads(self) -> bool:
-        """Whether jobs that share devices move to free ones when nobody waits for those."""
-
-    @property
     def overlaps(self) -> bool:
         """Whether the next job loads on devices while the one before only saves."""
 
@@ -48,7 +44,9 @@ class SharingRule(Protocol):
     def free(self, live: LiveJob, draft: Draft) -> Placement | Reason:
         """Free devices for a job that would have them to itself, or why there are none."""
 
-    def joins(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> tuple[float, ...] | None:
+    def joins(
+        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
+    ) -> tuple[float, ...] | None:
         """How good a group is for a job, less is better; None if it may not join."""
 
     def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
@@ -56,6 +54,15 @@ class SharingRule(Protocol):
 
     def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
         """Thousandths of the devices for each job of a group; together at most all of them."""
+
+    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+        """Thousandths of the memory it asks for that each job of a group keeps on devices of so many bytes."""
+
+    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
+        """Who of a group should have free devices to itself."""
+
+    def again_s(self, waiting: LiveJob, now_s: float) -> float:
+        """When a job that waits may join others whom it may not join now."""
 
     def saw(self, live: LiveJob, mates: Sequence[LiveJob], now_s: float) -> None:
         """A job is seen to run at its present speed beside these."""
@@ -79,7 +86,6 @@ class PlainRule:
 
     turns = False
     prefers_company = False
-    spreads = False
     overlaps = False
 
     def shares(self, job: Job) -> bool:
@@ -101,6 +107,18 @@ class PlainRule:
     def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
         """Equal parts."""
         return [WHOLE // len(jobs)] * len(jobs)
+
+    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+        """All of it."""
+        return [WHOLE] * len(jobs)
+
+    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
+        """Nobody."""
+        return None
+
+    def again_s(self, waiting: LiveJob, now_s: float) -> float:
+        """Never, unless something happens."""
+        return math.inf
 
     def saw(self, live: LiveJob, mates: Sequence[LiveJob], now_s: float) -> None:
         """Speeds do not matter."""
@@ -195,13 +213,14 @@ class SharingScheduler:
     # -- the plan --------------------------------------------------------------------------------
 
     def plan(self, draft: Draft) -> None:
-        """Share out anew where a group changed, then place who waits."""
+        """Share out anew where a group changed, then place who waits; who should be alone moves to free devices."""
         for seats in list(self._stale):
             jobs = self._guests.at(seats)
             if all(map(is_settled, jobs)):
                 del self._stale[seats]
                 if jobs and all(self._rule.shares(live.job) for live in jobs):
                     self._share_anew(draft, jobs)
+        self._spread_out(draft)
         failed: set[object] = set()
         for live in sorted(self._waiting, key=lambda live: (*self._rule.order(live, draft.now_s), live.seq)):
             kind = (self._allocator.shape(live), live.job.model, live.job.labels, live.job.priority)
@@ -211,26 +230,32 @@ class SharingScheduler:
             if reason is not None:
                 failed.add(kind)
                 draft.because(live, reason)
-        if self._rule.spreads and not self._waiting:
-            self._spread_out(draft)
         for live in draft.touched:
             self._waiting.pop(live, None)
             self._hold(live)
             if live.placement is None and live.state is JobState.WAITING:
                 self._waiting[live] = None
         self._stale = {seats: None for seats in self._stale if not self._is_on_its_way(seats)}
-        relax_s = (self._allocator.stage(live, draft.now_s)[1] for live in self._waiting)
-        self.wakeup_s = draft.now_s if self._stale else min(relax_s, default=math.inf)
+        self.wakeup_s = draft.now_s if self._stale else self._again_s(draft.now_s)
+
+    def _again_s(self, now_s: float) -> float:
+        """When there may be devices for somebody who waits though nothing happens."""
+        stage, rule = self._allocator.stage, self._rule
+        return min((min(stage(live, now_s)[1], rule.again_s(live, now_s)) for live in self._waiting), default=math.inf)
 
     def _spread_out(self, draft: Draft) -> None:
-        """Free devices for who came last to a group, the largest groups first."""
-        for jobs in sorted((jobs for _, jobs in self._guests.groups()), key=lambda jobs: (-len(jobs), jobs[0].seq)):
+        """Free devices for those of a group who should have their own, the largest groups first."""
+        groups = sorted((jobs for _, jobs in self._guests.groups()), key=lambda jobs: (-len(jobs), jobs[0].seq))
+        for jobs in groups:
             if len(jobs) < 2 or not all(is_settled(live) and self._rule.shares(live.job) for live in jobs):
                 continue
-            there = self._rule.free(jobs[-1], draft)
+            mover = self._rule.mover(jobs, somebody_waits=bool(self._waiting))
+            if mover is None:
+                continue
+            there = self._rule.free(mover, draft)
             if not isinstance(there, Reason):
-                draft.move(jobs[-1], there)
-                self._hold(jobs[-1])
+                draft.move(mover, there)
+                self._hold(mover)
 
     def _is_on_its_way(self, seats: Seats) -> bool:
         """Whether a group will be heard of again by itself."""
@@ -265,7 +290,7 @@ class SharingScheduler:
             if there is None or not all(is_settled(host) and self._rule.shares(host.job) for host in hosts):
                 continue
             node = draft.inventory.nodes[there[0].node].node
-            liked = self._rule.joins(live, hosts, node.device_type)
+            liked = self._rule.joins(live, hosts, node.device_type, draft.now_s)
             if liked is not None and self._rule.has_room(live, hosts, node.device_memory_bytes):
                 found.append((liked, hosts[0].seq, hosts, there))
         for _, _, hosts, there in sorted(found, key=lambda entry: entry[:2]):
@@ -276,9 +301,10 @@ class SharingScheduler:
     def _let_in(self, draft: Draft, live: LiveJob, hosts: list[LiveJob], there: Placement) -> bool:
         mark = draft.mark()
         *of_hosts, own = self._rule.parts([*hosts, live], draft.now_s)
+        *memory_of_hosts, memory = self._rule.memory_parts([*hosts, live], _room(there, draft))
         try:
-            self._share_out(draft, hosts, of_hosts)
-            draft.assign(live, part_of(live.job, there, own, turns=self._rule.turns))
+            self._share_out(draft, hosts, of_hosts, memory_of_hosts)
+            draft.assign(live, part_of(live.job, there, own, turns=self._rule.turns, memory_milli=memory))
         except PlanRefused:
             draft.undo(mark)
             return False
@@ -288,17 +314,18 @@ class SharingScheduler:
     def _share_anew(self, draft: Draft, jobs: Sequence[LiveJob]) -> None:
         """As much as the rule gives each, unless somebody else has a part of the same devices."""
         mark = draft.mark()
+        memory = self._rule.memory_parts(jobs, _room(jobs[0].placement or (), draft))
         try:
-            self._share_out(draft, jobs, self._rule.parts(jobs, draft.now_s))
+            self._share_out(draft, jobs, self._rule.parts(jobs, draft.now_s), memory)
         except PlanRefused:
             draft.undo(mark)
 
-    def _share_out(self, draft: Draft, jobs: Sequence[LiveJob], parts: Sequence[int]) -> None:
+    def _share_out(self, draft: Draft, jobs: Sequence[LiveJob], parts: Sequence[int], memory: Sequence[int]) -> None:
         """Give each its part: those first who get less, so that there is room for the others."""
         wanted = []
-        for live, part in zip(jobs, parts, strict=True):
+        for live, part, kept in zip(jobs, parts, memory, strict=True):
             assert live.placement is not None
-            after = part_of(live.job, live.placement, part, turns=self._rule.turns)
+            after = part_of(live.job, live.placement, part, turns=self._rule.turns, memory_milli=kept)
             if after != live.placement:
                 wanted.append((part - live.placement[0].milli, live.seq, live, after))
         for _, _, live, after in sorted(wanted, key=lambda entry: entry[:2]):
@@ -317,3 +344,9 @@ class SharingScheduler:
                 return True
         draft.undo(mark)
         return False
+
+
+def _room(placement: Placement, draft: Draft) -> int | None:
+    """Bytes of the smallest of the devices of a placement; None where they are not counted."""
+    counted = [draft.inventory.nodes[slot.node].node.device_memory_bytes for slot in placement]
+    return min((memory for memory in counted if memory is not None), default=None)

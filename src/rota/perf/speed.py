@@ -18,7 +18,12 @@ from rota.core.placement import Placement, devices_of, tasks_of
 from rota.perf.network import LEVELS, Distances, network_cost
 from rota.perf.observed import LearningSpeeds
 from rota.perf.profiles import Speeds
+from rota.perf.stages import rounds_each, stages_of
 from rota.perf.training import TRAININGS, best_of
+from rota.perf.use import UNKNOWN, of_pair, said_by
+
+SPILLED = 0.1
+"""What is left of a job's speed if all of its device memory lies on the host: assumed, far below what a bus allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,10 @@ class SpeedModel:
     `spread` is by the widest level that the job's devices span; neighbours count once each, on any shared device or
     shared node. How an elastic job's speed grows with its size is known for models of the catalogue; for others,
     `scaling` is the exponent of the size against the size it asked for.
-    `turns` is what the switching leaves of the speed of jobs that take turns on a device.
+    `turns` is what the switching leaves of the speed of jobs that take turns on a device; `spilled` what is left of the
+    speed of a packed job for the part of its memory that lies on the host. A packed job that is held back is in the way
+    of others in proportion; with `gaps` of 1, only with what does not fit into the time in which they leave the device
+    idle. With `interleaved`, packed jobs take turns on storage, CPU, GPU and network by the stages of their iterations.
     With `network`, tasks also wait for what they send: for each second of work so many seconds for each unit of network
     cost, by levels, that comes on a task.
     With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
@@ -85,6 +93,9 @@ class SpeedModel:
     device_neighbour: float = 1.0
     node_neighbour: float = 1.0
     turns: float = 1.0
+    spilled: float = SPILLED
+    gaps: float = 0.0
+    interleaved: bool = False
     network: float = 0.0
     scattered: bool = False
     is_estimate: bool = False
@@ -95,9 +106,12 @@ class SpeedModel:
         factors.append(("of a neighbour on the device", self.device_neighbour))
         factors.append(("of a neighbour on the node", self.node_neighbour))
         factors.append(("of taking turns", self.turns))
+        factors.append(("of memory on the host", self.spilled))
         for name, factor in factors:
             if not 0 < factor <= 1:
                 raise RotaError(f"the speed factor {name} is {factor:g}; it must be above 0 and at most 1")
+        if not 0 <= self.gaps <= 1:
+            raise RotaError(f"the part of idle time that can be used is {self.gaps:g}; it must be from 0 to 1")
         if not 0 <= self.network < math.inf:
             raise RotaError(f"the network's seconds are {self.network:g}; they must be a number of 0 or more")
         for device_type, speed in self.type_speed.items():
@@ -188,14 +202,37 @@ class SpeedModel:
 
         A mate that does less is in the way less. Of more than one, what each takes away alone is multiplied.
         """
+        if self.interleaved:
+            group = (stages_of(job), *(stages_of(mate) for mate, _ in mates))
+            return self.on_type(job, device_type) * part * rounds_each(group)
         if len(mates) == 1 and part == mates[0][1] == 1.0:
             return self.beside(job, mates[0][0], device_type)
         alone = self.on_type(job, device_type)
         rate = alone * part
         for mate, its_part in mates:
             if alone > 0:
-                rate *= 1.0 - max(1.0 - self.beside(job, mate, device_type) / alone, 0.0) * its_part
+                lost = max(1.0 - self.beside(job, mate, device_type) / alone, 0.0)
+                rate *= 1.0 - lost * self._felt(job, mate, its_part, device_type)
         return rate
+
+    def _felt(self, job: Job, mate: Job, part: float, device_type: DeviceType) -> float:
+        """How much a job feels of a mate that is held back to a part: less, where it fits into idle time."""
+        if not self.gaps or part >= 1.0:
+            return part
+        idle, use = (1.0 - self.use(job, device_type)) * self.gaps, self.use(mate, device_type)
+        return 0.0 if idle >= use or part * use <= idle else (part * use - idle) / (use - idle)
+
+    def use(self, job: Job, device_type: DeviceType) -> float:
+        """The part of the time in which a job alone keeps its devices busy: as said, as measured, or as asked for."""
+        said = said_by(job)
+        if said is not None:
+            return said
+        if job.roles[0].is_fraction:
+            return job.roles[0].device_milli / WHOLE
+        alone = self.on_type(job, device_type)
+        if job.model is None or not self.knows_pairs or not alone > 0:
+            return UNKNOWN
+        return of_pair(self.beside(job, job, device_type) / alone)
 
     @property
     def knows_pairs(self) -> bool:
@@ -250,6 +287,8 @@ class SpeedModel:
             device_neighbours = 0
         if mates:
             rate = self.among(job, duty(job, placement, len(mates)), mates, device_type)
+        if first.memory_milli != WHOLE and not first.in_turn:
+            rate *= self.spilled + (1.0 - self.spilled) * first.memory_milli / WHOLE
         if self.spread and len(placement) > 1:
             rate *= self.spread.get(span(placement, nodes), 1.0)
         if self.network and len(placement) > 1:

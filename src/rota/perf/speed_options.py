@@ -12,7 +12,18 @@ from rota.core.model import DeviceType, Level
 from rota.perf.profiles import Profiles
 from rota.perf.speed import SpeedModel
 
-_NUMBERS = ("scaling", "device_neighbour", "node_neighbour", "turns", "network", "scattered", "uneven")
+_NUMBERS = (
+    "scaling",
+    "device_neighbour",
+    "node_neighbour",
+    "turns",
+    "spilled",
+    "gaps",
+    "interleaved",
+    "network",
+    "scattered",
+    "uneven",
+)
 
 
 def encode_speed(speed: SpeedModel) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import sharing
 from rota.mechanisms.joining import PlainRule
 from rota.perf.profiles import Profiles
-from rota.perf.utilisation import Predictor, measured, said_by
+from rota.perf.use import said_by
+from rota.perf.utilisation import Predictor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,9 @@ class Horus(PlainRule):
         self._speed = knowledge.speed
         self._predictors: dict[DeviceType, Predictor] = {}
 
-    def joins(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> tuple[float, ...] | None:
+    def joins(
+        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
+    ) -> tuple[float, ...] | None:
         """By the use that is predicted for all together."""
         jobs = [*hosts, live]
         if len(jobs) > self._params.most:
@@ -49,7 +52,7 @@ class Horus(PlainRule):
         """How busy a job will keep its devices, by its model's likes; what it says itself comes first."""
         said, model, profiles = said_by(live.job), live.job.model, self._speed.profiles
         if said is not None or model is None or not isinstance(profiles, Profiles) or not profiles.knows_pairs:
-            return measured(live.job, self._speed, kind)
+            return self._speed.use(live.job, kind)
         if kind not in self._predictors:
             self._predictors[kind] = Predictor(profiles, kind)
         return self._predictors[kind].of(model)

@@ -53,7 +53,9 @@ class KubeShare(PlainRule):
         probe.since_s = live.since_s
         return draft.offer(probe)
 
-    def joins(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> tuple[float, ...] | None:
+    def joins(
+        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
+    ) -> tuple[float, ...] | None:
         """By what would be left of the device, where labels allow it; a job with affinity goes to its like first."""
         jobs = [*hosts, live]
         left = WHOLE - sum(each.job.roles[0].device_milli for each in jobs)

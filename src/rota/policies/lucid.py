@@ -11,7 +11,6 @@ from rota.core.model import DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import sharing
 from rota.mechanisms.joining import PlainRule
-from rota.perf.utilisation import measured
 
 TINY, MEDIUM, JUMBO = 0, 1, 2
 
@@ -43,18 +42,20 @@ class Lucid(PlainRule):
         """The service that is left, as estimated."""
         return (live.left_s(now_s) * live.job.gpus,)
 
-    def joins(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> tuple[float, ...] | None:
+    def joins(
+        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
+    ) -> tuple[float, ...] | None:
         """Beside one other, the idler the better, if the scores allow it and both can run there."""
         (host, *others) = hosts
         if others or self.score(live, kind) + self.score(host, kind) > self._params.most:
             return None
         if not self._speed.beside(live.job, host.job, kind) > 0 or not self._speed.beside(host.job, live.job, kind) > 0:
             return None
-        return (measured(host.job, self._speed, kind),)
+        return (self._speed.use(host.job, kind),)
 
     def score(self, live: LiveJob, kind: DeviceType) -> int:
         """How much of a device a job leaves to others, in three classes."""
-        busy = measured(live.job, self._speed, kind)
+        busy = self._speed.use(live.job, kind)
         return TINY if busy < self._params.tiny else MEDIUM if busy < self._params.medium else JUMBO
 
 

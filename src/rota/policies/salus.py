@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +11,7 @@ from rota.core.errors import RotaError
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.declare_sharing import sharing
+from rota.mechanisms.declare_sharing import label, sharing
 from rota.mechanisms.joining import PlainRule
 
 
@@ -28,31 +29,40 @@ class SalusParams:
     """`order` is whose iterations come first: `fifo`, `srtf`, `fair`; with `pack` each has a lane of its own.
 
     At most `most` jobs keep their memory on a device. With `migrate`, who came last moves to devices that become free.
+    Of the device memory that a job asks for, the part that its label `persistent` says is there all the time, or
+    `persistent` of those without it; the rest only while an iteration runs, so that jobs in a lane share it.
     """
 
     order: Order = Order.SRTF
     most: int = 4
     migrate: bool = False
+    persistent: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.persistent <= 1:
+            raise RotaError(f"persistent is {self.persistent:g}; it must be a part of 1")
         if not 1 <= self.most <= 100:
             raise RotaError(f"most is {self.most}; it must be from 1 to 100")
 
 
 class Salus(PlainRule):
-    """One lane a device: all who are in it keep their memory there, one at a time computes."""
+    """One lane a device: who is in it keeps its persistent memory there, one at a time computes with all of its own.
+
+    So the persistent memory of all and the most that one of them needs beside it fit on the device.
+    """
 
     def __init__(self, params: SalusParams, knowledge: Knowledge) -> None:
         self._params = params
         self._speed = knowledge.speed
         self.turns = params.order is not Order.PACK
-        self.spreads = params.migrate
 
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
         """Who comes first, or who needs least."""
         return (live.left_s(now_s),) if self._params.order is Order.SRTF else (live.seq,)
 
-    def joins(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> tuple[float, ...] | None:
+    def joins(
+        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
+    ) -> tuple[float, ...] | None:
         """Where fewest are; that the memory of all fits is the accounts' concern."""
         if len(hosts) >= self._params.most:
             return None
@@ -67,6 +77,29 @@ class Salus(PlainRule):
         first = min(range(len(jobs)), key=lambda at: (*self.order(jobs[at], now_s), jobs[at].seq))
         return [WHOLE - len(jobs) + 1 if at == first else 1 for at in range(len(jobs))]
 
+    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+        """What is persistent of each, and all of the one that needs most beside it: that is the size of the lane."""
+        if not self.turns:
+            return [WHOLE] * len(jobs)
+        parts = [self._persistent(live) for live in jobs]
+        needs = [live.job.roles[0].device_memory_bytes for live in jobs]
+        beside = [need * (WHOLE - part) for need, part in zip(needs, parts, strict=True)]
+        parts[beside.index(max(beside))] = WHOLE
+        return parts
+
+    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
+        """Who came last, to devices for which nobody waits."""
+        return None if somebody_waits or not self._params.migrate else jobs[-1]
+
+    def _persistent(self, live: LiveJob) -> int:
+        """Thousandths of its memory that a job keeps on the device between its iterations."""
+        said = label(live.job, "persistent")
+        try:
+            part = self._params.persistent if said is None else float(said)
+        except ValueError:
+            part = 1.0
+        return max(math.ceil(min(max(part, 0.0), 1.0) * WHOLE), 1)
+
 
 salus = sharing(
     "salus",
@@ -74,6 +107,10 @@ salus = sharing(
     cites="Yu and Chowdhury, MLSys 2020",
     summary="Jobs keep their memory on a device together and switch between iterations, by default the shortest first.",
     params=SalusParams,
+    differs=(
+        "a device has one lane, in which jobs compute one at a time, or with `order=pack` one for each job; jobs that "
+        "do not say how much of their memory is persistent keep all of it."
+    ),
     traits=Traits(
         prior_knowledge="memory; duration (srtf)",
         scheduling_input="arrival order or time left",

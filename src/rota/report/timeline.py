@@ -146,10 +146,10 @@ class Timeline:
         self._start_s.append(start_s)
         self._end_s.append(now_s)
         self._slots.append(len(placement))
-        for node, devices, _, _, milli, _ in placement:
-            self._nodes.append(node)
-            self._masks.append(devices)
-            self._milli.append(milli)
+        for slot in placement:
+            self._nodes.append(slot.node)
+            self._masks.append(slot.devices)
+            self._milli.append(slot.milli)
 
     def _renew(self, order: Renew, now_s: float) -> None:
         """A job goes on where it is, maybe with another hold on its devices."""

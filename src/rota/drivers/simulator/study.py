@@ -29,7 +29,7 @@ from rota.perf.estimates import Estimate
 from rota.perf.observed import LearningSpeeds
 from rota.perf.reports import SimulatedReports
 from rota.perf.speed import Costs, SpeedModel
-from rota.perf.utilisation import said_by
+from rota.perf.use import said_by
 from rota.placement import style
 from rota.policies import find_policy
 from rota.tenancy import allocator

@@ -1,0 +1,184 @@
+"""What must hold under every policy that shares devices, whatever the jobs: memory, work, guarantees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import GIB, cluster, job, node
+from rota.core.check import check
+from rota.core.decisions import Decision
+from rota.core.engine import Engine
+from rota.core.events import Event, Resized, SpeedChanged, Started, Suspended
+from rota.core.model import OPPORTUNISTIC, DeviceType, Job, JobId
+from rota.core.placement import device_indexes
+from rota.core.reasons import Reason
+from rota.core.state import State
+from rota.drivers.simulator.run import run
+from rota.drivers.simulator.study import Setting, scheduler
+from rota.drivers.simulator.world import World
+from rota.perf.profiles import Profiles
+from rota.perf.speed import Costs, SpeedModel
+from rota.traces.workload import Submission
+
+GPU = DeviceType("gpu")
+MODELS = ("light", "heavy")
+PAIRS = {("light", "light"): (9.0, 9.0), ("light", "heavy"): (7.0, 6.0), ("heavy", "heavy"): (5.0, 5.0)}
+PROFILES = Profiles(
+    steps_per_s={(GPU, model, devices): 10.0 for model in MODELS for devices in (1, 2)},
+    pairs={
+        (GPU, *names, devices): rates
+        for (one, other), (first, second) in PAIRS.items()
+        for names, rates in (((one, other), (first, second)), ((other, one), (second, first)))
+        for devices in (1, 2)
+    },
+    source="test",
+)
+SHARING = (
+    "gandiva:quantum_s=20",
+    "antman",
+    "antman:patience_s=30",
+    "kubeshare",
+    "salus:persistent=0.3",
+    "salus:order=fair,migrate=true,persistent=0.5",
+    "olympian",
+    "lucid",
+    "muri",
+    "horus",
+)
+Asked = dict[str, Any]
+asked_for: st.SearchStrategy[list[Asked]] = st.lists(
+    st.fixed_dictionaries(
+        {
+            "gpus": st.sampled_from([0.25, 0.5, 1, 1, 2]),
+            "work": st.integers(100, 2000),
+            "model": st.sampled_from(MODELS),
+            "memory": st.integers(1, 16),
+            "priority": st.sampled_from([0, OPPORTUNISTIC]),
+            "submit_s": st.integers(0, 60),
+        }
+    ),
+    min_size=2,
+    max_size=7,
+)
+
+
+class Watch:
+    """A journal that looks at the state after every step."""
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self.kept: dict[JobId, float] = {}
+        """The work of suspended jobs."""
+
+    def append(
+        self,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        assert self.engine is not None
+        state = self.engine.state
+        check(state)
+        _check_memory(state)
+        for name, work in list(self.kept.items()):
+            assert state.live(name).work_done(now_s) >= work - 1e-9
+        self.kept |= {event.job_id: event.work for event in events if isinstance(event, Suspended)}
+
+
+def _check_memory(state: State) -> None:
+    """Add up what jobs that share a device keep there, without the books."""
+    held: dict[tuple[int, int], float] = {}
+    for live in state.jobs.values():
+        for slot in live.placement or ():
+            needs = live.job.roles[0].device_memory_bytes * slot.memory_milli / 1000
+            for device in device_indexes(slot.devices):
+                held[slot.node, device] = held.get((slot.node, device), 0.0) + needs
+    assert all(memory <= 16 * GIB for memory in held.values())
+
+
+def _jobs(asked: list[Asked]) -> list[Submission]:
+    made = [
+        Submission(
+            job=job(
+                f"j{number}",
+                gpus=each["gpus"],
+                work=float(each["work"]),
+                model=each["model"],
+                priority=each["priority"],
+                device_memory_bytes=each["memory"] * GIB,
+            ),
+            submit_s=float(each["submit_s"]),
+        )
+        for number, each in enumerate(asked)
+    ]
+    return sorted(made, key=lambda each: each.submit_s)
+
+
+def course(policy: str, submissions: Sequence[Submission], watch: Watch, speed: SpeedModel, costs: Costs) -> State:
+    """Run jobs to their end on two nodes of two devices of 16 GiB, watched."""
+    nodes = [node(name, 2, device_memory_bytes=16 * GIB) for name in ("n1", "n2")]
+    setting = Setting(cluster=cluster(*nodes), speed=speed, costs=costs)
+    built, alloc, _ = scheduler(policy, setting)
+    watch.engine = Engine(State(setting.cluster), built, alloc, journal=watch)
+    run(watch.engine, World(setting.cluster, speed, costs), submissions)
+    return watch.engine.state
+
+
+@pytest.mark.parametrize("policy", SHARING)
+@given(asked=asked_for)
+@settings(max_examples=8)
+def test_memory_is_never_exceeded_and_all_work_is_done_once(policy: str, asked: list[Asked]) -> None:
+    submissions = _jobs(asked)
+
+    state = course(policy, submissions, Watch(), SpeedModel(profiles=PROFILES), Costs(resume_s=0.5, move_s=2.0))
+
+    for each in submissions:
+        live = state.live(each.job.id)
+        assert live.state.value == "succeeded"
+        assert live.work == each.job.work
+        assert live.lost_work == pytest.approx(0.0, abs=1e-9)
+
+
+class Bound(Watch):
+    """Watches how fast guaranteed jobs run whenever time passes."""
+
+    def __init__(self, guaranteed: Sequence[Job]) -> None:
+        super().__init__()
+        self.rates = {each.id: (0.0, 10.0) for each in guaranteed}
+        self.least = 10.0
+
+    def append(
+        self,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        super().append(now_s, events, decisions, waits)
+        for event in events:
+            name = getattr(event, "job_id", None)
+            if name in self.rates:
+                since_s, rate = self.rates[name]
+                self.least = min(self.least, rate) if now_s > since_s else self.least
+                known = event.rate if isinstance(event, Started | Resized | SpeedChanged) else 10.0
+                self.rates[name] = (now_s, known)
+
+
+@pytest.mark.parametrize("gaps", [0.0, 1.0])
+@pytest.mark.parametrize("guard", [0.95, 0.7])
+@given(asked=asked_for)
+@settings(max_examples=8)
+def test_guaranteed_job_is_never_slower_than_its_bound(gaps: float, guard: float, asked: list[Asked]) -> None:
+    submissions = _jobs(asked)
+    whole = [each.job for each in submissions if not each.job.roles[0].is_fraction]
+    watch = Bound([each for each in whole if each.priority > OPPORTUNISTIC])
+
+    course(f"antman:guard={guard}", submissions, watch, SpeedModel(profiles=PROFILES, gaps=gaps), Costs())
+
+    assert watch.least >= guard * 10.0 - 1e-9
