@@ -8,135 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from rota.core.errors import PlanRefused
 from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, Job, JobState
+from rota.core.model import DeviceType, JobState
 from rota.core.placement import Placement
 from rota.core.policy import Allocator, Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
-from rota.mechanisms.guests import Guests, Seats, beside, follow, is_settled, may_share, part_of
-
-
-class SharingRule(Protocol):
-    """Who goes first, who may join whom, and how a group shares its devices out."""
-
-    @property
-    def turns(self) -> bool:
-        """Whether the jobs of a group have the devices in turn; otherwise they run beside each other."""
-
-    @property
-    def prefers_company(self) -> bool:
-        """Whether a job joins others even if there are free devices."""
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether the next job loads on devices while the one before only saves."""
-
-    def shares(self, job: Job) -> bool:
-        """Whether a job takes part in sharing at all; others have what they ask for to themselves."""
-
-    def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
-        """A key; the least is looked at first."""
-
-    def free(self, live: LiveJob, draft: Draft) -> Placement | Reason:
-        """Free devices for a job that would have them to itself, or why there are none."""
-
-    def joins(
-        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
-    ) -> tuple[float, ...] | None:
-        """How good a group is for a job, less is better; None if it may not join."""
-
-    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
-        """Whether a group's devices have memory for a job too, by more than what they ask for."""
-
-    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
-        """Thousandths of the devices for each job of a group; together at most all of them."""
-
-    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
-        """Thousandths of the memory it asks for that each job of a group keeps on devices of so many bytes."""
-
-    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
-        """Who of a group should have free devices to itself."""
-
-    def again_s(self, waiting: LiveJob, now_s: float) -> float:
-        """When a job that waits may join others whom it may not join now."""
-
-    def saw(self, live: LiveJob, mates: Sequence[LiveJob], now_s: float) -> None:
-        """A job is seen to run at its present speed beside these."""
-
-    def left(self, live: LiveJob) -> None:
-        """A job is gone."""
-
-    def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
-        """Who may be stopped so that a job gets devices, first come first."""
-
-    @property
-    def memory(self) -> Any:
-        """What it must remember, as a serialisable value."""
-
-    def recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
-        """Take up what was remembered."""
-
-
-class PlainRule:
-    """The rule of those who need no more than who may join whom: equal parts, first in first out."""
-
-    turns = False
-    prefers_company = False
-    overlaps = False
-
-    def shares(self, job: Job) -> bool:
-        """Those that ask for whole devices and can hold part of them."""
-        return may_share(job) and not job.roles[0].is_fraction
-
-    def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
-        """Who came first."""
-        return (live.seq,)
-
-    def free(self, live: LiveJob, draft: Draft) -> Placement | Reason:
-        """What the allocator offers."""
-        return draft.offer(live)
-
-    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
-        """As the inventory says by what they ask for."""
-        return True
-
-    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
-        """Equal parts."""
-        return [WHOLE // len(jobs)] * len(jobs)
-
-    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
-        """All of it."""
-        return [WHOLE] * len(jobs)
-
-    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
-        """Nobody."""
-        return None
-
-    def again_s(self, waiting: LiveJob, now_s: float) -> float:
-        """Never, unless something happens."""
-        return math.inf
-
-    def saw(self, live: LiveJob, mates: Sequence[LiveJob], now_s: float) -> None:
-        """Speeds do not matter."""
-
-    def left(self, live: LiveJob) -> None:
-        """Nothing to forget."""
-
-    def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
-        """Nobody."""
-        return ()
-
-    @property
-    def memory(self) -> Any:
-        """Nothing."""
-        return None
-
-    def recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
-        """Nothing."""
+from rota.mechanisms.crews import gather
+from rota.mechanisms.guests import Guests, Seats, beside, follow, is_settled, part_of
+from rota.mechanisms.sharing_rule import SharingRule
 
 
 class SharingScheduler:
@@ -154,6 +37,8 @@ class SharingScheduler:
         self._guests = Guests()
         self._stale: dict[Seats, None] = {}
         """Groups whose devices may have to be shared out anew."""
+        self._regroup_s = -math.inf
+        """When groups may be formed anew."""
         self.wakeup_s = math.inf
 
     @property
@@ -163,8 +48,9 @@ class SharingScheduler:
 
     @property
     def memory(self) -> Any:
-        """What the rule remembers."""
-        return {"policy": self._name, "rule": self._rule.memory}
+        """What the rule remembers, and when groups may be formed anew."""
+        due = {"regroup_s": self._regroup_s} if self._regroup_s > -math.inf else {}
+        return {"policy": self._name, "rule": self._rule.memory, **due}
 
     # -- what the engine tells -------------------------------------------------------------------
 
@@ -178,6 +64,7 @@ class SharingScheduler:
                 self._waiting[live] = None
         if isinstance(state.memory, dict) and state.memory.get("policy") == self._name:
             self._rule.recall(state.memory["rule"], {live.seq: live for live in state.jobs.values()})
+            self._regroup_s = state.memory.get("regroup_s", -math.inf)
         if self._waiting or self._stale:
             self.wakeup_s = state.now_s
 
@@ -221,8 +108,10 @@ class SharingScheduler:
                 if jobs and all(self._rule.shares(live.job) for live in jobs):
                     self._share_anew(draft, jobs)
         self._spread_out(draft)
+        if self._waiting and draft.now_s >= self._regroup_s and self._rule.regroup_s < math.inf:
+            self._regroup(draft)
         failed: set[object] = set()
-        for live in sorted(self._waiting, key=lambda live: (*self._rule.order(live, draft.now_s), live.seq)):
+        for live in sorted(self._still_waiting(), key=lambda live: (*self._rule.order(live, draft.now_s), live.seq)):
             kind = (self._allocator.shape(live), live.job.model, live.job.labels, live.job.priority)
             if kind in failed:
                 continue
@@ -241,7 +130,40 @@ class SharingScheduler:
     def _again_s(self, now_s: float) -> float:
         """When there may be devices for somebody who waits though nothing happens."""
         stage, rule = self._allocator.stage, self._rule
-        return min((min(stage(live, now_s)[1], rule.again_s(live, now_s)) for live in self._waiting), default=math.inf)
+        regroup_s = self._regroup_s if self._waiting and rule.regroup_s < math.inf else math.inf
+        return min([regroup_s, *(min(stage(live, now_s)[1], rule.again_s(live, now_s)) for live in self._waiting)])
+
+    def _still_waiting(self) -> list[LiveJob]:
+        """Who has no devices in the plan so far."""
+        return [live for live in self._waiting if live.placement is None]
+
+    def _regroup(self, draft: Draft) -> None:
+        """Groups of all who run or wait, formed anew."""
+        self._regroup_s = draft.now_s + self._rule.regroup_s
+        held = [live for _, jobs in self._guests.groups() if all(map(is_settled, jobs)) for live in jobs]
+        able = [live for live in (*held, *self._waiting) if self._rule.shares(live.job)]
+        able.sort(key=lambda live: (*self._rule.order(live, draft.now_s), live.seq))
+        seats = {self._guests.seats(live) for live in able} - {None}
+        devices = sum(mask.bit_count() for each in seats for _, mask in each or ())
+
+        def near(one: LiveJob, other: LiveJob) -> bool:
+            return self._guests.seats(one) is not None and self._guests.seats(one) == self._guests.seats(other)
+
+        crews = self._rule.crews(able, devices + draft.inventory.free, near)
+
+        def seat(live: LiveJob, home: Seats | None) -> Seats | None:
+            if home is None:
+                offered = self._rule.free(live, draft)
+                if not isinstance(offered, Reason):
+                    self._take(draft, live, offered)
+            else:
+                hosts = self._guests.at(home)
+                there = beside(live.job, hosts[0], draft.inventory)
+                if there is not None and self._rule.bears(live, hosts, _kind(there, draft)):
+                    self._let_in(draft, live, hosts, there)
+            return self._guests.seats(live)
+
+        gather(draft, able, crews, self._guests, seat)
 
     def _spread_out(self, draft: Draft) -> None:
         """Free devices for those of a group who should have their own, the largest groups first."""
@@ -344,6 +266,10 @@ class SharingScheduler:
                 return True
         draft.undo(mark)
         return False
+
+
+def _kind(placement: Placement, draft: Draft) -> DeviceType:
+    return draft.inventory.nodes[placement[0].node].node.device_type
 
 
 def _room(placement: Placement, draft: Draft) -> int | None:

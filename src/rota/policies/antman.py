@@ -17,7 +17,7 @@ from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import sharing
 from rota.mechanisms.guests import is_settled
-from rota.mechanisms.joining import PlainRule
+from rota.mechanisms.sharing_rule import PlainRule
 
 _PROBE = 10
 """Thousandths with which an opportunistic job begins, to see what it does to the other."""

@@ -10,7 +10,7 @@ from rota.core.live import LiveJob
 from rota.core.model import DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import sharing
-from rota.mechanisms.joining import PlainRule
+from rota.mechanisms.sharing_rule import PlainRule
 from rota.perf.profiles import Profiles
 from rota.perf.use import said_by
 from rota.perf.utilisation import Predictor

@@ -13,7 +13,7 @@ from rota.core.reasons import Reason
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import label, sharing
 from rota.mechanisms.guests import may_share
-from rota.mechanisms.joining import PlainRule
+from rota.mechanisms.sharing_rule import PlainRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

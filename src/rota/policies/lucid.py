@@ -10,7 +10,7 @@ from rota.core.live import LiveJob
 from rota.core.model import DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import sharing
-from rota.mechanisms.joining import PlainRule
+from rota.mechanisms.sharing_rule import PlainRule
 
 TINY, MEDIUM, JUMBO = 0, 1, 2
 

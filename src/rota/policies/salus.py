@@ -12,7 +12,7 @@ from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import label, sharing
-from rota.mechanisms.joining import PlainRule
+from rota.mechanisms.sharing_rule import PlainRule
 
 
 class Order(Enum):

@@ -12,6 +12,9 @@ from rota.traces.workload import Outcome, Submission
 
 _ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.CANCELLED: End.CANCELLED}
 
+SLACK = 1e-12
+"""How far two ways to add up the same time may differ, as a part of it."""
+
 
 class Run:
     """One job's true course: work done, work to do, and the run that is going on if any."""
@@ -75,6 +78,18 @@ class Run:
         if now_s <= self.work_from_s:
             return self.work
         return min(self.work + (now_s - self.work_from_s) * self.rate, self.target)
+
+    def work_leased(self, lease: Lease, now_s: float) -> float:
+        """What a lease came to: all of it, or what was done in its time."""
+        goal = min(lease.work, self.target)
+        return goal if self.goal_s(goal) <= now_s + SLACK * max(now_s, 1.0) else self.work_at(now_s)
+
+    def goal_s(self, goal: float) -> float:
+        """When it has done so much work at its present speed."""
+        left = goal - self.work
+        if left <= 0:
+            return self.work_from_s
+        return self.work_from_s + left / self.rate if self.rate > 0 else math.inf
 
     def meter(self, now_s: float) -> None:
         """Count how busy it kept its devices, before its speed changes or its work is counted anew."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Decision, Lease, Move, Renew, Resize, Resume, Start, Stop, Suspend
+from rota.core.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.events import (
     Event,
     Interrupted,
@@ -27,14 +27,11 @@ from rota.core.events import (
 )
 from rota.core.model import WHOLE, Job, JobId
 from rota.core.placement import Placement, same_devices
-from rota.drivers.simulator.course import Run
+from rota.drivers.simulator.course import SLACK, Run
 from rota.drivers.simulator.neighbours import Neighbours
 from rota.perf.speed import Costs, SpeedModel, duty
 from rota.perf.utilisation import busy_devices
 from rota.traces.workload import Submission
-
-_SLACK = 1e-12
-"""How far two ways to add up the same time may differ, as a part of it."""
 
 
 class World:
@@ -211,7 +208,7 @@ class World:
         run.meter(now_s)
         work = run.target
         if run.lease is not None:
-            work = self._work_leased(run, run.lease, now_s)
+            work = run.work_leased(run.lease, now_s)
         if work >= run.target and self._costs.save_s and not run.saves_result:
             return self._save_result(run, now_s)
         if work >= run.target:
@@ -233,18 +230,6 @@ class World:
             self._neighbours.leave(run.job.id, run.placement)
         self._speak_at(run, now_s + self._costs.save_s)
         return WorkDone(run.job.id, run.target) if self._overlaps else SpeedChanged(run.job.id, run.target, 0.0)
-
-    def _work_leased(self, run: Run, lease: Lease, now_s: float) -> float:
-        """What a lease came to: all of it, or what was done in its time."""
-        goal = min(lease.work, run.target)
-        return goal if self._goal_s(run, goal) <= now_s + _SLACK * max(now_s, 1.0) else run.work_at(now_s)
-
-    def _goal_s(self, run: Run, goal: float) -> float:
-        """When a job has done so much work at its present speed."""
-        left = goal - run.work
-        if left <= 0:
-            return run.work_from_s
-        return run.work_from_s + left / run.rate if run.rate > 0 else math.inf
 
     def _resize(self, run: Run, decision: Resize | Move, now_s: float) -> Event:
         """Another size or place costs a restart, or what moves cost; another part of the same devices nothing."""
@@ -320,12 +305,12 @@ class World:
             self._set_load(run)
         lease = run.lease
         if lease is None:
-            run.end_s = self._goal_s(run, run.target)
+            run.end_s = run.goal_s(run.target)
         elif lease.together:
             run.end_s = lease.until_s
         else:
-            goal_s = self._goal_s(run, min(lease.work, run.target))
-            is_early = goal_s < lease.until_s - _SLACK * max(goal_s, 1.0)
+            goal_s = run.goal_s(min(lease.work, run.target))
+            is_early = goal_s < lease.until_s - SLACK * max(goal_s, 1.0)
             run.end_s = goal_s if is_early else lease.until_s
         self._speak_at(run, run.end_s)
 

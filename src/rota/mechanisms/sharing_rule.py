@@ -1,0 +1,153 @@
+"""What a policy that shares devices says of them: who goes first, who may join whom, and who has how much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, DeviceType, Job
+from rota.core.placement import Placement
+from rota.core.policy import Draft
+from rota.core.reasons import Reason
+from rota.mechanisms.crews import Crew, Near
+from rota.mechanisms.guests import may_share
+
+
+class SharingRule(Protocol):
+    """Who goes first, who may join whom, and how a group shares its devices out."""
+
+    @property
+    def turns(self) -> bool:
+        """Whether the jobs of a group have the devices in turn; otherwise they run beside each other."""
+
+    @property
+    def prefers_company(self) -> bool:
+        """Whether a job joins others even if there are free devices."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the next job loads on devices while the one before only saves."""
+
+    def shares(self, job: Job) -> bool:
+        """Whether a job takes part in sharing at all; others have what they ask for to themselves."""
+
+    def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
+        """A key; the least is looked at first."""
+
+    def free(self, live: LiveJob, draft: Draft) -> Placement | Reason:
+        """Free devices for a job that would have them to itself, or why there are none."""
+
+    def joins(
+        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
+    ) -> tuple[float, ...] | None:
+        """How good a group is for a job, less is better; None if it may not join."""
+
+    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
+        """Whether a group's devices have memory for a job too, by more than what they ask for."""
+
+    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
+        """Thousandths of the devices for each job of a group; together at most all of them."""
+
+    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+        """Thousandths of the memory it asks for that each job of a group keeps on devices of so many bytes."""
+
+    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
+        """Who of a group should have free devices to itself."""
+
+    def again_s(self, waiting: LiveJob, now_s: float) -> float:
+        """When a job that waits may join others whom it may not join now."""
+
+    def bears(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> bool:
+        """Whether a job can run beside others at all."""
+
+    @property
+    def regroup_s(self) -> float:
+        """How often groups are formed anew while somebody waits; infinite for never."""
+
+    def crews(self, jobs: Sequence[LiveJob], devices: int, near: Near) -> list[Crew]:
+        """The groups that these jobs should form on so many devices; first come first. Others have to wait."""
+
+    def saw(self, live: LiveJob, mates: Sequence[LiveJob], now_s: float) -> None:
+        """A job is seen to run at its present speed beside these."""
+
+    def left(self, live: LiveJob) -> None:
+        """A job is gone."""
+
+    def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
+        """Who may be stopped so that a job gets devices, first come first."""
+
+    @property
+    def memory(self) -> Any:
+        """What it must remember, as a serialisable value."""
+
+    def recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
+        """Take up what was remembered."""
+
+
+class PlainRule:
+    """The rule of those who need no more than who may join whom: equal parts, first in first out."""
+
+    turns = False
+    prefers_company = False
+    overlaps = False
+    regroup_s = math.inf
+
+    def shares(self, job: Job) -> bool:
+        """Those that ask for whole devices and can hold part of them."""
+        return may_share(job) and not job.roles[0].is_fraction
+
+    def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
+        """Who came first."""
+        return (live.seq,)
+
+    def free(self, live: LiveJob, draft: Draft) -> Placement | Reason:
+        """What the allocator offers."""
+        return draft.offer(live)
+
+    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
+        """As the inventory says by what they ask for."""
+        return True
+
+    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
+        """Equal parts."""
+        return [WHOLE // len(jobs)] * len(jobs)
+
+    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+        """All of it."""
+        return [WHOLE] * len(jobs)
+
+    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
+        """Nobody."""
+        return None
+
+    def again_s(self, waiting: LiveJob, now_s: float) -> float:
+        """Never, unless something happens."""
+        return math.inf
+
+    def bears(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> bool:
+        """As far as is known."""
+        return True
+
+    def crews(self, jobs: Sequence[LiveJob], devices: int, near: Near) -> list[Crew]:
+        """Never asked for."""
+        return []
+
+    def saw(self, live: LiveJob, mates: Sequence[LiveJob], now_s: float) -> None:
+        """Speeds do not matter."""
+
+    def left(self, live: LiveJob) -> None:
+        """Nothing to forget."""
+
+    def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
+        """Nobody."""
+        return ()
+
+    @property
+    def memory(self) -> Any:
+        """Nothing."""
+        return None
+
+    def recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
+        """Nothing."""
