@@ -84,6 +84,7 @@ class Request:
     mttr_s: float = 3600.0
     spread: str = ""
     neighbours: str = ""
+    contention: bool = False
     type_speed: str = ""
     scaling: float = 1.0
     uneven: bool = False
@@ -271,6 +272,7 @@ def _setting(request: Request, cluster: Cluster, speeds: StudySpeeds) -> Setting
             spilled=neighbours.get("spilled", SPILLED),
             gaps=neighbours.get("gaps", 0.0),
             interleaved=by_stages,
+            contention=request.contention,
             network=network,
             scattered=by_profile,
             uneven=request.uneven,

@@ -95,6 +95,13 @@ def sim(
             "memory on the host; gaps=1: jobs held back use idle time first. Or stages: packed jobs are interleaved."
         ),
     ] = "",
+    contention: Annotated[
+        bool,
+        typer.Option(
+            "--contention",
+            help="Jobs of known kinds slow each other down by what they need of the servers that they share.",
+        ),
+    ] = False,
     type_speed: Annotated[str, typer.Option(help="Speed of device types, e.g. v100=1,k80=0.3.")] = "",
     scaling: Annotated[float, typer.Option(help="Exponent of an elastic job's speed over its size.")] = 1.0,
     uneven_batches: Annotated[
@@ -180,6 +187,7 @@ def sim(
         mttr_s=mttr,
         spread=spread,
         neighbours=neighbours,
+        contention=contention,
         type_speed=type_speed,
         scaling=scaling,
         uneven=uneven_batches,

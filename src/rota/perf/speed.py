@@ -84,6 +84,8 @@ class SpeedModel:
     With `is_estimate`, profiles are what a policy believes; how fast jobs really run is not in them.
     Where a job's devices are not equally fast, the slowest sets the pace; with `uneven` batches each device has work in
     proportion to its speed.
+    With `contention`, jobs of known kinds slow each other down by what they need of the servers that they share; their
+    work is then in seconds alone on one server.
     """
 
     profiles: Speeds | None = None
@@ -100,6 +102,7 @@ class SpeedModel:
     scattered: bool = False
     is_estimate: bool = False
     uneven: bool = False
+    contention: bool = False
 
     def __post_init__(self) -> None:
         factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
@@ -121,7 +124,7 @@ class SpeedModel:
     @property
     def sees_neighbours(self) -> bool:
         """Whether a job's speed depends on who else is there."""
-        return self.device_neighbour != 1.0 or self.node_neighbour != 1.0
+        return self.device_neighbour != 1.0 or self.node_neighbour != 1.0 or self.contention
 
     def nominal_rate(self, job: Job) -> float:
         """The speed that a job can count on before it is known where it runs: its best."""

@@ -23,6 +23,7 @@ _NUMBERS = (
     "network",
     "scattered",
     "uneven",
+    "contention",
 )
 
 

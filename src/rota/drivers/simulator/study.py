@@ -19,7 +19,7 @@ from rota.core.policy import Allocator, Draft, Policy
 from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
-from rota.drivers.simulator.run import Faults, run
+from rota.drivers.simulator.run import Faults, Outcome, run
 from rota.drivers.simulator.world import World
 from rota.mechanisms.across import may_spread, spread_out
 from rota.mechanisms.declare import Knowledge
@@ -116,15 +116,11 @@ def simulate(
 ) -> Result:
     """Run a workload to its end under a policy."""
     built, alloc, placement = scheduler(policy, setting)
-    engine = Engine(State(setting.cluster), built, alloc, journal=journal)
-    meters = setting.speed.knows_pairs or any(said_by(each.job) is not None for each in workload.submissions)
-    told = believed(setting)
-    world = World(setting.cluster, setting.speed, setting.costs, told, overlaps=engine.overlaps, meters=meters)
-    cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
+    history, cost = simulate_with(workload, built, alloc, setting, journal=journal, progress=progress)
     return Result(
         policy=policy,
         placement=placement,
-        history=_metered(history_of(engine.state), world) if meters else history_of(engine.state),
+        history=history,
         events=cost.events,
         wall_s=cost.wall_s,
         cpu_s=cost.cpu_s,
@@ -134,6 +130,25 @@ def simulate(
 def _metered(history: History, world: World) -> History:
     """The history with how busy each job kept its devices."""
     return replace(history, jobs=tuple(row._replace(busy_s=world.busy_s(JobId(row.id))) for row in history.jobs))
+
+
+def simulate_with(
+    workload: Workload,
+    policy: Policy,
+    alloc: Allocator,
+    setting: Setting,
+    *,
+    journal: Journal | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[History, Outcome]:
+    """Run a workload to its end under a policy that is built already."""
+    engine = Engine(State(setting.cluster), policy, alloc, journal=journal)
+    meters = setting.speed.knows_pairs or any(said_by(each.job) is not None for each in workload.submissions)
+    told = believed(setting)
+    world = World(setting.cluster, setting.speed, setting.costs, told, overlaps=engine.overlaps, meters=meters)
+    cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
+    history = history_of(engine.state)
+    return _metered(history, world) if meters else history, cost
 
 
 def _faults(setting: Setting) -> Faults:

@@ -29,6 +29,7 @@ from rota.core.model import WHOLE, Job, JobId
 from rota.core.placement import Placement, same_devices
 from rota.drivers.simulator.course import SLACK, Run
 from rota.drivers.simulator.neighbours import Neighbours
+from rota.perf.shared_servers import SharedServers, contends
 from rota.perf.speed import Costs, SpeedModel, duty
 from rota.perf.utilisation import busy_devices
 from rota.traces.workload import Submission
@@ -61,6 +62,7 @@ class World:
         self._saving: dict[JobId, Run] = {}
         """Jobs that save what came of them and may have left their devices to others."""
         self._neighbours = Neighbours() if speed.sees_neighbours or speed.knows_pairs else None
+        self._shared = SharedServers(self._nodes) if speed.contention else None
 
     def expect(self, submission: Submission) -> None:
         """A job was submitted; remember how it will go."""
@@ -195,7 +197,7 @@ class World:
         run.work_from_s = max(now_s, run.work_from_s)
         run.lease, run.lapsed = order.lease, False
         if self._neighbours is not None and run.placement is not None and run.placement != order.placement:
-            self._neighbours.leave(run.job.id, run.placement)
+            self._part(run.job.id, run.placement)
             self._enter(run.job.id, order.placement)
         run.placement = order.placement
         self._set_rate(run, self._rate(run))
@@ -226,8 +228,8 @@ class World:
         run.saves_result = True
         if self._overlaps:
             self._saving[run.job.id] = run
-        if self._neighbours is not None and run.placement is not None:
-            self._neighbours.leave(run.job.id, run.placement)
+        if run.placement is not None:
+            self._part(run.job.id, run.placement)
         self._speak_at(run, now_s + self._costs.save_s)
         return WorkDone(run.job.id, run.target) if self._overlaps else SpeedChanged(run.job.id, run.target, 0.0)
 
@@ -259,8 +261,8 @@ class World:
         run.work, run.work_from_s, run.rate = run.work_at(now_s), now_s, 0.0
         run.end_s = math.inf
         run.rests = True
-        if self._neighbours is not None and run.placement is not None:
-            self._neighbours.leave(run.job.id, run.placement)
+        if run.placement is not None:
+            self._part(run.job.id, run.placement)
         return Suspended(run.job.id, run.work)
 
     def _resume(self, run: Run, decision: Resume, now_s: float) -> Event:
@@ -282,6 +284,8 @@ class World:
             self._neighbours = Neighbours()
         if self._neighbours is not None and (self._speed.sees_neighbours or is_packed):
             self._neighbours.enter(job_id, placement)
+        if self._shared is not None and contends(self._runs[job_id].job):
+            self._shared.enter(self._runs[job_id].job, placement)
 
     def _leave(self, run: Run) -> None:
         run.end_s = math.inf
@@ -289,8 +293,8 @@ class World:
         self._forget_saving(run)
         rested, run.rests = run.rests, False
         if run.placement is not None:
-            if self._neighbours is not None and not rested:
-                self._neighbours.leave(run.job.id, run.placement)
+            if not rested:
+                self._part(run.job.id, run.placement)
             run.placement = None
 
     def _forget_saving(self, run: Run) -> None:
@@ -298,6 +302,13 @@ class World:
         if run.saves_result:
             run.saves_result = False
             self._saving.pop(run.job.id, None)
+
+    def _part(self, job_id: JobId, placement: Placement) -> None:
+        """A job is nobody's neighbour there any more."""
+        if self._neighbours is not None:
+            self._neighbours.leave(job_id, placement)
+        if self._shared is not None:
+            self._shared.leave(job_id)
 
     def _set_rate(self, run: Run, rate: float) -> None:
         run.rate = rate
@@ -335,7 +346,10 @@ class World:
         on_device = on_node = 0
         if self._speed.sees_neighbours:
             on_device, on_node = self._neighbours.count(run.job.id, placement)
-        return self._speed.rate(run.job, placement, self._nodes, 0 if mates else on_device, on_node, mates)
+        rate = self._speed.rate(run.job, placement, self._nodes, 0 if mates else on_device, on_node, mates)
+        if self._shared is not None and placement and not placement[0].in_turn and contends(run.job):
+            rate *= self._shared.speed(run.job.id)
+        return rate
 
     def _mates(self, run: Run, placement: Placement) -> list[tuple[Job, float]]:
         """Those with whom a job is packed and how much each does; parts of devices only where that was measured."""

@@ -1,0 +1,107 @@
+"""Workloads in which placement matters: training jobs of many kinds beside map-reduce and HPC jobs, on shared servers.
+
+How often kinds and sizes occur is assumed; about a third of the jobs are small, as in every published trace. Work is in
+seconds alone on one server.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from rota.core.cluster import Cluster, Node
+from rota.core.errors import RotaError
+from rota.core.model import WHOLE, DeviceType, Job, JobId, NodeId, Role
+from rota.perf.needs import KINDS
+from rota.traces.workload import Submission, Workload
+
+GPUS_PER_SERVER = 4
+CORES_PER_SERVER = 20
+JOBS_PER_SERVER = 10
+LOAD = 0.7
+"""Devices that would be busy if every job ran at its full speed, as a part of all."""
+INTERVAL_S = 60.0
+"""New jobs are placed together, so often."""
+MEDIAN_S = 1200.0
+SPREAD = 0.8
+SIZES = {1: 0.30, 2: 0.30, 3: 0.10, 4: 0.30}
+"""Workers of a training job."""
+WITH_SERVERS = 0.5
+"""The part of the training jobs of several workers that exchange gradients through parameter servers."""
+BACKGROUND = {"mapreduce": 0.15, "hpc": 0.10}
+WORKER_CORES = 3
+SERVER_CORES = 2
+BACKGROUND_CORES = {"mapreduce": 2, "hpc": 3}
+MODELS = tuple(kind for kind in KINDS if kind not in BACKGROUND)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What kind of cluster and of work."""
+
+    servers: int = 6
+    jobs_per_server: int = JOBS_PER_SERVER
+    load: float = LOAD
+    models: tuple[str, ...] = MODELS
+
+    def __post_init__(self) -> None:
+        if self.servers < 1:
+            raise RotaError(f"--servers is {self.servers}; it must be at least 1")
+        if self.jobs_per_server < 1:
+            raise RotaError(f"jobs per server is {self.jobs_per_server}; it must be at least 1")
+
+
+def cluster_of(servers: int) -> Cluster:
+    """Servers that are all alike."""
+    return Cluster(
+        nodes=tuple(
+            Node(
+                id=NodeId(f"s{number}"),
+                device_type=DeviceType("p100"),
+                devices=GPUS_PER_SERVER,
+                cpu_milli=CORES_PER_SERVER * WHOLE,
+            )
+            for number in range(1, servers + 1)
+        )
+    )
+
+
+def workload(shape: Shape, seed: object) -> Workload:
+    """Jobs for a cluster; the same seed gives the same jobs."""
+    rng = Random(f"shared servers {seed}")
+    count = shape.servers * shape.jobs_per_server
+    drawn = [_draw(rng, shape.models) for _ in range(count)]
+    busy_s = sum(roles[0].count * work for model, roles, work in drawn if KINDS[model].uses_device)
+    mean_s = busy_s / (shape.load * shape.servers * GPUS_PER_SERVER) / count
+    submissions, at_s = [], 0.0
+    for number, (model, roles, work) in enumerate(drawn):
+        at_s += rng.expovariate(1.0 / mean_s)
+        job = Job(id=JobId(str(number)), roles=roles, model=model, work=work, name=model)
+        submissions.append(Submission(job=job, submit_s=round(at_s, 3)))
+    return Workload(submissions=tuple(submissions), source=f"shared servers (seed {seed})", format="rota")
+
+
+def workloads(shape: Shape, seed: int, count: int) -> list[Workload]:
+    """Workloads that differ, all of one seed."""
+    return [workload(shape, f"{seed}/{number}") for number in range(count)]
+
+
+def _draw(rng: Random, models: Sequence[str]) -> tuple[str, tuple[Role, ...], float]:
+    work = round(MEDIAN_S * math.exp(rng.gauss(0.0, SPREAD)), 1)
+    at = rng.random()
+    for kind, share in BACKGROUND.items():
+        if at < share:
+            return kind, (_role("worker", rng.randint(2, 6), BACKGROUND_CORES[kind], devices=0),), work
+        at -= share
+    model = rng.choice(models)
+    workers = rng.choices(list(SIZES), list(SIZES.values()))[0]
+    roles = (_role("worker", workers, WORKER_CORES),)
+    if workers > 1 and rng.random() < WITH_SERVERS:
+        roles = (*roles, _role("ps", math.ceil(workers / 2), SERVER_CORES, devices=0))
+    return model, roles, work
+
+
+def _role(name: str, count: int, cores: int, devices: int = 1) -> Role:
+    return Role(name=name, count=count, device_milli=devices * WHOLE, cpu_milli=cores * WHOLE)
