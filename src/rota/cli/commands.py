@@ -185,6 +185,12 @@ COMMANDS: tuple[Entry, ...] = (
         group=Group.LEARN,
     ),
     Entry(
+        name="learn",
+        target="rota.cli.learn:app",
+        summary="Learn where to place jobs that share servers.",
+        group=Group.LEARN,
+    ),
+    Entry(
         name="backup",
         target="rota.cli.backup:backup",
         summary="Copy the manager's database while it runs.",

@@ -35,6 +35,7 @@ class ReasonCode(Enum):
     BAD_HARDWARE = "bad-hardware"
     BETTER_LATER = "better-later"
     NO_MATCHING_NODE = "no-matching-node"
+    BY_HEURISTIC = "placed-by-heuristic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,8 @@ class Reason:
                 return "waits for the next round"
             case ReasonCode.BETTER_LATER:
                 return "waits for a device on which the jobs together end sooner than on those that are free"
+            case ReasonCode.BY_HEURISTIC:
+                return "placed by the placement's rule: the learned policy had no place for all of its tasks"
             case ReasonCode.NOT_CONSIDERED:
                 return "not yet considered by the scheduler"
             case _:

@@ -34,6 +34,7 @@ BACKGROUND = {"mapreduce": 0.15, "hpc": 0.10}
 WORKER_CORES = 3
 SERVER_CORES = 2
 BACKGROUND_CORES = {"mapreduce": 2, "hpc": 3}
+KIND_NAMES = tuple(KINDS)
 MODELS = tuple(kind for kind in KINDS if kind not in BACKGROUND)
 
 
@@ -97,7 +98,7 @@ def _draw(rng: Random, models: Sequence[str]) -> tuple[str, tuple[Role, ...], fl
         at -= share
     model = rng.choice(models)
     workers = rng.choices(list(SIZES), list(SIZES.values()))[0]
-    roles = (_role("worker", workers, WORKER_CORES),)
+    roles: tuple[Role, ...] = (_role("worker", workers, WORKER_CORES),)
     if workers > 1 and rng.random() < WITH_SERVERS:
         roles = (*roles, _role("ps", math.ceil(workers / 2), SERVER_CORES, devices=0))
     return model, roles, work

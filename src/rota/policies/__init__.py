@@ -97,6 +97,7 @@ BUILT_IN |= {
     "horus": "rota.policies.horus:horus",
     "liquid": "rota.policies.liquid:liquid",
     "liquid-batch": "rota.policies.liquid:liquid_batch",
+    "harmony": "rota.policies.harmony:harmony",
 }
 
 _ENTRY_POINTS = "rota.policies"

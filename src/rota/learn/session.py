@@ -1,0 +1,159 @@
+"""A training from the command line: files in and out, a curve, a checkpoint to go on from."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import RotaError, did_you_mean
+from rota.learn.experience import Experience
+from rota.learn.lif import fit_linear
+from rota.learn.play import mean_jct_s, play
+from rota.learn.workloads import Shape, workload
+from rota.mechanisms.actor import Actor, checked
+from rota.mechanisms.weights import Learned, save_learned
+
+try:
+    import torch
+
+    from rota.learn.reward import Fit, fit_reward
+    from rota.learn.train import Progress, Recipe, Trainer
+except ModuleNotFoundError as _err:
+    raise RotaError(f"training needs {_err.name}; install it with: pip install 'rota[learn]'") from None
+
+PASSES = 40
+EVERY = 25
+"""Intervals between two points of the curve."""
+SPARE: dict[str, Callable[[Recipe], Recipe]] = {
+    "reward-model": lambda recipe: dataclasses.replace(recipe, use_reward_model=False),
+    "exploration": lambda recipe: dataclasses.replace(recipe, use_exploration=False),
+    "replay": lambda recipe: dataclasses.replace(recipe, use_replay=False),
+}
+Curve = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What was asked for."""
+
+    experience: Path
+    out: Path
+    intervals: int
+    seed: int
+    device: str = "cpu"
+    threads: int = 2
+    checkpoint: Path | None = None
+    resume: bool = False
+    validate: int = 4
+    clusters: int = 64
+    every: int = EVERY
+    passes: int = PASSES
+    without: tuple[str, ...] = ()
+    command: str = ""
+
+
+def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str], None]) -> Curve:
+    """Train as ordered, write the weights, and return the learning curve."""
+    experience, recipe = _lessened(Experience.load(order.experience), order.without)
+    recipe = dataclasses.replace(recipe, clusters=order.clusters)
+    device = _device(order.device)
+    torch.set_num_threads(order.threads)
+    began_s = time.process_time()
+    state = _checkpoint(order, experience.kinds)
+    reward, fit = None, None
+    if recipe.use_reward_model:
+        reward, fit = fit_reward(experience, passes=order.passes, seed=order.seed)
+        say(
+            f"reward model: {fit.samples:,} speeds; "
+            f"held-out error {fit.median:.1%} (median), {fit.p90:.1%} (nine in ten)"
+        )
+    trainer = Trainer(experience.kinds, recipe, reward, order.seed, device=device)
+    curve: Curve = []
+    if state is not None:
+        trainer.restore(state)
+        curve = state["curve"]
+
+    def point(said: Progress) -> None:
+        curve.append(
+            {**dataclasses.asdict(said), "cpu_s": time.process_time() - began_s, "jct_s": _jct_s(trainer, order)}
+        )
+        if order.checkpoint is not None:
+            _save(order.checkpoint, trainer, curve)
+        tell(trainer.interval)
+
+    trainer.run(max(order.intervals - trainer.interval, 0), point, order.every)
+    network = checked(experience.kinds, trainer.net.exported())
+    about = {"command": order.command, "reward_model": None if fit is None else _rounded(fit), "curve": _thin(curve)}
+    save_learned(order.out, Learned(network, fit_linear(experience), about))
+    if order.checkpoint is not None:
+        _save(order.checkpoint, trainer, curve)
+    say(f"weights: {order.out}")
+    return curve
+
+
+def _lessened(experience: Experience, without: tuple[str, ...]) -> tuple[Experience, Recipe]:
+    """What is left to learn from, and how, if parts are left out."""
+    recipe = Recipe()
+    for what in without:
+        if what in SPARE:
+            recipe = SPARE[what](recipe)
+        elif what in experience.kinds:
+            experience = experience.without(what)
+        else:
+            known = [*SPARE, *experience.kinds]
+            raise RotaError(f"--without: {what!r} can't be left out; {did_you_mean(what, known)}")
+    return experience, recipe
+
+
+def _device(name: str) -> torch.device:
+    if name not in ("cpu", "cuda"):
+        raise RotaError(f"--device is {name!r}; it must be cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise RotaError("--device cuda: PyTorch finds no GPU here; use --device cpu")
+    return torch.device(name)
+
+
+def _checkpoint(order: Order, kinds: tuple[str, ...]) -> dict[str, Any] | None:
+    """The state to go on from, if that was asked for."""
+    if not order.resume or order.checkpoint is None:
+        return None
+    if not order.checkpoint.is_file():
+        raise RotaError(f"--resume: there is no checkpoint {order.checkpoint}")
+    try:
+        state: dict[str, Any] = torch.load(order.checkpoint, weights_only=True)
+        if tuple(state["kinds"]) != kinds:
+            raise RotaError(f"checkpoint {order.checkpoint}: it knows other kinds of jobs than {order.experience}")
+    except RotaError:
+        raise
+    except Exception as err:  # whatever PyTorch says of a file that is none of its own
+        raise RotaError(f"checkpoint {order.checkpoint}: it can't be read: {err}") from None
+    return state
+
+
+def _save(path: Path, trainer: Trainer, curve: Curve) -> None:
+    """All at once, so that a checkpoint is never half written."""
+    draft = path.with_name(f"{path.name}.part")
+    torch.save({**trainer.state(), "curve": curve}, draft)
+    draft.replace(path)
+
+
+def _jct_s(trainer: Trainer, order: Order) -> float | None:
+    """The mean completion time on workloads that are neither trained on nor judged by."""
+    if not order.validate:
+        return None
+    shape = Shape(servers=6)
+    actor = Actor(checked(trainer.kinds, trainer.net.exported()))
+    works = [workload(shape, f"validate {number}") for number in range(order.validate)]
+    return sum(mean_jct_s(play(work, shape.servers, actor, placement="consolidate")) for work in works) / len(works)
+
+
+def _rounded(fit: Fit) -> dict[str, float]:
+    return {"samples": fit.samples, "median_error": round(fit.median, 4), "p90_error": round(fit.p90, 4)}
+
+
+def _thin(curve: Curve) -> Curve:
+    return [{key: point[key] for key in ("interval", "placed", "jct_s", "cpu_s")} for point in curve]

@@ -1,0 +1,72 @@
+"""Harmony: placement that is learned from how fast jobs ran beside each other (Bao et al., INFOCOM 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from rota.core.errors import RotaError
+from rota.core.live import JobView
+from rota.core.policy import Allocator, Policy
+from rota.mechanisms.actor import Actor
+from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.list_scheduler import ListScheduler
+from rota.mechanisms.ordering import Backfill, SimpleRule, Turn
+from rota.mechanisms.placing import Placing
+from rota.mechanisms.weights import Learned, load_learned
+
+SHIPPED = Path(__file__).with_name("harmony.npz")
+"""Weights that come with Rota; they say themselves how they were trained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarmonyParams:
+    """`weights` is a file of `rota learn train`, or empty for those that come with Rota. New jobs are placed together
+    every `interval_s`; 0 means at once."""
+
+    weights: str = ""
+    interval_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.interval_s < float("inf"):
+            raise RotaError(f"interval_s is {self.interval_s:g}; it must be a number of seconds, 0 or more")
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: Path, changed_ns: int) -> Learned:
+    return load_learned(path)
+
+
+def learned(weights: str) -> Learned:
+    """The weights by their file's name; read again only if the file changed."""
+    path = Path(weights) if weights else SHIPPED
+    return _loaded(path, path.stat().st_mtime_ns if path.is_file() else 0)
+
+
+def _first_come(job: JobView, now_s: float) -> Turn:
+    return Turn((job.seq,))
+
+
+def _make(params: HarmonyParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
+    order = ListScheduler(SimpleRule(of=_first_come, backfill=Backfill.ANY, preempts=False), allocator)
+    return Placing(order, Actor(learned(params.weights).network), params.interval_s, says_so=True)
+
+
+harmony = DeclaredPolicy(
+    name="harmony",
+    cites="Bao et al., INFOCOM 2019",
+    summary="First in first out, each task where a network has learned that it and those beside it run fast.",
+    traits=Traits(
+        prior_knowledge="model; how fast jobs ran beside each other",
+        scheduling_input="arrival order, who is on which server",
+        placement="learned",
+    ),
+    params=HarmonyParams,
+    placement="consolidate",
+    make=_make,
+    whole_cluster=True,
+    differs="The networks see each server through the same encoder, so that one set of weights serves clusters of any "
+    "size, and jobs are placed in order of arrival. Jobs that share or change devices, want nodes for themselves or "
+    "insist on a locality, and those for whose tasks it finds no room go where the placement by name puts them.",
+)

@@ -1,0 +1,146 @@
+"""The arrays that agents are trained on tell the same as the simulator."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rota.core.errors import RotaError
+from rota.core.placement import Slot
+from rota.learn.collect import collect
+from rota.learn.compare import WAYS, Task, mean_of, scores
+from rota.learn.experience import Experience
+from rota.learn.fast_cluster import Arrival, FastClusters
+from rota.learn.fast_speeds import speeds
+from rota.learn.lif import LeastInterference, fit_linear
+from rota.learn.play import mean_jct_s, play
+from rota.learn.seen import rows_of
+from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload, workloads
+from rota.perf.shared_servers import SharedServers
+from rota.policies.harmony import SHIPPED
+
+SERVERS = 4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_speeds_are_those_of_the_simulator(seed: int) -> None:
+    rng = random.Random(seed)
+    shared = SharedServers(cluster_of(SERVERS).nodes)
+    jobs = [each.job for each in workload(Shape(servers=SERVERS, jobs_per_server=4), seed).submissions]
+    kind = np.zeros((1, len(jobs)), np.int64)
+    tasks = np.zeros((2, 1, len(jobs), SERVERS))
+    cores = np.ones((2, 1, len(jobs)))
+    for number, job in enumerate(jobs):
+        kind[0, number] = KIND_NAMES.index(str(job.model))
+        slots = []
+        for index, role in enumerate(job.roles):
+            cores[index, 0, number] = role.cpu_milli / 1000
+            for _ in range(role.count):
+                node = rng.randrange(SERVERS)
+                tasks[index, 0, number, node] += 1
+                slots.append(Slot(node, 0, 1, index))
+        shared.enter(job, tuple(slots))
+
+    found = speeds(kind, tasks[0], tasks[1], cores[0], cores[1])[0]
+
+    assert found == pytest.approx([shared.speed(job.id) for job in jobs])
+
+
+def test_clusters_let_jobs_end_and_give_back_what_they_held() -> None:
+    world = FastClusters(Shape(servers=2), [2, 1], "test")
+    arrival = Arrival(KIND_NAMES.index("resnet50"), (1, 0), (3.0, 1.0), (1.0, 0.0), 120.0)
+    world.place(0, arrival, np.array([1.0, 0.0]), np.zeros(2))
+
+    assert world.free()[0, 0].tolist() == [3.0, 17.0]
+    assert (world.free()[1, 1] < 0).all(), "the second cluster has one server"
+    assert world.advance()[0] == pytest.approx(0.5)
+    assert world.advance()[0] == pytest.approx(0.5)
+    assert not world.active.any()
+    assert world.free()[0, 0].tolist() == [4.0, 20.0]
+
+
+def test_rows_show_neighbours_without_oneself() -> None:
+    kind = np.array([[0, 1]])
+    workers = np.array([[[1.0, 1.0], [0.0, 2.0]]])
+
+    rows = rows_of(kind, 2, workers, np.zeros_like(workers))
+
+    beside = rows.inputs[:, 3 + 6 : 3 + 6 + 3] * 4
+    assert rows.owner.tolist() == [0, 0, 1]
+    assert beside.tolist() == [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 0.0]]
+
+
+def test_experience_survives_its_file_and_holds_only_speeds(tmp_path: Path) -> None:
+    seen = collect(Shape(servers=2, jobs_per_server=4), 2, 1, KIND_NAMES)
+    path = tmp_path / "experience.npz"
+
+    seen.save(path)
+    again = Experience.load(path)
+
+    assert again.samples == seen.samples > 20
+    assert (again.speed <= 1.0 + 1e-6).all()
+    assert np.allclose(again.speed, seen.speed)
+    nameless = again.without("vgg16")
+    assert len(nameless.kinds) == len(again.kinds) - 1
+    assert nameless.samples == again.samples
+
+
+def test_bad_experience_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "experience.npz"
+    with pytest.raises(RotaError, match="there is no such file"):
+        Experience.load(path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(RotaError, match="it is none"):
+        Experience.load(path)
+
+
+def test_linear_model_avoids_whom_it_saw_to_be_slow_beside() -> None:
+    seen = collect(Shape(servers=3, jobs_per_server=8), 6, 1, KIND_NAMES)
+
+    linear = fit_linear(seen)
+
+    alexnet = KIND_NAMES.index("alexnet")
+    assert linear[alexnet, 1 + alexnet] > 0.02
+    assert linear[alexnet, 1 + alexnet] > linear[alexnet, 1 + KIND_NAMES.index("resnet152")]
+    assert (
+        mean_jct_s(play(workload(Shape(servers=2, jobs_per_server=3), 1), 2, LeastInterference(KIND_NAMES, linear))) > 0
+    )
+
+
+@pytest.mark.parametrize("policy", WAYS)
+def test_every_way_places_a_workload(policy: str) -> None:
+    task = Task(policy=policy, shape=Shape(servers=2, jobs_per_server=4), seed="3/0", weights=SHIPPED)
+
+    assert 500 < mean_of(task) < 50_000
+    assert mean_of(task) == mean_of(task)
+
+
+def test_workloads_of_a_seed_differ_from_each_other_but_not_from_run_to_run() -> None:
+    shape = Shape(servers=2)
+
+    first, second = workloads(shape, 9, 2)
+
+    assert first.submissions != second.submissions
+    assert workloads(shape, 9, 2) == [first, second]
+
+
+def test_scores_count_gains_from_the_best_usual_way() -> None:
+    means = {
+        "harmony": np.array([60.0, 80.0]),
+        "load-balance": np.array([90.0, 110.0]),
+        "pack": np.array([100.0, 120.0]),
+        "liquid": np.array([50.0, 50.0]),
+        "oracle": np.array([50.0, 70.0]),
+    }
+
+    found = {score.policy: score for score in scores(means, Shape(servers=6))}
+
+    assert found["harmony"].avg_jct_s == 70.0
+    assert found["harmony"].better_than_best_usual == pytest.approx(0.3)
+    assert found["harmony"].part_of_oracle == pytest.approx(0.75)
+    assert found["oracle"].part_of_oracle == pytest.approx(1.0)
+    assert found["load-balance"].better_than_best_usual == 0.0
+    assert found["harmony"].low < 0.3 < found["harmony"].high

@@ -1,0 +1,144 @@
+"""Training on a small scale: it learns, can be stopped and taken up again, and NumPy runs what it made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'rota[learn]'")
+
+from rota.core.errors import RotaError
+from rota.core.inventory import Inventory
+from rota.learn.collect import collect
+from rota.learn.decisions import Situation
+from rota.learn.experience import Experience
+from rota.learn.fast_cluster import FREE, Arrival
+from rota.learn.networks import ActorCritic, Views
+from rota.learn.play import mean_jct_s, play
+from rota.learn.reward import fit_reward
+from rota.learn.session import Order, run_training
+from rota.learn.train import Recipe, Trainer
+from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workloads
+from rota.mechanisms.actor import Actor, Network, checked, job_seen, servers_seen
+from rota.mechanisms.rooms import Room
+from rota.mechanisms.weights import load_learned
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def experience() -> Experience:
+    torch.set_num_threads(1)
+    return collect(Shape(servers=3, jobs_per_server=8), 24, 1, KIND_NAMES)
+
+
+def order(tmp_path: Path, experience: Experience, **more: object) -> Order:
+    experience.save(tmp_path / "experience.npz")
+    given = {"intervals": 4, "clusters": 8, "every": 2, "passes": 3, "seed": 1, "threads": 1, "validate": 0, **more}
+    return Order(experience=tmp_path / "experience.npz", out=tmp_path / "weights.npz", **given)  # type: ignore[arg-type]
+
+
+def quiet(*_: object) -> None:
+    """Nobody listens."""
+
+
+def test_reward_model_learns_speeds_from_experience(experience: Experience) -> None:
+    _, brief = fit_reward(experience, passes=1, seed=1)
+    _, longer = fit_reward(experience, passes=12, seed=1)
+
+    assert longer.median < 0.15
+    assert longer.median < 0.7 * brief.median
+
+
+def test_numpy_scores_as_pytorch_does() -> None:
+    torch.manual_seed(3)
+    net = ActorCritic(len(KIND_NAMES))
+    arrival = Arrival(3, (2, 1), (3.0, 2.0), (1.0, 0.0), 900.0)
+    rng = np.random.default_rng(1)
+    tasks, talking = rng.integers(0, 3, (5, 2, 10)).astype(float), rng.integers(0, 3, (5, 10)).astype(float)
+    servers = servers_seen(tasks, talking)
+    situation = Situation.of(
+        [arrival], np.array([3]), len(KIND_NAMES), servers[None], np.ones((1, 5), np.bool_), np.tile(FREE, (1, 5, 1))
+    )
+    seen = (situation.servers, situation.open, situation.job_seen(), situation.free_seen(), situation.pairs_seen())
+    views = Views(*(torch.from_numpy(part) for part in (*seen, situation.mask())))
+    with torch.inference_mode():
+        logits = net(views)[0].numpy().reshape(2, 5)
+
+    numpy = Network(KIND_NAMES, net.exported())
+    job = job_seen(3, len(KIND_NAMES), (2, 1), (2, 1), 0, 900.0)
+    assert np.allclose(job, situation.job_seen()[0])
+    for side in range(2):
+        scores = numpy.scores(
+            servers @ numpy.of["server.weight"].T,
+            np.concatenate([job, np.eye(2, dtype=np.float32)[side]]),
+            situation.free_seen()[0],
+            situation.pairs_seen()[0, side],
+            numpy.pooled(servers),
+        )
+        assert np.allclose(scores, logits[side], atol=1e-4)
+
+
+def test_trained_placement_beats_the_untrained_one(experience: Experience) -> None:
+    reward, _ = fit_reward(experience, passes=12, seed=1)
+    trainer = Trainer(KIND_NAMES, Recipe(clusters=24, sizes=(3,), ways=6), reward, 1)
+    before_s = jct_s(trainer)
+
+    trainer.run(60, quiet)
+
+    assert jct_s(trainer) < before_s
+
+
+@pytest.mark.parametrize("without", ["reward-model", "exploration", "replay"])
+def test_each_part_can_be_left_out(experience: Experience, tmp_path: Path, without: str) -> None:
+    curve = run_training(order(tmp_path, experience, intervals=12, every=12, without=(without,)), quiet, quiet)
+
+    assert [point["interval"] for point in curve] == [12]
+    assert np.isfinite(curve[0]["cost"])
+    assert curve[0]["cost"] > 0.5
+    about = load_learned(tmp_path / "weights.npz").about
+    assert (about["reward_model"] is None) == (without == "reward-model")
+
+
+def jct_s(trainer: Trainer) -> float:
+    actor = Actor(checked(KIND_NAMES, trainer.net.exported()))
+    works = workloads(Shape(servers=3), 1, 4)
+    return sum(mean_jct_s(play(work, 3, actor)) for work in works) / len(works)
+
+
+def test_training_is_taken_up_where_it_stopped(experience: Experience, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "state.pt"
+    run_training(order(tmp_path, experience, intervals=2, checkpoint=checkpoint), quiet, quiet)
+
+    curve = run_training(order(tmp_path, experience, intervals=4, checkpoint=checkpoint, resume=True), quiet, quiet)
+
+    assert [point["interval"] for point in curve] == [2, 4]
+    assert curve[1]["placed"] > curve[0]["placed"]
+    assert load_learned(tmp_path / "weights.npz").about["reward_model"]["samples"] == experience.samples
+
+
+def test_kind_left_out_is_unknown_to_the_weights(experience: Experience, tmp_path: Path) -> None:
+    run_training(order(tmp_path, experience, intervals=1, without=("vgg16",)), quiet, quiet)
+
+    network = load_learned(tmp_path / "weights.npz").network
+    assert "vgg16" not in network.kinds
+    room = Room(Inventory(cluster_of(2)), network.kinds)
+    assert room.tasks.shape[-1] == len(KIND_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"without": ("nothing",)}, "--without: 'nothing' can't be left out"),
+        ({"device": "tpu"}, "--device is 'tpu'; it must be cpu or cuda"),
+        ({"resume": True, "checkpoint": Path("nowhere.pt")}, "there is no checkpoint nowhere.pt"),
+    ],
+)
+def test_impossible_orders_are_refused(
+    experience: Experience, tmp_path: Path, more: dict[str, object], why: str
+) -> None:
+    with pytest.raises(RotaError, match=why.replace("(", r"\(")):
+        run_training(order(tmp_path, experience, **more), quiet, quiet)
+    assert not (tmp_path / "weights.npz").exists()
