@@ -20,13 +20,16 @@ from rota.files.job import job_file, launch_of
 class Bench:
     """A driver on one node of four devices, and all that it has answered."""
 
-    def __init__(self, home: Path, **settings: Any) -> None:
+    def __init__(self, home: Path, *, overlaps: bool = False, **settings: Any) -> None:
         home.mkdir(exist_ok=True)
         self.home = home
         self._closed = False
         self.answers: list[tuple[Event, Word]] = []
         self.driver = LocalDriver(
-            [node("n1")], Settings(home=home, **settings), lambda *answer: self.answers.append(answer)
+            [node("n1")],
+            Settings(home=home, **settings),
+            lambda *answer: self.answers.append(answer),
+            overlaps=overlaps,
         )
 
     def close(self) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rota.estimate.estimator import Estimate
-from rota.live.learning import AGAIN_AFTER, _Learner, amount
+from rota.files.job_shape import JobFile
+from rota.live.learning import AGAIN_AFTER, _Learner, amount, settled_by
 from rota.live.past_use import MB, over_requested, past_uses
 from rota.store.database import open_database
 from rota.store.records import Batch, Records
@@ -22,10 +23,19 @@ class Past:
         self.records = Records(open_database(home / "rota.db"))
         self._jobs = 0
 
-    def add(self, used_mb: float, *, size: int, state: str = "succeeded", attempt: int = 1) -> None:
+    def add(
+        self,
+        used_mb: float,
+        *,
+        size: int,
+        state: str = "succeeded",
+        attempt: int = 1,
+        gpus: dict[str, float] | None = None,
+    ) -> None:
         number = self._jobs
         self._jobs += 1
-        spec = {"name": "train", "run": f"python train.py --size {size}", "resources": {"memory": "1Gi", "cpus": 1}}
+        resources = {"memory": "1Gi", "cpus": 1, "gpus": 4}
+        spec = {"name": "train", "run": f"python train.py --size {size}", "resources": resources}
         row = {
             "id": str(number),
             "seq": number,
@@ -50,11 +60,13 @@ class Past:
         folder = self.home / "runs" / str(number) / str(attempt) / "0"
         folder.mkdir(parents=True)
         (folder / "exit.json").write_text(json.dumps({"cpu_s": 5.0, "memory_bytes": int(used_mb * MB)}))
+        if gpus is not None:
+            (folder / "gpus.json").write_text(json.dumps(gpus))
 
-    def ask(self, learner: _Learner, size: int) -> Estimate:
+    def ask(self, learner: _Learner, size: int, label: str = "host_memory_mb") -> Estimate:
         attributes = {"name": "train", "program": "train.py", "tenant": "default", "tasks": 1.0, "size": float(size)}
         question = {"database": self.records.url, "home": str(self.home), "attributes": attributes}
-        return Estimate(**learner.answer(question)["host_memory_mb"])
+        return Estimate(**learner.answer(question)[label])
 
 
 @pytest.fixture
@@ -112,3 +124,64 @@ def test_memory_is_given_by_the_upper_end(field: str, given: float) -> None:
     found = Estimate(label="any", value=3.2, low=1.0, high=50.0, error=0.1)
 
     assert amount(field, found) == given
+
+
+def test_gpus_are_learned_from_what_was_used_and_never_from_what_was_asked_for(past: Past) -> None:
+    assert all("gpus" not in use.run.labels for use in past_uses(past.records, past.home))
+
+    for size in range(10, 200, 10):
+        seen = {"gpus": 2, "gpu_memory_bytes": 3 * size * MB, "gpu_busy_mean": 40.0, "gpu_busy_std": 5.0}
+        past.add(50, size=size, gpus={**seen, "busy_from_s": 102.0, "busy_until_s": 107.0})
+    learner = _Learner()
+
+    assert past.ask(learner, 100, "gpus").value == pytest.approx(2.0)
+    assert past.ask(learner, 100, "gpu_memory_mb").value == pytest.approx(300, rel=0.3)
+    labels = next(iter(past_uses(past.records, past.home))).run.labels
+    assert (labels["gpu_util_mean"], labels["load_s"], labels["train_s"], labels["save_s"]) == (40.0, 2.0, 5.0, 3.0)
+    over = [row for row in over_requested(past_uses(past.records, past.home)) if row["what"] == "gpus"]
+    assert {(row["asked"], row["used"], row["over"]) for row in over} == {(4.0, 2.0, 2.0)}
+
+
+def known(**errors: float | None) -> dict[str, Estimate]:
+    """Estimates of 40, up to 50, with these measured errors."""
+    return {name: Estimate(label=name, value=40.0, low=30.0, high=50.0, error=error) for name, error in errors.items()}
+
+
+def test_a_job_that_may_share_its_gpu_gets_what_is_known_of_its_use() -> None:
+    asked = {"run": "train", "resources": {"gpus": 1, "cpus": "auto"}}
+
+    made = settled_by(known(utilization=0.1, gpu_memory=0.1, cpus=0.1), asked, 0.25, predicts_use=True)
+
+    assert made["labels"] == {"utilization": "0.4"}
+    assert made["resources"] == {"gpus": 1, "cpus": 40, "gpu_memory": 64 * MB}
+    assert {name: part["given"] for name, part in made["estimated"].items()} == {
+        "utilization": 0.4,
+        "gpu_memory": 64 * MB,
+        "cpus": 40,
+    }
+    JobFile.model_validate(made)
+    assert "labels" not in settled_by(known(utilization=0.1), asked, 0.25)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"resources": {"gpus": 2}},
+        {"resources": {"gpus": 1}, "workers": 2},
+        {"resources": {"gpus": 1}, "labels": {"utilization": "0.9"}},
+        {"roles": {"worker": {"gpus": 1}}},
+    ],
+    ids=["two", "gang", "says-itself", "roles"],
+)
+def test_others_are_left_as_they_are(asked: dict[str, object]) -> None:
+    assert settled_by(known(utilization=0.1, gpu_memory=0.1), asked, 0.25, predicts_use=True) == asked
+
+
+def test_what_is_not_trusted_is_not_said() -> None:
+    asked = {"run": "train", "resources": {"gpus": 1}}
+
+    assert settled_by(known(utilization=0.5, gpu_memory=0.1), asked, 0.25, predicts_use=True) == asked
+    assert (
+        "gpu_memory"
+        not in settled_by(known(utilization=0.1, gpu_memory=None), asked, 0.25, predicts_use=True)["resources"]
+    )

@@ -33,6 +33,7 @@ from rota.live.learning import BOUND, Learning
 from rota.live.lookout import Lookout
 from rota.live.requests import Requests
 from rota.live.retention import keep_tidy
+from rota.policies import find_policy
 from rota.sdk.place import Sign, remove_sign, write_sign
 from rota.store.database import open_database
 from rota.store.records import Records
@@ -98,9 +99,10 @@ async def _serve(
 ) -> None:
     control = boot(records, options.scheduling)
     foresight = Foresight(options.scheduling, records.url)
-    learning = Learning(records, options.settings.home, options.estimate_bound)
+    predicts_use = find_policy(options.scheduling.policy)[0].predicts_use
+    learning = Learning(records, options.settings.home, options.estimate_bound, predicts_use=predicts_use)
     assert control.present is not None, "boot knows the cluster"
-    driver = LocalDriver(control.present.nodes, options.settings, control.answered)
+    driver = LocalDriver(control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps)
     service = Service(
         control=control,
         requests=Requests(control, records, refuse_what_cannot_be, foresight, learning),

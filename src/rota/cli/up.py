@@ -132,6 +132,7 @@ def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
 def _options(settings: UpFile) -> Options:
     """Settings as the manager takes them."""
     from rota.api.serve import Options
+    from rota.drivers.local.machine import nvml_folder
     from rota.drivers.local.settings import Settings
     from rota.live.boot import Scheduling
     from rota.sdk.place import data_folder
@@ -150,6 +151,7 @@ def _options(settings: UpFile) -> Options:
             home=home,
             user=None if settings.run_as is None else _user(settings.run_as),
             limits=_limits(home, Cgroup(settings.cgroups)),
+            nvml=nvml_folder() if settings.emulate is None else None,
         ),
         host=settings.host,
         port=settings.port,

@@ -41,6 +41,8 @@ def unsettled(values: Mapping[str, Any]) -> dict[str, Any]:
 
     if "resources" in made:
         made["resources"] = back(made["resources"])
+    if isinstance(made.get("labels"), dict):
+        made["labels"] = {name: value for name, value in made["labels"].items() if name not in given}
     if isinstance(made.get("roles"), dict):
         made["roles"] = {name: back(role) for name, role in made["roles"].items()}
     return made

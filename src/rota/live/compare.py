@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.model import JobId
-from rota.drivers.local.folder import usage
+from rota.drivers.local.folder import gpu_usage, usage
 from rota.drivers.local.use import use_now
 from rota.live.learning import Learning, in_units
-from rota.live.past_use import FIELDS, asked_of, attributes
+from rota.live.past_use import FIELDS, asked_of, attributes, used_of
 
 
 async def compared(row: Any, home: Path, learning: Learning | None) -> list[dict[str, Any]]:
@@ -49,6 +49,10 @@ def _used(row: Any, spec: dict[str, Any], home: Path) -> dict[str, float]:
     ended = usage(home, JobId(row.id), row.attempt)
     if ended is not None and row.started_s is not None and row.ended_s is not None:
         run_s = max(row.ended_s - row.started_s, 1e-3)
-        return {"cpus": ended["cpu_s"] / run_s / tasks, "memory": float(ended["memory_bytes"])}
+        return used_of(ended, run_s, tasks)
     now = use_now(home, JobId(row.id), row.attempt)
-    return {} if now is None else {"memory": now.memory_bytes / now.tasks}
+    if now is None:
+        return {}
+    seen = gpu_usage(home, JobId(row.id), row.attempt)
+    gpus = {"gpus": seen["gpus"], "gpu_memory": seen["gpu_memory_now_bytes"]} if seen else {}
+    return {"memory": now.memory_bytes / now.tasks, **gpus}

@@ -35,6 +35,7 @@ from rota.core.events import (
     StartFailed,
     Stopped,
     TimerFired,
+    WorkDone,
 )
 from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
@@ -59,7 +60,7 @@ PAST_KEY = "past"
 MOST_EVENTS = 100
 """How many events one step takes in: what a long list of jobs may keep others waiting."""
 MEMORY_EVERY_S = 1.0
-_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged)
+_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged, WorkDone)
 
 
 @dataclass(slots=True)

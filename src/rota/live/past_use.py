@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.model import WHOLE, JobId
-from rota.drivers.local.folder import progress, usage
+from rota.drivers.local.folder import gpu_labels, progress, usage
 from rota.estimate.flags import attributes_of
 from rota.estimate.observations import Observation, Value
 from rota.files.job import job_file, job_of
+from rota.perf.utilisation import LABEL as UTILIZATION
 from rota.store.records import Records
 
 MB = 2**20
@@ -25,6 +26,8 @@ FIELDS: Mapping[str, str] = {
     "memory": "host_memory_mb",
 }
 """The labels that stand for a job file's fields; memory is in MiB there, in bytes here."""
+PREDICTED: Mapping[str, str] = {**FIELDS, UTILIZATION: "gpu_util_mean"}
+"""All that is asked of an estimator, by what it becomes in a job file: a field, or the label by which jobs share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,14 @@ def attributes(spec: Mapping[str, Any]) -> dict[str, Value]:
     return told
 
 
+def used_of(told: Mapping[str, float], run_s: float, tasks: float) -> dict[str, float]:
+    """What a task used of each field, from what is known of an attempt; of GPUs only where they were seen."""
+    used = {"cpus": told["cpu_s"] / run_s / tasks, "memory": float(told["memory_bytes"])}
+    if "gpus" in told:
+        used |= {"gpus": told["gpus"], "gpu_memory": told["gpu_memory_bytes"]}
+    return used
+
+
 def past_uses(records: Records, home: Path, since_s: float = 0.0, limit: int = 2000) -> Iterator[Use]:
     """Jobs that succeeded at the first try, newest first; of others nobody knows how long they really took."""
     for row in records.succeeded(since_s, limit):
@@ -82,10 +93,10 @@ def past_uses(records: Records, home: Path, since_s: float = 0.0, limit: int = 2
         tasks = known["tasks"]
         assert isinstance(tasks, float)
         asked = asked_of(spec)
-        used = {"cpus": told["cpu_s"] / run_s / tasks, "memory": float(told["memory_bytes"])}
+        used = used_of(told, run_s, tasks)
         labels = {"cpu_cores": used["cpus"], "host_memory_mb": used["memory"] / MB, "duration_s": run_s}
-        if asked["gpus"] and "gpus" not in (spec.get("estimated") or {}):
-            labels["gpus"] = asked["gpus"]
+        if "gpus" in told:
+            labels |= gpu_labels(told, row.started_s, row.ended_s)
         said = progress(home, JobId(row.id))
         if said is not None and said["steps_per_s"] > 0:
             labels["step_s"] = 1 / said["steps_per_s"]

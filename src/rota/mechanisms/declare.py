@@ -61,6 +61,8 @@ class DeclaredPolicy:
     """Whether it shares out all devices by itself, so that there is no room for tenancy."""
     differs: str = ""
     """Where it is not what the paper describes, in a sentence or two."""
+    predicts_use: bool = False
+    """Whether jobs share devices by how busy they will keep them, so that a manager should say what it knows."""
     live: str = ""
     """Options that are otherwise in a live manager than in a study, unless they are given."""
 
@@ -110,6 +112,7 @@ def by_rule(
     plans_in_rounds: bool = False,
     differs: str = "",
     placement: str = "consolidate",
+    predicts_use: bool = False,
 ) -> DeclaredPolicy:
     """Declare a policy that shares out the whole cluster: a scheduler with a rule, made of parameters and knowledge."""
 
@@ -127,6 +130,7 @@ def by_rule(
         plans_in_rounds=plans_in_rounds,
         differs=differs,
         whole_cluster=True,
+        predicts_use=predicts_use,
     )
 
 

@@ -62,6 +62,7 @@ liquid = sharing(
     params=LiquidParams,
     placement="liquid",
     traits=_TRAITS,
+    predicts_use=True,
 )
 
 

@@ -8,6 +8,8 @@
         if run.should_save:
             save_checkpoint(run.step)
             run.saved()
+    rota.sdk.saving()
+    save_result()
 
 Outside of a job this does nothing and costs next to nothing.
 """
@@ -19,14 +21,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rota.sdk.client import Client
     from rota.sdk.functions import Call, submit
-    from rota.sdk.training import Steps, steps
+    from rota.sdk.training import Steps, saving, steps
 
-__all__ = ["Call", "Client", "Steps", "steps", "submit"]
+__all__ = ["Call", "Client", "Steps", "saving", "steps", "submit"]
 
 _HOMES = {
     "Call": "rota.sdk.functions",
     "Client": "rota.sdk.client",
     "Steps": "rota.sdk.training",
+    "saving": "rota.sdk.training",
     "steps": "rota.sdk.training",
     "submit": "rota.sdk.functions",
 }

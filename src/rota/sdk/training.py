@@ -177,6 +177,22 @@ def steps(source: Iterable[T] | Callable[[int], Iterable[T]], *, save_every_s: f
     return Steps(source, save_every_s=save_every_s)
 
 
+def saving() -> None:
+    """Say that this task needs its devices no more: it only saves and then ends.
+
+    Under a policy that overlaps jobs, the next one is started on its devices when all its tasks have said so.
+    """
+    pipe = os.environ.get("ROTA_TELL")
+    if pipe is None:
+        return
+    with contextlib.suppress(OSError):  # nobody listens any more: then the devices are its own until it ends
+        end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(end, b"saving\n")
+        finally:
+            os.close(end)
+
+
 def _write(path: Path, text: str) -> None:
     """Progress is worth little: a full disk must not end the training."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")

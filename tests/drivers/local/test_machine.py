@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import pynvml
 import pytest
 
-from rota.drivers.local.machine import this_machine
+from rota.drivers.local.keeper import nvml
+from rota.drivers.local.machine import nvml_folder, this_machine
 
 MEMORY = 150_754_820_096
 
@@ -17,8 +17,7 @@ MEMORY = 150_754_820_096
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine on which NVIDIA's driver is loaded, with two GPUs."""
-    exists = Path.exists
-    monkeypatch.setattr(Path, "exists", lambda path: str(path) == "/dev/nvidiactl" or exists(path))
+    monkeypatch.setattr(nvml, "DRIVER", os.devnull)
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 2)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
@@ -45,6 +44,7 @@ def test_gpus_are_found_and_named_as_people_write_them(
     (node,) = this_machine().nodes
 
     assert (node.device_type, node.devices, node.device_memory_bytes) == (shown, 2, MEMORY)
+    assert nvml_folder() == os.path.dirname(pynvml.__file__)
     assert node.cpu_milli == len(os.sched_getaffinity(0)) * 1000
 
 
@@ -56,5 +56,5 @@ def test_driver_that_does_not_answer_leaves_the_cpus(driver: pytest.MonkeyPatch)
 
     (node,) = this_machine().nodes
 
-    assert (node.device_type, node.devices) == ("gpu", 0)
+    assert (node.device_type, node.devices, nvml_folder()) == ("gpu", 0, None)
     assert node.memory_bytes

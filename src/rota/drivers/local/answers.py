@@ -17,6 +17,7 @@ from rota.core.events import (
     StartFailed,
     Stopped,
     Suspended,
+    WorkDone,
 )
 from rota.drivers.local.attempt import Attempt, Outcome, Verdict
 from rota.drivers.local.failure import pause_s, tries_again
@@ -29,6 +30,11 @@ def begun(attempt: Attempt) -> Event:
         kind = Moved if attempt.moves else Resized
         return kind(attempt.job.id, attempt.work_s, attempt.rate, now_s)
     return Started(attempt.job.id, attempt.rate, now_s)
+
+
+def saves(attempt: Attempt) -> Event:
+    """No task needs its devices any more."""
+    return WorkDone(attempt.job.id, done_s(attempt))
 
 
 def turned(attempt: Attempt) -> Event:

@@ -63,6 +63,8 @@ class Attempt:
         """Whether its tasks should rest."""
         self.turned = False
         """Whether it is still to be answered that they rest, or go on."""
+        self.saves = False
+        """Whether the engine has been told that it only saves."""
         self.successor: Order | None = None
         """What to start when it has stopped, if it is being resized."""
 
@@ -90,6 +92,11 @@ class Attempt:
     def has_turned(self) -> bool:
         """Whether every task rests that should, or goes on."""
         return all(task.phase is Phase.ENDED or task.rests is self.rests for task in self.tasks)
+
+    @property
+    def all_save(self) -> bool:
+        """Whether no task needs its devices any more."""
+        return all(task.saves or task.phase is Phase.ENDED for task in self.tasks)
 
     @property
     def all_ended(self) -> bool:

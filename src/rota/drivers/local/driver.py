@@ -18,12 +18,13 @@ from dataclasses import replace
 from rota.core.cluster import Node
 from rota.core.decisions import Cause
 from rota.core.events import Event
-from rota.core.model import JobId
+from rota.core.model import WHOLE, JobId
 from rota.core.placement import Placement
 from rota.core.seats import seats
 from rota.drivers.local import answers
 from rota.drivers.local.attempt import Attempt, Verdict
 from rota.drivers.local.folder import attempt_folder, mark_of, read_json, shared_folder, write_json
+from rota.drivers.local.nursery import Nursery
 from rota.drivers.local.order import Order, Word
 from rota.drivers.local.settings import Settings, task_order
 from rota.drivers.local.slicer import Slicer
@@ -44,10 +45,12 @@ Answer = Callable[[Event, Word], None]
 class LocalDriver:
     """All attempts that are under way."""
 
-    def __init__(self, nodes: Sequence[Node], settings: Settings, answer: Answer) -> None:
+    def __init__(self, nodes: Sequence[Node], settings: Settings, answer: Answer, *, overlaps: bool = False) -> None:
         self._nodes = nodes
         self._settings = settings
         self._answer = answer
+        self._overlaps = overlaps
+        """Whether it is told when a job only saves, so that others can have its devices."""
         self._attempts: dict[JobId, Attempt] = {}
         self._failures: dict[JobId, int] = {}
         self._by_token: dict[str, tuple[Attempt, Task]] = {}
@@ -57,6 +60,7 @@ class LocalDriver:
         self._pipe = settings.pipe
         self._heard = b""
         self._slicer = Slicer(self, self._loop.call_later)
+        self._nursery = Nursery(self._loop.call_later)
         self._nudges = self._listen()
         self._has_settled = False
 
@@ -70,6 +74,7 @@ class LocalDriver:
         except OSError as error:
             attempt.given_up = f"its folder can't be made: {error.strerror}"
             port = 0
+        self._note_sharing(attempt)
         for task in attempt.tasks:
             task.find()
             if task.claimed:
@@ -113,6 +118,7 @@ class LocalDriver:
         if attempt is not None:
             attempt.placement = placement
             self._slicer.seat(job_id, placement)
+            self._note_sharing(attempt)
 
     def suspend(self, job_id: JobId) -> None:
         """Let a job's tasks rest where they are, until they are told to go on or to end."""
@@ -182,6 +188,7 @@ class LocalDriver:
         """Stop listening; the tasks run on."""
         self.settle()
         self._slicer.close()
+        self._nursery.close()
         self._loop.remove_reader(self._nudges)
         os.close(self._nudges)
         for work in self._busy:
@@ -232,12 +239,18 @@ class LocalDriver:
 
     def _spawn(self, attempt: Attempt, task: Task, port: int) -> None:
         try:
-            task.spawn(task_order(attempt, task, port, self._settings))
+            task.spawn(task_order(attempt, task, port, self._settings), self._nursery)
         except OSError as error:
             attempt.given_up = f"task {task.seat.rank} could not be started: {error.strerror}"
             self._loop.call_soon(self._spawn_failed, attempt, task)
             return
         self._watch(attempt, task)
+
+    def _note_sharing(self, attempt: Attempt) -> None:
+        """Once others have had a part of a job's devices, how busy those are is not only its own doing."""
+        if any(slot.milli != WHOLE for slot in attempt.placement):
+            for task in attempt.tasks:
+                task.mark_shared()
 
     def _spawn_failed(self, attempt: Attempt, task: Task) -> None:
         task.give_up()
@@ -343,6 +356,10 @@ class LocalDriver:
         if attempt.turned and attempt.has_turned and not attempt.ending and not attempt.all_ended:
             attempt.turned = False
             self._answer(answers.turned(attempt), Word())
+        if self._overlaps and not attempt.saves and not attempt.ending and attempt.announced and attempt.all_save:
+            attempt.saves = True
+            if not attempt.all_ended:
+                self._answer(answers.saves(attempt), Word())
         if attempt.all_ended:
             self._conclude(attempt)
         elif not attempt.ending and attempt.is_decided():

@@ -80,7 +80,7 @@ def _numbers(values: Json) -> dict[str, float]:
 
 
 def usage(home: Path, job_id: JobId, attempt: int) -> Json | None:
-    """What an attempt's tasks used, as far as they have ended: CPU time together, memory of the largest."""
+    """What an attempt's tasks used, as far as they have ended: CPU time together, memory and GPUs of the largest."""
     try:
         ranks = [path for path in attempt_folder(home, job_id, attempt).iterdir() if path.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -91,7 +91,27 @@ def usage(home: Path, job_id: JobId, attempt: int) -> Json | None:
     return {
         "cpu_s": sum(float(told["cpu_s"]) for told in ended),
         "memory_bytes": max(int(told["memory_bytes"]) for told in ended),
+        **gpu_usage(home, job_id, attempt),
     }
+
+
+def gpu_usage(home: Path, job_id: JobId, attempt: int) -> Json:
+    """What the tasks of an attempt used of GPUs, in the end or so far: of each amount the largest, if any was seen."""
+    folder = attempt_folder(home, job_id, attempt)
+    told = [known for path in sorted(folder.glob("*/gpus.json")) if (known := read_json(path)) is not None]
+    names = dict.fromkeys(name for known in told for name in known)
+    return {name: max(float(known[name]) for known in told if name in known) for name in names}
+
+
+def gpu_labels(told: Json, begun_s: float, ended_s: float) -> dict[str, float]:
+    """What was seen of GPUs by the names under which it can be estimated, in GPUs, MiB, percent and seconds."""
+    found = {"gpus": float(told["gpus"]), "gpu_memory_mb": told["gpu_memory_bytes"] / 2**20}
+    if "gpu_busy_mean" not in told:
+        return found
+    from_s, until_s = float(told["busy_from_s"]), float(told["busy_until_s"])
+    phases = {"load_s": from_s - begun_s, "train_s": until_s - from_s, "save_s": ended_s - until_s}
+    busy = {"gpu_util_mean": float(told["gpu_busy_mean"]), "gpu_util_std": float(told["gpu_busy_std"])}
+    return found | busy | {name: max(value, 0.0) for name, value in phases.items()}
 
 
 def read_json(path: Path) -> Json | None:

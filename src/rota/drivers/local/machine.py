@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError
 from rota.core.model import DeviceType, NodeId
+from rota.drivers.local.keeper.nvml import find_nvml
 
 if TYPE_CHECKING:
     from rota.files.job_shape import JobFile
@@ -32,19 +33,20 @@ def this_machine() -> Cluster:
 
 def _gpus() -> tuple[str, int, int | None]:
     """Type, number and memory of the GPUs, by NVIDIA's library; none where there is no driver."""
-    if not Path("/dev/nvidiactl").exists():
+    found = find_nvml()
+    if found is None:
         return "gpu", 0, None
+    name, memory_bytes = found.about()
+    return _short(name), len(found), memory_bytes
+
+
+def nvml_folder() -> str | None:
+    """Where the module lies by which supervisors see the GPUs of this machine; None if it has none."""
+    if find_nvml() is None:
+        return None
     import pynvml
 
-    try:
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        first = pynvml.nvmlDeviceGetHandleByIndex(0)
-        name = pynvml.nvmlDeviceGetName(first)
-        memory = int(pynvml.nvmlDeviceGetMemoryInfo(first).total)
-    except pynvml.NVMLError:
-        return "gpu", 0, None
-    return _short(name if isinstance(name, str) else name.decode()), count, memory
+    return str(Path(pynvml.__file__).parent)
 
 
 def _short(name: str) -> str:

@@ -9,24 +9,23 @@ import json
 import math
 import os
 import signal
-import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rota.core.errors import RotaError
-from rota.drivers.local.folder import read_json
+from rota.drivers.local.folder import gpu_labels, read_json
+from rota.drivers.local.keeper.gpus import GpuUse
+from rota.drivers.local.keeper.nvml import Nvml, find_nvml
+from rota.drivers.local.keeper.processes import belongs
 from rota.drivers.local.use import use_of_sessions
 
 EVERY_S = 0.1
 GRACE_S = 10.0
 MB = 2**20
-BUSY = 15.0
-"""A GPU that is busier than this, in percent, trains; before it loads, after it saves."""
 _NOT_PROGRESS = (OSError, ValueError, KeyError, TypeError)
 
 
@@ -34,51 +33,14 @@ _NOT_PROGRESS = (OSError, ValueError, KeyError, TypeError)
 class _Samples:
     """What was seen, again and again, while the command ran."""
 
-    at_s: list[float] = field(default_factory=list)
     memory_bytes: list[int] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
-    gpu_bytes: list[int] = field(default_factory=list)
-    gpu_busy: list[float] = field(default_factory=list)
-    gpus: int = 0
-
-
-class Gpus:
-    """The machine's GPUs as NVML sees them; none where there is no driver."""
-
-    def __init__(self) -> None:
-        self._handles: list[Any] = []
-        if not Path("/dev/nvidiactl").exists():
-            return
-        import pynvml
-
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlInit()
-            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
-        self._before = [self._used(handle) for handle in self._handles]
-
-    def look(self) -> tuple[int, float, int] | None:
-        """Memory since the beginning and busiest percentage of the GPUs that are in use, and how many are."""
-        if not self._handles:
-            return None
-        import pynvml
-
-        more = [max(self._used(each) - before, 0) for each, before in zip(self._handles, self._before, strict=True)]
-        busy = [
-            float(pynvml.nvmlDeviceGetUtilizationRates(each).gpu)
-            for each, used in zip(self._handles, more, strict=True)
-            if used
-        ]
-        return max(more), max(busy, default=0.0), sum(used > 0 for used in more)
-
-    def _used(self, handle: Any) -> int:
-        import pynvml
-
-        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+    gpus: GpuUse = field(default_factory=GpuUse)
 
 
 def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], int | None]:
     """Run a command for at most so long; what it used, and its exit code (None if it was stopped)."""
-    gpus = Gpus()
+    nvml = find_nvml()
     with tempfile.TemporaryDirectory(prefix="rota-profile-") as folder:
         env = {**os.environ, "ROTA_RUN_DIR": folder}
         begun_s, received, sent = time.time(), *_network()
@@ -88,7 +50,7 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
             raise RotaError(f"can't run {command[0]!r}: {error.strerror}") from error
         seen = _Samples()
         try:
-            code = _watch(child, seen, gpus, begun_s + most_s)
+            code = _watch(child, seen, nvml, begun_s + most_s)
         finally:
             _end(child)
         ended_s = time.time()
@@ -102,27 +64,26 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
         "net_received_mb_s": (now_received - received) / MB / passed_s,
         "net_sent_mb_s": (now_sent - sent) / MB / passed_s,
     }
-    return row | _of_gpus(seen, begun_s, ended_s) | told, code
+    return row | _of_gpus(seen.gpus, begun_s, ended_s) | told, code
 
 
-def _watch(child: subprocess.Popen[bytes], seen: _Samples, gpus: Gpus, until_s: float) -> int | None:
+def _watch(child: subprocess.Popen[bytes], seen: _Samples, nvml: Nvml | None, until_s: float) -> int | None:
     while time.time() < until_s:
-        _sample(child.pid, seen, gpus)
+        _sample(child.pid, seen, nvml)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return child.wait(EVERY_S)
-    _sample(child.pid, seen, gpus)
+    _sample(child.pid, seen, nvml)
     return None
 
 
-def _sample(pid: int, seen: _Samples, gpus: Gpus) -> None:
+def _sample(pid: int, seen: _Samples, nvml: Nvml | None) -> None:
     cpu_s, memory_bytes = use_of_sessions({str(pid)})
-    seen.at_s.append(time.time())
     seen.cpu_s.append(cpu_s)
     seen.memory_bytes.append(memory_bytes)
-    if (found := gpus.look()) is not None:
-        seen.gpu_bytes.append(found[0])
-        seen.gpu_busy.append(found[1])
-        seen.gpus = max(seen.gpus, found[2])
+    if nvml is not None:
+        readings = nvml.look()
+        named = {each for reading in readings for each in reading.bytes_by_process}
+        seen.gpus.add(readings, {each for each in named if belongs(each, pid, "")}, time.time())
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -155,18 +116,10 @@ def _progress(folder: Path, begun_s: float, ended_s: float) -> dict[str, float]:
     }
 
 
-def _of_gpus(seen: _Samples, begun_s: float, ended_s: float) -> dict[str, float]:
+def _of_gpus(use: GpuUse, begun_s: float, ended_s: float) -> dict[str, float]:
     """Memory and utilisation; utilisation and phases are those of the time in which a GPU was busy."""
-    if not seen.gpu_bytes:
-        return {}
-    row = {"gpus": float(seen.gpus), "gpu_memory_mb": max(seen.gpu_bytes) / MB}
-    busy = [index for index, part in enumerate(seen.gpu_busy) if part > BUSY]
-    if not busy:
-        return row
-    parts = seen.gpu_busy[busy[0] : busy[-1] + 1]
-    first_s, last_s = seen.at_s[busy[0]], seen.at_s[busy[-1]]
-    phases = {"load_s": first_s - begun_s, "train_s": last_s - first_s, "save_s": ended_s - last_s}
-    return row | phases | {"gpu_util_mean": statistics.fmean(parts), "gpu_util_std": statistics.pstdev(parts)}
+    told = use.told()
+    return gpu_labels(told, begun_s, ended_s) if told["gpus"] else {}
 
 
 def _network() -> tuple[int, int]:

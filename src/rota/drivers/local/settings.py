@@ -8,6 +8,7 @@ from pathlib import Path
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups
 from rota.drivers.local.folder import Json, shared_folder
+from rota.drivers.local.keeper.files import TELL
 from rota.drivers.local.task import Task
 from rota.drivers.local.tasks import environment, tied_cpus
 
@@ -24,6 +25,8 @@ class Settings:
     """Whose processes tasks are: user, group, further groups; None is the server's own."""
     limits: Cgroups | NoCgroups = field(default_factory=lambda: NoCgroups(why="not asked for"))
     """Who keeps the tasks' limits: the kernel, or the supervisors as well as they can."""
+    nvml: str | None = None
+    """The folder of `pynvml`, by which supervisors see what tasks use of GPUs; None where devices are no GPUs."""
 
     @property
     def pipe(self) -> Path:
@@ -46,6 +49,7 @@ def task_order(attempt: Attempt, task: Task, port: int, settings: Settings) -> J
         port=port,
         folder=str(shared_folder(settings.home, attempt.job.id)),
         token=task.token,
+        tell=str(task.folder / TELL),
     )
     return {
         "argv": list(attempt.launch.roles[seat.role].argv),
@@ -57,6 +61,8 @@ def task_order(attempt: Attempt, task: Task, port: int, settings: Settings) -> J
         "memory_bytes": role.memory_bytes,
         "cgroup": cgroup,
         "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),
+        "gpus": list(seat.devices) if settings.nvml else [],
+        "nvml": settings.nvml,
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,
         "token": task.token,

@@ -5,19 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from enum import Enum
 from pathlib import Path
 
-import rota
 from rota.core.seats import Seat
 from rota.drivers.local.folder import Json, read_json, write_json
 from rota.drivers.local.keeper.processes import end_session, start_time
-
-_ROOT = str(Path(rota.__file__).parents[1])
-PROGRAM = f"import sys; sys.path.append({_ROOT!r}); from rota.drivers.local.keeper.supervisor import main; main()"
-"""What a supervisor's interpreter runs: a module, so that it need not be compiled at every start."""
-_NOWHERE = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+from rota.drivers.local.nursery import Nursery
 
 
 class Phase(Enum):
@@ -42,13 +36,12 @@ class Task:
         self.pidfd = -1
         self._child = 0
 
-    def spawn(self, order: Json) -> None:
+    def spawn(self, order: Json, nursery: Nursery) -> None:
         """Start a supervisor. If there is one already, or was, the new one sees its claim and leaves."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / "task.json", order)
-        command = [sys.executable, "-I", "-S", "-c", PROGRAM, str(self.folder)]
-        self._child = os.posix_spawn(command[0], command, os.environ, file_actions=_NOWHERE, setsid=True)
-        self.pidfd = os.pidfd_open(self._child)
+        supervisor = nursery.start(self.folder)
+        self._child, self.pidfd = supervisor.pid, supervisor.pidfd
 
     @property
     def has_ended(self) -> bool:
@@ -80,9 +73,10 @@ class Task:
         state = read_json(self.folder / "state.json")
         if state is None:
             return False
-        before, rested, self.state = self.phase, self.rests, state
+        before = (self.phase, self.rests, self.saves)
+        self.state = state
         self.phase = Phase(state["phase"])
-        return self.phase is not before or self.rests is not rested
+        return (self.phase, self.rests, self.saves) != before
 
     def has_word_of_recorder(self) -> bool:
         """The supervisor died; whether the recorder wrote how the task ended. If so, that is taken."""
@@ -152,6 +146,17 @@ class Task:
     def rests(self) -> bool:
         """Whether the task is stopped where it is."""
         return self.phase is Phase.RUNNING and self.state.get("rests_since_s") is not None
+
+    @property
+    def saves(self) -> bool:
+        """Whether the task said that it needs its devices no more and only saves."""
+        return self.phase is Phase.RUNNING and self.state.get("saves_since_s") is not None
+
+    def mark_shared(self) -> None:
+        """Others run on its devices too: how busy those are says nothing of this task any more."""
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / "shared").touch()
 
     def ran_s(self, now_s: float) -> float:
         """How long the task has run, without the time in which it rested."""

@@ -15,7 +15,7 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TM
 
 
 def environment(
-    seat: Seat, job: Job, launch: Launch, *, tasks: int, attempt: int, port: int, folder: str, token: str
+    seat: Seat, job: Job, launch: Launch, *, tasks: int, attempt: int, port: int, folder: str, token: str, tell: str
 ) -> dict[str, str]:
     """What a task finds in its environment; the job's own variables come last and win."""
     role = launch.roles[seat.role]
@@ -33,6 +33,7 @@ def environment(
         "ROTA_GPUS": len(seat.devices),
         "ROTA_ATTEMPT": attempt,
         "ROTA_RUN_DIR": folder,
+        "ROTA_TELL": tell,
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, seat.devices)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MASTER_ADDR": "127.0.0.1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 NUDGE_S = 0.5
+TELL = "tell"
+"""The pipe through which a task can tell its supervisor something."""
+
+
+def make_pipe(name: str, uid: int | None, gid: int | None) -> int:
+    """A pipe that a task may write to, and the end of it to read from."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name)
+    os.mkfifo(name, 0o600)
+    if uid is not None and gid is not None:
+        os.chown(name, uid, gid)
+    return os.open(name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def claim() -> bool:
@@ -73,11 +86,11 @@ def write_when_possible(name: str, value: Json) -> None:
 
 
 def write(name: str, value: Json) -> None:
-    """Write a file whole; how a task ended must also survive a crash of the machine."""
+    """Write a file whole; a supervisor's last word must also survive a crash of the machine."""
     draft = f".{name}.{os.getpid()}"
     with open(draft, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         json.dump(value, file)
         file.flush()
-        if value.get("ended_s"):
+        if value.get("phase") == "ended":
             os.fsync(file.fileno())
     os.replace(draft, name)

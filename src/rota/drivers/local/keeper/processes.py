@@ -74,9 +74,8 @@ def _is_stopped(pid: int) -> bool:
 
 def processes_of(pid: int, token: str, members: str | None = None) -> list[int]:
     """The processes of a task that have not ended."""
-    mark = f"ROTA_TASK_TOKEN={token}".encode()
     inside = _inside(members)
-    return [each for each in _processes() if each in inside or _belongs(each, pid, mark)]
+    return [each for each in _processes() if each in inside or belongs(each, pid, token)]
 
 
 def _inside(members: str | None) -> set[int]:
@@ -90,7 +89,8 @@ def _inside(members: str | None) -> set[int]:
         return set()
 
 
-def _belongs(process: int, session: int, mark: bytes) -> bool:
+def belongs(process: int, session: int, token: str) -> bool:
+    """Whether a process that has not ended is of a task's session, or carries its token."""
     stat = _stat(process)
     if stat is None or stat[0] in ("Z", "X") or process == os.getpid():
         return False
@@ -98,7 +98,7 @@ def _belongs(process: int, session: int, mark: bytes) -> bool:
         return True
     try:
         with open(f"/proc/{process}/environ", "rb") as file:
-            return mark in file.read().split(b"\0")
+            return f"ROTA_TASK_TOKEN={token}".encode() in file.read().split(b"\0")
     except OSError:
         return False
 

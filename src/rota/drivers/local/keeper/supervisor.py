@@ -6,10 +6,10 @@ import contextlib
 import os
 import select
 import signal
-import sys
 import time
 
-from rota.drivers.local.keeper.files import claim, nudge, read, write_when_possible
+from rota.drivers.local.keeper.files import TELL, claim, make_pipe, nudge, read, write_when_possible
+from rota.drivers.local.keeper.gpus import watch_gpus
 from rota.drivers.local.keeper.output import Output
 from rota.drivers.local.keeper.processes import (
     continue_session,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rota.drivers.local.keeper.files import Json
+    from rota.drivers.local.keeper.gpus import GpuWatch
 
 CHUNK = 65536
 MEMORY_EVERY_S = 0.5
@@ -36,8 +37,11 @@ DRAIN_S = 0.5
 
 
 def main() -> int:
-    """Run the task of the folder that is named on the command line to its end."""
-    os.chdir(sys.argv[1])
+    """Run the task of the folder that is named on the standard input to its end; if none is, there is nothing to do."""
+    folder = _await_folder()
+    if not folder:
+        return 0
+    os.chdir(folder)
     try:
         task = read("task.json")
     except FileNotFoundError:
@@ -49,6 +53,20 @@ def main() -> int:
     if supervisor.may_start():
         supervisor.run()
     return 0
+
+
+def _await_folder() -> bytes:
+    """What the server says; nothing if it is gone. Then the standard input leads nowhere."""
+    said = b""
+    while not said.endswith(b"\n"):
+        more = os.read(0, CHUNK)
+        if not more:
+            return b""
+        said += more
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return said.rstrip(b"\n")
 
 
 class Supervisor:
@@ -66,6 +84,8 @@ class Supervisor:
         self._rests_since_s: float | None = None
         self._rests_until_s = float("inf")
         self._rested_s = 0.0
+        self._tells = -1
+        self._watch: GpuWatch | None = None
         self._poller = select.poll()
         self._poller.register(wake, select.POLLIN)
 
@@ -86,6 +106,8 @@ class Supervisor:
     def run(self) -> None:
         """Start the task, look after it, and say how it ended."""
         self._tell(phase="launching")
+        with contextlib.suppress(OSError):  # the disk is full: then it has nobody to tell
+            self._tells = make_pipe(TELL, self._task.get("uid"), self._task.get("gid"))
         output, told, recorder, alive = self._launch()
         with contextlib.suppress(ValueError):
             self._pid = int(os.read(told, 32) or b"0")
@@ -124,7 +146,7 @@ class Supervisor:
         life, alive = os.pipe()
         recorder = os.fork()
         if recorder == 0:
-            for end in (output, told, alive, self._wake):
+            for end in (output, told, alive, self._wake, *([self._tells] if self._tells >= 0 else [])):
                 os.close(end)
             code = 1
             try:
@@ -142,17 +164,26 @@ class Supervisor:
         finished = os.pidfd_open(recorder)
         self._poller.register(output, select.POLLIN)
         self._poller.register(finished, select.POLLIN)
+        if self._tells >= 0:
+            self._poller.register(self._tells, select.POLLIN)
         limit = 0 if self._task.get("cgroup") else int(self._task.get("memory_bytes") or 0)
         self._obey()
+        self._watch = watch_gpus(self._task)
         while True:
             now = time.monotonic()
             wait_s = min(self._kill_at - now, self._rests_until_s - time.time(), MEMORY_EVERY_S if limit else 60.0)
+            if self._watch is not None:
+                wait_s = min(wait_s, self._watch.due_in_s(now))
             ready = {fd for fd, _ in self._poller.poll(max(wait_s, 0.0) * 1000)}
             if output in ready and not self._keep(output):
                 self._poller.unregister(output)
             if self._wake in ready:
                 os.read(self._wake, CHUNK)
                 self._obey()
+            if self._tells in ready:
+                self._hear()
+            if self._watch is not None and self._watch.due_in_s(time.monotonic()) <= 0:
+                self._watch.look(self._pid)
             if time.time() >= self._rests_until_s:
                 self._go_on()
             if time.monotonic() >= self._kill_at:
@@ -165,6 +196,12 @@ class Supervisor:
                 os.waitpid(recorder, 0)
                 os.close(finished)
                 return
+
+    def _hear(self) -> None:
+        """The task says something; all that is understood is that it only saves from now on."""
+        said = os.read(self._tells, CHUNK)
+        if b"saving" in said.split() and self._state.get("saves_since_s") is None:
+            self._tell(saves_since_s=time.time())
 
     def _let_finish(self, output: int) -> None:
         """After a stop: a shell dies of the signal before what it runs has saved. The rest has the same grace."""

@@ -1,0 +1,78 @@
+"""NVIDIA's library as far as Rota needs it: the one place that asks it anything.
+
+A keeper's interpreter knows no installed packages, so it is told in which folder `pynvml` lies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+DRIVER = "/dev/nvidiactl"
+"""There where NVIDIA's driver runs."""
+
+
+class Reading:
+    """What one GPU shows at a moment: memory in use, by process where that is told, and how busy it is in percent."""
+
+    __slots__ = ("busy", "bytes_by_process", "memory_bytes")
+
+    def __init__(self, memory_bytes: int, bytes_by_process: dict[int, int], busy: float) -> None:
+        self.memory_bytes = memory_bytes
+        self.bytes_by_process = bytes_by_process
+        self.busy = busy
+
+
+class Nvml:
+    """Some GPUs of this machine, or all of them."""
+
+    def __init__(self, library: Any, indexes: Sequence[int] | None = None) -> None:
+        library.nvmlInit()
+        count = int(library.nvmlDeviceGetCount())
+        wanted = range(count) if indexes is None else [index for index in indexes if index < count]
+        self._library = library
+        self._handles = [library.nvmlDeviceGetHandleByIndex(index) for index in wanted]
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def about(self) -> tuple[str, int]:
+        """The first one's name and how much memory it has."""
+        name = self._library.nvmlDeviceGetName(self._handles[0])
+        total = int(self._library.nvmlDeviceGetMemoryInfo(self._handles[0]).total)
+        return name if isinstance(name, str) else name.decode(), total
+
+    def look(self) -> list[Reading]:
+        """What each shows now; nothing if the library does not answer."""
+        with contextlib.suppress(self._library.NVMLError):
+            return [self._read(handle) for handle in self._handles]
+        return []
+
+    def _read(self, handle: Any) -> Reading:
+        used = int(self._library.nvmlDeviceGetMemoryInfo(handle).used)
+        busy = float(self._library.nvmlDeviceGetUtilizationRates(handle).gpu)
+        running = self._library.nvmlDeviceGetComputeRunningProcesses(handle)
+        return Reading(used, {int(each.pid): int(each.usedGpuMemory or 0) for each in running}, busy)
+
+
+def find_nvml(indexes: Sequence[int] | None = None, folder: str | None = None) -> Nvml | None:
+    """The GPUs, all or some; None where there is no driver or no `pynvml`."""
+    if not os.path.exists(DRIVER):
+        return None
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        found = Nvml(pynvml, indexes)
+    except pynvml.NVMLError:
+        return None
+    return found if len(found) else None
