@@ -28,7 +28,7 @@ from rota.estimate.estimator import Estimator, one_thread
 from rota.estimate.observations import Value, read_observations
 from rota.perf.profiles import Profiles
 from rota.perf.speed import Costs, SpeedModel
-from rota.perf.utilisation import LABEL
+from rota.perf.use import LABEL
 from rota.report.metrics import Metrics, measure
 from rota.traces.workload import Submission, Workload
 

@@ -19,7 +19,7 @@ from rota.files.auto import USUAL, autos, settled
 from rota.files.job import job_file
 from rota.live.helper import Helper, Json, answer_all
 from rota.live.past_use import MB, PREDICTED, attributes, past_uses
-from rota.perf.utilisation import LABEL as UTILIZATION
+from rota.perf.use import LABEL as UTILIZATION
 from rota.store.database import open_database
 from rota.store.records import Records
 

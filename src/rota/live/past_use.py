@@ -13,7 +13,7 @@ from rota.drivers.local.folder import gpu_labels, progress, usage
 from rota.estimate.flags import attributes_of
 from rota.estimate.observations import Observation, Value
 from rota.files.job import job_file, job_of
-from rota.perf.utilisation import LABEL as UTILIZATION
+from rota.perf.use import LABEL as UTILIZATION
 from rota.store.records import Records
 
 MB = 2**20
