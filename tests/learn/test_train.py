@@ -21,7 +21,7 @@ from rota.learn.reward import fit_reward
 from rota.learn.session import Order, run_training
 from rota.learn.train import Recipe, Trainer
 from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workloads
-from rota.mechanisms.actor import Actor, Network, checked, job_seen, servers_seen
+from rota.mechanisms.actor import Actor, Network, checked, job_seen, pooled, servers_seen
 from rota.mechanisms.rooms import Room
 from rota.mechanisms.weights import load_learned
 
@@ -72,11 +72,11 @@ def test_numpy_scores_as_pytorch_does() -> None:
     assert np.allclose(job, situation.job_seen()[0])
     for side in range(2):
         scores = numpy.scores(
-            servers @ numpy.of["server.weight"].T,
+            numpy.encoded(servers)[0],
             np.concatenate([job, np.eye(2, dtype=np.float32)[side]]),
             situation.free_seen()[0],
             situation.pairs_seen()[0, side],
-            numpy.pooled(servers),
+            pooled(numpy.encoded(servers)[1]),
         )
         assert np.allclose(scores, logits[side], atol=1e-4)
 

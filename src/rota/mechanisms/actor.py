@@ -30,6 +30,8 @@ OWN = 8
 PAIR = 5
 """Inputs about a job's tasks on one server."""
 FREE = 2
+SHORTLIST = 64
+"""On larger clusters further tasks of a job go to one of so many servers that were best for its first, if possible."""
 
 
 def server_inputs(kinds: int) -> int:
@@ -68,10 +70,11 @@ class Network:
     kinds: tuple[str, ...]
     of: Mapping[str, Array]
 
-    def pooled(self, servers: Array) -> Array:
-        """The cluster as a whole: the mean and the largest of what each server is encoded to."""
-        encoded = np.maximum(servers @ self.of["pool.weight"].T + self.of["pool.bias"], 0.0)
-        return np.concatenate([encoded.mean(axis=0), encoded.max(axis=0)])
+    def encoded(self, servers: Array) -> tuple[Array, Array]:
+        """Each server as the scores need it, and as it goes into the pool."""
+        by_server: Array = servers @ self.of["server.weight"].T
+        pool: Array = np.maximum(servers @ self.of["pool.weight"].T + self.of["pool.bias"], 0.0)
+        return by_server, pool
 
     def scores(self, by_server: Array, job: Array, free: Array, pairs: Array, pooled: Array) -> Array:
         """What speaks for each server as the place of a task of one role."""
@@ -126,6 +129,7 @@ class Actor:
 
     def __init__(self, network: Network) -> None:
         self._network = network
+        self._view: View | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -137,22 +141,50 @@ class Actor:
 
     def choose(self, room: Room, live: LiveJob, now_s: float) -> Chosen | None:
         """Each task, of either role, where the score is highest; None if one finds no room."""
-        job = live.job
-        placing = Placement(self._network, room, job)
-        return placing.run()
+        if self._view is None or self._view.room is not room:
+            self._view = View(self._network, room)
+        return Placement(self._network, self._view, live.job).run()
+
+
+def pooled(encoded: Array) -> Array:
+    """The cluster as a whole: the mean and the largest of what each server is encoded to."""
+    return np.concatenate([encoded.mean(axis=0), encoded.max(axis=0)])
+
+
+class View:
+    """The servers of a room as the network sees them, brought up to date where tasks were settled since."""
+
+    def __init__(self, network: Network, room: Room) -> None:
+        self.room = room
+        self._network = network
+        self._known = len(room.touched)
+        self.by_server, self._pool = network.encoded(servers_seen(room.tasks, room.talking))
+
+    def update(self) -> Array:
+        """The pooled view of the servers that are open, as they are now."""
+        room = self.room
+        rows = np.unique(room.touched[self._known :])
+        if len(rows):
+            self.by_server[rows], self._pool[rows] = self._network.encoded(
+                servers_seen(room.tasks[rows], room.talking[rows])
+            )
+            self._known = len(room.touched)
+        return pooled(self._pool[room.open])
 
 
 class Placement:
     """One job being placed."""
 
-    def __init__(self, network: Network, room: Room, job: Job) -> None:
+    def __init__(self, network: Network, view: View, job: Job) -> None:
         self._network = network
-        self._room = room
+        self._view = view
+        self._room = room = view.room
         self._job = job
         self._role_of = {SERVER if is_server(job, index) else WORKER: index for index in range(len(job.roles))}
         self._counts = self._by_role([role.count for role in job.roles])
         self._mine = np.zeros((len(room.free), ROLES), np.float32)
         self._chosen: Chosen = {}
+        self._short: dict[int, NDArray[np.bool_]] = {}
 
     def _by_role(self, counts: list[int]) -> tuple[int, int]:
         found = [0, 0]
@@ -165,19 +197,19 @@ class Placement:
         room, job = self._room, self._job
         if len(self._role_of) != len(job.roles) or not room.open.any():
             return None
-        servers = servers_seen(room.tasks, room.talking)
-        by_server = servers @ self._network.of["server.weight"].T
-        pooled = self._network.pooled(servers[room.open])
+        by_server, cluster = self._view.by_server, self._view.update()
         left = list(self._counts)
         try:
             while any(left):
-                found = self._next(by_server, pooled, left)
+                found = self._next(by_server, cluster, left)
                 if found is None:
                     return None
                 side, node = found
                 role = self._role_of[side]
                 self._chosen[role, node] = self._chosen.get((role, node), 0) + 1
                 self._mine[node, side] += 1
+                for short in self._short.values():
+                    short[node] = True
                 left[side] -= 1
                 room.take(node, job.roles[role])
             return self._chosen
@@ -185,7 +217,7 @@ class Placement:
             for (role, node), tasks in self._chosen.items():
                 room.take(node, job.roles[role], -tasks)
 
-    def _next(self, by_server: Array, pooled: Array, left: list[int]) -> tuple[int, int] | None:
+    def _next(self, by_server: Array, cluster: Array, left: list[int]) -> tuple[int, int] | None:
         """The role and the server with the highest score."""
         room, job = self._room, self._job
         best: tuple[float, int, int] | None = None
@@ -200,10 +232,15 @@ class Placement:
             fits = room.fits(job.roles[self._role_of[side]])
             if not fits.any():
                 return None
+            if side in self._short and (known := fits & self._short[side]).any():
+                fits = known
             at = np.flatnonzero(fits)
             which = np.eye(ROLES, dtype=np.float32)[side]
             pairs = self._pairs(at, side, left)
-            scores = self._network.scores(by_server[at], np.concatenate([seen, which]), free[at], pairs, pooled)
+            scores = self._network.scores(by_server[at], np.concatenate([seen, which]), free[at], pairs, cluster)
+            if side not in self._short and len(at) > SHORTLIST:
+                self._short[side] = np.zeros(len(fits), np.bool_)
+                self._short[side][at[np.argpartition(-scores, SHORTLIST)[:SHORTLIST]]] = True
             top = int(np.argmax(scores))
             if best is None or scores[top] > best[0]:
                 best = (float(scores[top]), side, int(at[top]))

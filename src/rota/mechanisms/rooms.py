@@ -28,7 +28,7 @@ Chosen = dict[tuple[int, int], int]
 class Room:
     """Free amounts by node, and tasks by node, role and kind; `talking` are those whose job spans several nodes."""
 
-    __slots__ = ("_index", "_kinds", "capacity", "free", "open", "talking", "tasks")
+    __slots__ = ("_index", "_kinds", "capacity", "free", "open", "talking", "tasks", "touched")
 
     def __init__(self, inventory: Inventory, kinds: Sequence[str]) -> None:
         nodes = inventory.nodes
@@ -50,6 +50,8 @@ class Room:
         ).reshape(len(nodes), 4)
         self.tasks: Floats = np.zeros((len(nodes), 2, len(kinds) + 1))
         self.talking: Floats = np.zeros((len(nodes), len(kinds) + 1))
+        self.touched: list[int] = []
+        """Nodes on which tasks were settled, in that order."""
 
     def kind(self, job: Job) -> int:
         """The number of a job's kind; the last one is for all that are not known."""
@@ -69,6 +71,7 @@ class Room:
             self.tasks[node, SERVER if is_server(job, role) else WORKER, kind] += tasks
             if spans:
                 self.talking[node, kind] += tasks
+            self.touched.append(node)
 
     def add(self, job: Job, chosen: Mapping[tuple[int, int], int]) -> None:
         """A job was placed: its tasks are here and use up what was free."""
