@@ -10,7 +10,7 @@ from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.workloads import Shape, cluster_of, workload
 from rota.perf.contention import fill, left_to
 from rota.perf.needs import KINDS
-from rota.perf.shared_servers import SharedServers
+from rota.perf.shared_servers import SharedServers, contends
 from rota.perf.speed import SpeedModel
 
 
@@ -103,3 +103,11 @@ def test_simulated_jobs_never_run_faster_than_alone_and_some_run_slower() -> Non
     assert all(row.run_s == pytest.approx(row.ideal_s) for row in free)
     assert all(row.run_s > row.ideal_s - 1e-6 for row in slowed)
     assert sum(row.run_s > 1.1 * row.ideal_s for row in slowed) >= 3
+
+
+def test_label_tells_the_kind_where_no_model_is_named() -> None:
+    labelled = Job(id=JobId("a"), labels=(("model", "vgg16"),))
+
+    assert contends(labelled)
+    assert not contends(Job(id=JobId("b"), labels=(("model", "unheard-of"),)))
+    assert speeds((labelled, at((0, 1, 0)))) == pytest.approx([1.0])

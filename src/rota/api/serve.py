@@ -33,6 +33,7 @@ from rota.live.learning import BOUND, Learning
 from rota.live.lookout import Lookout
 from rota.live.requests import Requests
 from rota.live.retention import keep_tidy
+from rota.live.tutor import Tutor
 from rota.policies import find_policy
 from rota.sdk.place import Sign, remove_sign, write_sign
 from rota.store.database import open_database
@@ -131,6 +132,8 @@ async def _serve(
     loop = asyncio.create_task(control.run(driver))
     http = asyncio.create_task(server.serve(sockets=[listening]))
     tidying = asyncio.create_task(keep_tidy(records, options.settings.home, options.keep_s))
+    tutor = Tutor(control, options.scheduling, records.url, options.settings.home)
+    tutoring = asyncio.create_task(tutor.run())
     cacert = None if options.certificate is None else str(options.certificate.absolute())
     write_sign(Sign(url=url_of(listening, secure=cacert is not None, near=True), cacert=cacert), options.settings.home)
     say(f"rota manages this machine at {url}; data in {options.settings.home}")
@@ -140,7 +143,9 @@ async def _serve(
     server.should_exit = True
     await http
     tidying.cancel()
+    tutoring.cancel()
     driver.close()
+    await tutor.close()
     await foresight.close()
     await learning.close()
     if loop in done:

@@ -74,6 +74,11 @@ class Engine:
         return bool(getattr(self._policy, "overlaps", False))
 
     @property
+    def policy(self) -> Policy:
+        """Who plans; for whoever built it."""
+        return self._policy
+
+    @property
     def wakeup_s(self) -> float:
         """When the engine wants a `TimerFired` even if nothing else happens."""
         ledger = self._state.ledger

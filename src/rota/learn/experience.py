@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
 from rota.core.live import LiveJob
+from rota.core.model import Job
+from rota.core.placement import Placement
 from rota.mechanisms.placing import Chooser
 from rota.mechanisms.rooms import Chosen, Room, counted
 from rota.perf.network import is_server
+from rota.perf.shared_servers import kind_of
 
 VERSION = 1
 Floats = NDArray[np.float64]
@@ -70,6 +74,19 @@ class Experience:
         except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as err:
             raise RotaError(f"experience {path}: it is none: {err}") from None
 
+    def joined(self, other: Experience) -> Experience:
+        """Both together; they know the same kinds."""
+        slots, servers = (max(self.workers.shape[axis], other.workers.shape[axis]) for axis in (1, 2))
+
+        def wide(array: NDArray[Any]) -> NDArray[Any]:
+            room = [(0, 0), (0, slots - array.shape[1]), (0, servers - array.shape[-1])][: array.ndim]
+            return np.pad(array, room)
+
+        columns = ("kind", "workers", "servers", "speed")
+        return Experience(
+            self.kinds, *(np.concatenate([wide(getattr(each, name)) for each in (self, other)]) for name in columns)
+        )
+
     def without(self, model: str) -> Experience:
         """As if a kind had no name: its jobs are there, but of a kind that is not known."""
         kinds = tuple(kind for kind in self.kinds if kind != model)
@@ -79,10 +96,12 @@ class Experience:
 
 
 @dataclass(slots=True)
-class _Moment:
-    kind: list[int]
-    tasks: list[tuple[dict[int, int], dict[int, int]]]
-    speed: list[float]
+class Moment:
+    """The jobs that ran at a time: their kinds, workers and parameter servers by server, and speeds; 0 if not known."""
+
+    kind: list[int] = field(default_factory=list)
+    tasks: list[tuple[dict[int, int], dict[int, int]]] = field(default_factory=list)
+    speed: list[float] = field(default_factory=list)
 
 
 class Recorder:
@@ -91,7 +110,7 @@ class Recorder:
     def __init__(self, inner: Chooser, kinds: tuple[str, ...]) -> None:
         self._inner = inner
         self._known = kinds
-        self.moments: list[_Moment] = []
+        self.moments: list[Moment] = []
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -105,11 +124,11 @@ class Recorder:
     def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
         """Write down who runs where and how fast."""
         self._inner.seen(running, now_s)
-        moment = _Moment([], [], [])
+        moment = Moment()
         for live in running.values():
             if live.placement is not None and live.rate > 0:
-                moment.kind.append(kind_number(live.job.model, self._known))
-                moment.tasks.append(_by_side(live))
+                moment.kind.append(kind_number(kind_of(live.job), self._known))
+                moment.tasks.append(by_side(live.job, live.placement))
                 moment.speed.append(live.rate / live.nominal_rate)
         self.moments.append(moment)
 
@@ -123,15 +142,16 @@ def kind_number(model: str | None, kinds: tuple[str, ...]) -> int:
     return kinds.index(model) if model in kinds else len(kinds)
 
 
-def _by_side(live: LiveJob) -> tuple[dict[int, int], dict[int, int]]:
+def by_side(job: Job, placement: Placement) -> tuple[dict[int, int], dict[int, int]]:
+    """A job's workers and parameter servers by server."""
     sides: tuple[dict[int, int], dict[int, int]] = ({}, {})
-    for (role, node), tasks in counted(live.placement or ()).items():
-        side = sides[is_server(live.job, role)]
+    for (role, node), tasks in counted(placement).items():
+        side = sides[is_server(job, role)]
         side[node] = side.get(node, 0) + tasks
     return sides
 
 
-def pack(moments: list[_Moment], kinds: tuple[str, ...], servers: int) -> Experience:
+def pack(moments: list[Moment], kinds: tuple[str, ...], servers: int) -> Experience:
     """Moments as arrays."""
     slots = max((len(moment.kind) for moment in moments), default=0)
     kind = np.zeros((len(moments), slots), np.int64)

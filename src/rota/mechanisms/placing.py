@@ -43,6 +43,10 @@ class Placing:
         self._running: dict[int, LiveJob] = {}
         self._due_s = math.inf
 
+    def use(self, chooser: Chooser) -> None:
+        """From the next batch on, another chooser says where jobs go."""
+        self._chooser = chooser
+
     @property
     def wakeup_s(self) -> float:
         """At the end of the interval if anything is to be done then, or as the other policy wants."""

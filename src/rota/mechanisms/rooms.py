@@ -17,6 +17,7 @@ from rota.core.model import WHOLE, Job, Role
 from rota.core.placement import Placement, Slot
 from rota.mechanisms.nearby import free_on, needs_of
 from rota.perf.network import is_server
+from rota.perf.shared_servers import kind_of
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -55,7 +56,7 @@ class Room:
 
     def kind(self, job: Job) -> int:
         """The number of a job's kind; the last one is for all that are not known."""
-        return self._kinds.get(job.model or "", len(self._kinds))
+        return self._kinds.get(kind_of(job) or "", len(self._kinds))
 
     def populate(self, running: Iterable[LiveJob]) -> None:
         """Who is there already; what they hold is gone from the free amounts."""

@@ -15,9 +15,14 @@ _USUAL = Server()
 BITS = 8
 
 
+def kind_of(job: Job) -> str | None:
+    """What a job is of: its model, or what its label `model` says."""
+    return job.model or dict(job.labels).get("model")
+
+
 def contends(job: Job) -> bool:
     """Whether it is known what a job needs of the servers that it shares."""
-    return job.model in KINDS
+    return kind_of(job) in KINDS
 
 
 def server_of(node: Node) -> Server:
@@ -39,7 +44,7 @@ def tenants_of(job: Job, placement: Placement) -> dict[int, Tenant]:
     asked = {is_server(job, index): role.cpu_milli / WHOLE for index, role in enumerate(job.roles)}
     return {
         node: Tenant(
-            kind=str(job.model),
+            kind=str(kind_of(job)),
             workers=workers.get(node, 0),
             servers=servers.get(node, 0),
             all_workers=sum(workers.values()),

@@ -22,15 +22,17 @@ SHIPPED = Path(__file__).with_name("harmony.npz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HarmonyParams:
-    """`weights` is a file of `rota learn train`, or empty for those that come with Rota. New jobs are placed together
-    every `interval_s`; 0 means at once."""
+    """`weights` is a file of `rota learn train`, or empty for those that come with Rota; `interval_s` is how often new
+    jobs are placed together, 0 at once; `learn_s` is how often a manager learns anew from its journal, 0 never."""
 
     weights: str = ""
     interval_s: float = 0.0
+    learn_s: float = 3600.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.interval_s < float("inf"):
-            raise RotaError(f"interval_s is {self.interval_s:g}; it must be a number of seconds, 0 or more")
+        for name, seconds in (("interval_s", self.interval_s), ("learn_s", self.learn_s)):
+            if not 0 <= seconds < float("inf"):
+                raise RotaError(f"{name} is {seconds:g}; it must be a number of seconds, 0 or more")
 
 
 @lru_cache(maxsize=4)

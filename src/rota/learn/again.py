@@ -1,0 +1,56 @@
+"""Learn anew from what a manager has seen, beginning with the weights that it has."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rota.core.errors import RotaError
+from rota.learn.collect import collect
+from rota.learn.experience import Experience
+from rota.learn.lif import fit_linear
+from rota.learn.workloads import Shape
+from rota.mechanisms.actor import checked
+from rota.mechanisms.weights import Learned
+
+try:
+    import torch
+
+    from rota.learn.reward import fit_reward
+    from rota.learn.train import Recipe, Trainer
+except ModuleNotFoundError as _err:
+    raise RotaError(f"learning needs {_err.name}; install it with: pip install 'rota[learn]'") from None
+
+SIMULATED = 30
+"""Workloads of the simulator that are learned from beside what was seen, so that rare neighbours are not forgotten."""
+PASSES = 15
+INTERVALS = 60
+CLUSTERS = 24
+
+
+def learn_again(
+    seen: Experience,
+    now: Learned,
+    seed: int,
+    *,
+    simulated: int = SIMULATED,
+    passes: int = PASSES,
+    intervals: int = INTERVALS,
+) -> Learned:
+    """Weights that fit what was seen; whether they are better is for others to judge."""
+    kinds = now.network.kinds
+    if seen.kinds != kinds:
+        raise RotaError("what was seen tells other kinds apart than the weights do")
+    torch.set_num_threads(1)
+    both = collect(Shape(), simulated, seed, kinds).joined(seen)
+    reward, fit = fit_reward(both, passes=passes, seed=seed)
+    trainer = Trainer(kinds, Recipe(clusters=CLUSTERS), reward, seed)
+    trainer.net.load_state_dict(
+        {name: torch.from_numpy(np.array(of)) for name, of in now.network.of.items()}, strict=False
+    )
+    trainer.run(intervals, lambda said: None)
+    about = {
+        "command": "learned by a manager",
+        "reward_model": {"samples": fit.samples, "median_error": fit.median, "p90_error": fit.p90},
+        "seen": seen.samples,
+    }
+    return Learned(checked(kinds, trainer.net.exported()), fit_linear(both), about)

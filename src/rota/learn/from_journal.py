@@ -1,0 +1,119 @@
+"""Experience from a journal: who was beside whom and for how long, and how fast each ran meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rota.core import events as ev
+from rota.core.codec import decode_event, decode_job, decode_placement
+from rota.core.model import Job, JobId
+from rota.core.placement import Placement
+from rota.learn.experience import Experience, Moment, by_side, kind_number, pack
+from rota.perf.shared_servers import kind_of
+
+SHORTEST_S = 1.0
+"""Moments shorter than this say nothing."""
+Speed = Callable[[JobId, float, float, float], float | None]
+"""How fast a job ran from one time to another, given the journal's rate of it; None if that is not known."""
+
+
+@dataclass(slots=True)
+class _Run:
+    job: Job
+    placement: Placement | None = None
+    rate: float = 0.0
+
+
+def as_journalled(job_id: JobId, from_s: float, to_s: float, rate: float) -> float | None:
+    """The journal's own rate: all there is to know of a simulated job."""
+    return rate if rate > 0 else None
+
+
+def experience_of(lines: Iterable[str], kinds: tuple[str, ...], speed: Speed = as_journalled) -> Experience:
+    """What a journal's steps tell; speeds are parts of the best that jobs of the same kind and size ever had."""
+    runs: dict[JobId, _Run] = {}
+    nodes: dict[str, int] = {}
+    moments: list[Moment] = []
+    sizes: list[list[tuple[int, int, int]]] = []
+    last_s = None
+    for line in lines:
+        value = json.loads(line)
+        if "t" not in value:
+            _begin(runs, nodes, value)
+            continue
+        now_s = float(value["t"])
+        if last_s is not None and now_s - last_s >= SHORTEST_S:
+            moment, of_size = _moment(runs, kinds, speed, last_s, now_s)
+            if any(moment.speed):
+                moments.append(moment)
+                sizes.append(of_size)
+        _take(runs, nodes, value)
+        last_s = now_s
+    _normalise(moments, sizes)
+    return pack(moments, kinds, max(len(nodes), 1))
+
+
+def _begin(runs: dict[JobId, _Run], nodes: dict[str, int], header: dict[str, object]) -> None:
+    """A stretch of the journal begins; it may know jobs that run already."""
+    snapshot = header.get("snapshot")
+    for value in snapshot["jobs"] if isinstance(snapshot, dict) else ():
+        run = runs[JobId(value["job"]["id"])] = _Run(decode_job(value["job"]))
+        if value.get("placement"):
+            run.placement, run.rate = _placement(value["placement"], nodes), float(value.get("rate", 0.0))
+
+
+def _placement(value: list[list[object]], nodes: dict[str, int]) -> Placement:
+    for slot in value:
+        nodes.setdefault(str(slot[0]), len(nodes))
+    return decode_placement(value, nodes)
+
+
+def _take(runs: dict[JobId, _Run], nodes: dict[str, int], value: dict[str, list[dict[str, object]]]) -> None:
+    for each in value["in"]:
+        event = decode_event(each)
+        if isinstance(event, ev.JobArrived):
+            runs[event.job.id] = _Run(event.job)
+            continue
+        run = runs.get(getattr(event, "job_id", JobId("")))
+        if run is None:
+            continue
+        match event:
+            case ev.Started() | ev.SpeedChanged() | ev.Resized() | ev.Moved() | ev.Resumed():
+                run.rate = event.rate
+            case ev.Stopped() | ev.Interrupted() | ev.JobEnded() | ev.StartFailed():
+                run.placement, run.rate = None, 0.0
+            case ev.Suspended():
+                run.rate = 0.0
+            case _:
+                pass
+    for order in value.get("out", ()):
+        run = runs.get(JobId(str(order["job_id"])))
+        placed = order.get("on")
+        if run is not None and isinstance(placed, list):
+            run.placement = _placement(placed, nodes)
+
+
+def _moment(
+    runs: dict[JobId, _Run], kinds: tuple[str, ...], speed: Speed, from_s: float, to_s: float
+) -> tuple[Moment, list[tuple[int, int, int]]]:
+    moment, sizes = Moment(), []
+    for job_id, run in runs.items():
+        if run.placement is None or run.rate <= 0:
+            continue
+        workers, servers = by_side(run.job, run.placement)
+        moment.kind.append(kind_number(kind_of(run.job), kinds))
+        moment.tasks.append((workers, servers))
+        moment.speed.append(speed(job_id, from_s, to_s, run.rate) or 0.0)
+        sizes.append((moment.kind[-1], sum(workers.values()), sum(servers.values())))
+    return moment, sizes
+
+
+def _normalise(moments: list[Moment], sizes: list[list[tuple[int, int, int]]]) -> None:
+    best: dict[tuple[int, int, int], float] = {}
+    for moment, of_size in zip(moments, sizes, strict=True):
+        for size, speed in zip(of_size, moment.speed, strict=True):
+            best[size] = max(best.get(size, 0.0), speed)
+    for moment, of_size in zip(moments, sizes, strict=True):
+        moment.speed = [speed / best[size] if speed else 0.0 for size, speed in zip(of_size, moment.speed, strict=True)]

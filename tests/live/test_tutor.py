@@ -1,0 +1,122 @@
+"""A manager's placement learns from its journal, and uses new weights only where they prove better."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rota.core.model import JobId
+from rota.drivers.simulator.study import Setting, simulate
+from rota.learn.from_journal import experience_of
+from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload
+from rota.live.tutor_work import Curves, judge, teach
+from rota.mechanisms.weights import Learned, load_learned, save_learned
+from rota.perf.speed import SpeedModel
+from rota.policies.harmony import SHIPPED
+from rota.store.journal import JournalHeader, JournalWriter
+
+SERVERS = 4
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of jobs that slowed each other down."""
+    path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
+    cluster = cluster_of(SERVERS)
+    header = JournalHeader(cluster=cluster, policy="fifo", placement="spread", tenancy="none")
+    with JournalWriter(path, header) as writer:
+        setting = Setting(cluster=cluster, placement="spread", speed=SpeedModel(contention=True))
+        simulate(workload(Shape(servers=SERVERS), 1), "fifo:backfill=true", setting, journal=writer)
+    return path
+
+
+@pytest.fixture
+def backwards(tmp_path: Path) -> Path:
+    """Weights that want the opposite of what was learned."""
+    now = load_learned(SHIPPED)
+    turned = dict(now.network.of) | {"score.weight": -now.network.of["score.weight"]}
+    path = tmp_path / "backwards.npz"
+    save_learned(path, Learned(type(now.network)(now.network.kinds, turned), now.linear))
+    return path
+
+
+def test_journal_tells_speeds_of_jobs_beside_each_other(journal: Path) -> None:
+    with journal.open(encoding="utf-8") as lines:
+        seen = experience_of(lines, KIND_NAMES)
+
+    assert seen.samples > 100
+    assert seen.workers.shape[2] == SERVERS
+    assert 0 < seen.speed[seen.speed > 0].min() < 0.9
+    assert seen.speed.max() == pytest.approx(1.0)
+
+
+def test_better_weights_are_kept_and_worse_ones_are_not(journal: Path, backwards: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    draft = home / "draft.npz"
+
+    draft.write_bytes(SHIPPED.read_bytes())
+    better = judge(journal, cluster_of(SERVERS), None, backwards, draft, home)
+    assert better["better"]
+    assert better["new_s"] < better["old_s"]
+    assert (home / "harmony.npz").read_bytes() == SHIPPED.read_bytes()
+
+    draft.write_bytes(backwards.read_bytes())
+    worse = judge(journal, cluster_of(SERVERS), None, SHIPPED, draft, home)
+    assert not worse["better"]
+    assert (home / "harmony.npz").read_bytes() == SHIPPED.read_bytes()
+    assert not draft.exists()
+
+
+def test_nothing_is_learned_from_a_few_speeds(tmp_path: Path, journal: Path) -> None:
+    short = tmp_path / "short.jsonl"
+    short.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
+
+    said = teach(short, cluster_of(SERVERS), None, SHIPPED, tmp_path)
+
+    assert not said["better"]
+    assert "100 are needed" in said["why"]
+
+
+def test_speed_of_a_live_job_is_that_of_the_steps_it_tells(tmp_path: Path, told: Callable[..., None]) -> None:
+    told("a", [(100.0, 0), (110.0, 20), (120.0, 40), (130.0, 45)])
+    curves = Curves(tmp_path)
+
+    assert curves.speed(JobId("a"), 100.0, 120.0, 1.0) == pytest.approx(2.0)
+    assert curves.speed(JobId("a"), 120.0, 130.0, 1.0) == pytest.approx(0.5)
+    assert curves.speed(JobId("a"), 121.0, 129.0, 1.0) is None
+    assert curves.speed(JobId("silent"), 100.0, 120.0, 1.0) is None
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Callable[..., None]:
+    """Writes what a job says of its steps, as its first task does."""
+
+    def write(name: str, points: list[tuple[float, int]]) -> None:
+        folder = tmp_path / "runs" / name / "shared"
+        folder.mkdir(parents=True)
+        said: list[list[Any]] = [[at_s, step, {}] for at_s, step in points]
+        (folder / "curve-0.json").write_text(json.dumps({"points": said}))
+
+    return write
+
+
+@pytest.mark.slow
+def test_learning_again_gives_weights_of_the_same_form(journal: Path) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: pip install 'rota[learn]'")
+    from rota.learn.again import learn_again
+
+    now = load_learned(SHIPPED)
+    with journal.open(encoding="utf-8") as lines:
+        seen = experience_of(lines, now.network.kinds)
+
+    new = learn_again(seen, now, 1, simulated=2, passes=1, intervals=2)
+
+    assert new.about["seen"] == seen.samples
+    assert new.network.kinds == now.network.kinds
+    assert any(not np.array_equal(new.network.of[name], weight) for name, weight in now.network.of.items())
