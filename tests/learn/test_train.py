@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'rota[le
 
 from rota.core.errors import RotaError
 from rota.core.inventory import Inventory
+from rota.learn.again import learn_again
 from rota.learn.collect import collect
 from rota.learn.decisions import Situation
 from rota.learn.experience import Experience
@@ -24,6 +25,7 @@ from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workloads
 from rota.mechanisms.actor import Actor, Network, checked, job_seen, pooled, servers_seen
 from rota.mechanisms.rooms import Room
 from rota.mechanisms.weights import load_learned
+from rota.policies.harmony import SHIPPED
 
 pytestmark = pytest.mark.slow
 
@@ -142,3 +144,14 @@ def test_impossible_orders_are_refused(
     with pytest.raises(RotaError, match=why.replace("(", r"\(")):
         run_training(order(tmp_path, experience, **more), quiet, quiet)
     assert not (tmp_path / "weights.npz").exists()
+
+
+def test_learning_again_begins_with_the_weights_in_use(experience: Experience) -> None:
+    now = load_learned(SHIPPED)
+
+    new = learn_again(experience, now, 1, simulated=1, passes=1, intervals=4)
+
+    assert new.about["seen"] == experience.samples
+    assert new.network.kinds == now.network.kinds
+    moved = [float(np.abs(new.network.of[name] - weight).max()) for name, weight in now.network.of.items()]
+    assert 0 < max(moved) < 0.1

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rota.core.model import JobId
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.from_journal import experience_of
 from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload
+from rota.live.boot import Scheduling, boot
+from rota.live.tutor import Tutor
 from rota.live.tutor_work import Curves, judge, teach
 from rota.mechanisms.weights import Learned, load_learned, save_learned
 from rota.perf.speed import SpeedModel
 from rota.policies.harmony import SHIPPED
+from rota.store.database import open_database
 from rota.store.journal import JournalHeader, JournalWriter
+from rota.store.records import Records
 
 SERVERS = 4
 
@@ -106,17 +110,35 @@ def told(tmp_path: Path) -> Callable[..., None]:
     return write
 
 
+@pytest.fixture
+def tutor(tmp_path: Path) -> Iterator[Tutor]:
+    scheduling = Scheduling(cluster=cluster_of(SERVERS), policy="harmony", placement=None, tenancy="none")
+    records = Records(open_database(tmp_path / "rota.db"))
+    yield Tutor(boot(records, scheduling), scheduling, records.url, tmp_path)
+    records.close()
+
+
+def test_manager_uses_its_own_weights_once_it_has_some(tutor: Tutor, tmp_path: Path) -> None:
+    assert tutor.weights == SHIPPED
+    (tmp_path / "harmony.npz").write_bytes(SHIPPED.read_bytes())
+
+    tutor.take_up()
+
+    assert tutor.weights == tmp_path / "harmony.npz"
+
+
+def test_spoiled_weights_in_the_managers_folder_are_left_alone(
+    tutor: Tutor, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "harmony.npz").write_bytes(b"spoiled")
+
+    tutor.take_up()
+
+    assert [record.message for record in caplog.records if record.name == "rota.live.tutor"] == ["weights refused"]
+
+
 @pytest.mark.slow
-def test_learning_again_gives_weights_of_the_same_form(journal: Path) -> None:
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'rota[learn]'")
-    from rota.learn.again import learn_again
+def test_process_that_learns_answers_a_manager(tutor: Tutor) -> None:
+    said = asyncio.run(tutor.learn())
 
-    now = load_learned(SHIPPED)
-    with journal.open(encoding="utf-8") as lines:
-        seen = experience_of(lines, now.network.kinds)
-
-    new = learn_again(seen, now, 1, simulated=2, passes=1, intervals=2)
-
-    assert new.about["seen"] == seen.samples
-    assert new.network.kinds == now.network.kinds
-    assert any(not np.array_equal(new.network.of[name], weight) for name, weight in now.network.of.items())
+    assert said == {"better": False, "why": "0 speeds were seen; 100 are needed", "seen": 0}
