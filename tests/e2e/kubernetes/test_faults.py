@@ -22,7 +22,7 @@ Launch = Callable[..., Replica]
 Kubelets = Callable[..., Hollow]
 GANG_TIMEOUT_S = 10.0
 FULL = os.environ.get("ROTA_CHAOS") == "full"
-KILLS, GANGS = (20, 100) if FULL else (5, 30)
+KILLS, GANGS_BETWEEN = (20, 5) if FULL else (3, 5)
 
 
 class Watchman:
@@ -74,11 +74,13 @@ def weather(bed: Bed) -> Iterator[BadWeather]:
     made.stop()
 
 
-def flow(bed: Bed, gangs: int, size: int, every_s: float) -> threading.Thread:
-    """Gangs that come one after the other and run for a moment."""
+def flow(bed: Bed, gangs: int, size: int, every_s: float, turns: threading.Semaphore | None = None) -> threading.Thread:
+    """Gangs that come one after the other and run for a moment; each when it is given a turn, if there are turns."""
 
     def work() -> None:
         for number in range(gangs):
+            if turns is not None:
+                turns.acquire()
             for value in gang(f"g{number}", size, 1, notes={"hollow/run-s": "0.5"}):
                 while True:
                     try:
@@ -102,16 +104,18 @@ def test_killed_at_random_moments_while_gangs_flow(bed: Bed, view: View, launch:
     kubelets(bed, nodes=4, gpus=8)
     replica = launch(bed)
     chance = random.Random(7)
+    turns = threading.Semaphore(0)
     with Watchman(view, 5) as watchman:
-        coming = flow(bed, GANGS, 5, 0.25)
+        coming = flow(bed, KILLS * GANGS_BETWEEN, 5, 0.05, turns)
         for _ in range(KILLS):
+            turns.release(GANGS_BETWEEN)
             time.sleep(chance.uniform(0.1, 1.2))
             watchman.looks_away = True
             replica.kill()
             replica.start()
             watchman.looks_away = False
         coming.join()
-        eventually(lambda: all_done(view, GANGS * 5), within_s=120, every_s=0.5)
+        eventually(lambda: all_done(view, KILLS * GANGS_BETWEEN * 5), within_s=120, every_s=0.5)
 
     assert watchman.twice == []
     assert watchman.longest_s < GANG_TIMEOUT_S
@@ -120,14 +124,14 @@ def test_killed_at_random_moments_while_gangs_flow(bed: Bed, view: View, launch:
 def test_api_server_restarted_while_gangs_flow(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
     kubelets(bed, nodes=2, gpus=8)
     replica = launch(bed)
-    coming = flow(bed, 20, 4, 0.2)
+    coming = flow(bed, 10, 4, 0.2)
     time.sleep(1.0)
     bed.stop_api()
-    time.sleep(2.0)
+    time.sleep(1.0)
     bed.start_api()
     coming.join()
 
-    eventually(lambda: all_done(view, 80), within_s=120, every_s=0.5)
+    eventually(lambda: all_done(view, 40), within_s=120, every_s=0.5)
     assert view.promised_twice() == []
     assert replica.process is not None
     assert replica.process.poll() is None
