@@ -12,6 +12,7 @@ import pytest
 from e2e.kubernetes.bed import USERS, Bed
 from e2e.kubernetes.replica import Replica
 from managers import eventually
+from rota.core.errors import RotaError
 from rota.drivers.kubernetes.client import Api, MissingRight
 from rota.drivers.kubernetes.connection import connect
 from rota.drivers.kubernetes.rights import Right, all_rights, check_rights, missing_rights
@@ -42,7 +43,7 @@ def rule(right: Right) -> Json:
     return made if right.name is None else {**made, "resourceNames": [right.name]}
 
 
-async def missing(kubeconfig: Path) -> list[Right]:
+async def missing(kubeconfig: Path | None = None) -> list[Right]:
     api = Api(connect(None, kubeconfig), connections=2)
     try:
         return await missing_rights(api, RIGHTS)
@@ -87,3 +88,25 @@ def test_replica_without_a_right_ends_with_its_name(bed: Bed, tmp_path: Path) ->
     assert replica.process is not None
     assert replica.process.wait(timeout=30) == 2
     assert "error: a right is missing: create pods/eviction everywhere;" in replica.log.read_text()
+
+
+def test_account_of_a_pod_is_used_where_there_is_no_kubeconfig(
+    bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    granted = bed.admin.post(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/rota/token", request)
+    (tmp_path / "token").write_text(granted["status"]["token"])
+    (tmp_path / "namespace").write_text(NAMESPACE)
+    (tmp_path / "ca.crt").write_text(bed.admin.authority.read_text())
+    host, _, port = bed.server.removeprefix("https://").partition(":")
+    monkeypatch.setattr("rota.drivers.kubernetes.connection.IN_POD", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+    assert connect().namespace == NAMESPACE
+    assert asyncio.run(missing()) == []
+    (tmp_path / "token").write_text("expired")
+    with pytest.raises(RotaError, match="the API server does not know who asks"):
+        asyncio.run(missing())
