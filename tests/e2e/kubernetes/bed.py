@@ -239,6 +239,8 @@ class Bed:
     def kubeconfig(self, token: str = "rota-token") -> Path:
         """A kubeconfig of an identity; Rota's own by default."""
         path = self._folder / f"{token}.kubeconfig"
+        if path.exists():
+            return path
         cluster = {"server": self.server, "certificate-authority": str(self._folder / "certs" / "apiserver.crt")}
         path.write_text(
             yaml.safe_dump(

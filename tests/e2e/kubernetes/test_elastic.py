@@ -73,3 +73,24 @@ def test_gang_grows_into_what_is_free_and_shrinks_for_others(
     ranks = [each["metadata"]["annotations"]["rota.dev/seat"] for each in holders(seen, "one").values()]
     assert sorted(ranks) == [str(number) for number in range(8)]
     assert seen.promised_twice() == []
+
+
+def test_spare_pods_say_so_and_go_when_the_job_has_succeeded(
+    managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(managed, nodes=1, gpus=2, beats=True)
+    replica = launch(managed, {"policy": "fifo"})
+    value = job("short", 3, 1, notes={"rota.dev/min-tasks": "1", "rota.dev/tasks": "2", "hollow/run-s": "3"})
+    del value["spec"]["completions"]
+    managed.admin.make(value)
+    eventually(lambda: len(holders(seen, "short")) == 2)
+    spare = next(name for name, each in seen.pods().items() if not each["spec"].get("nodeName"))
+
+    assert eventually(lambda: seen.waiting_for(spare)).startswith("spare: its job runs with 2 tasks for now")
+    eventually(lambda: spare not in seen.pods())
+    path = "/apis/batch/v1/namespaces/default/jobs/short"
+    eventually(
+        lambda: [each["type"] for each in managed.admin.get(path)["status"].get("conditions", ())] == ["Complete"]
+    )
+    ended = [(each["name"], each["state"]) for each in Client(replica.url).jobs(all=True)]
+    assert ended == [("short", "succeeded")]

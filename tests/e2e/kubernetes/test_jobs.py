@@ -11,7 +11,7 @@ import pytest
 
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow
-from e2e.kubernetes.replica import Replica, View, job, rota
+from e2e.kubernetes.replica import Replica, View, job, pod, rota
 from managers import eventually
 
 pytestmark = pytest.mark.slow
@@ -143,3 +143,21 @@ def test_job_file_without_an_image_is_refused(managed: Bed, tmp_path: Path) -> N
         2,
         "error: job: image is missing: pods run containers, name an image\n",
     )
+
+
+def test_devices_of_what_was_deleted_are_free_at_once(
+    managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(managed, nodes=1, beats=True)
+    launch(managed, {"gang_timeout": "10m", "linger": "10m"})
+    managed.admin.make(pod("alone", 8))
+    eventually(lambda: seen.node_of("alone"))
+    managed.admin.make(job("second", 2, 4))
+    managed.admin.delete("/api/v1/namespaces/default/pods/alone")
+    eventually(lambda: len(running(seen, "second")) == 2)
+
+    path = "/apis/batch/v1/namespaces/default/jobs/second"
+    managed.admin.delete(path, {"propagationPolicy": "Background"})
+    managed.admin.make(pod("third", 8))
+
+    eventually(lambda: seen.node_of("third"))

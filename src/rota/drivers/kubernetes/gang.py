@@ -118,6 +118,8 @@ class Gang:
     touched_s: float = 0.0
     """When a pod last came or went."""
     asked_size: bool = False
+    watched: bool = False
+    """Whether somebody looks if its controller is still there."""
     refused: str = ""
     """Why the engine was not told of it."""
     note: str = ""
@@ -168,6 +170,12 @@ class Gang:
         self.places, self.placement, self.started, self.resizing = [], (), False, False
         self.seated.clear()
         self.leavers.clear()
+
+    @property
+    def may_come_back(self) -> bool:
+        """Whether pods of it are there, or a controller may make new ones."""
+        is_there = any(not pod.ending and not pod.phase.is_over for pod in self.members.values())
+        return is_there or (self.owner is not None and self.key.source is not Source.POD)
 
     @property
     def nodes(self) -> set[str]:

@@ -12,7 +12,7 @@ from rota.drivers.kubernetes.client import MissingRight
 from rota.drivers.kubernetes.gang import Gang, Source, Stage, job_id, job_of, role_index
 from rota.drivers.kubernetes.notes import PLACEMENT
 from rota.drivers.kubernetes.pods import Phase, Pod
-from rota.drivers.kubernetes.sizes import ask_size, has_ended, owner_path
+from rota.drivers.kubernetes.sizes import ask_size, has_ended, maker_path
 from rota.drivers.kubernetes.surroundings import Surroundings
 
 GROUP_S = 2.0
@@ -106,24 +106,29 @@ class Gathering:
         if any(not pod.phase.is_over for pod in gang.members.values()):
             gang.deadline_s = None
         elif gang.deadline_s is None:
-            gang.deadline_s = time.time() + (self._around.settings.linger if gang.owner is not None else 0.0)
-            if gang.owner is not None and gang.key.source in (Source.OWNER, Source.TRAINER):
-                self._around.work.do(self._watch_owner(gang), writes=False)
+            gang.deadline_s = time.time() + (self._around.settings.linger if gang.may_come_back else 0.0)
+            self.watch_owner(gang)
 
-    async def _watch_owner(self, gang: Gang) -> None:
+    def watch_owner(self, gang: Gang) -> None:
         """Find out early that a controller has ended or is gone, so that nobody waits for pods in vain."""
-        path = owner_path(gang)
-        while path is not None and gang.stage is Stage.GATHERING and gang.deadline_s is not None:
+        path = maker_path(gang)
+        if path is not None and not gang.watched:
+            gang.watched = True
+            self._around.work.do(self._await_end(gang, path), writes=False)
+
+    async def _await_end(self, gang: Gang, path: str) -> None:
+        while gang.deadline_s is not None and gang.stage in (Stage.GATHERING, Stage.SEATED):
             try:
                 ended = has_ended(await self._around.api.get(path))
             except Unavailable as error:
                 ended = getattr(error, "status", 0) == 404
             except MissingRight:
-                return
+                break
             if ended and gang.deadline_s is not None:
                 gang.deadline_s = time.time()
-                return
+                break
             await asyncio.sleep(1.0)
+        gang.watched = False
 
     def expire(self, gang: Gang) -> None:
         """Nobody has made new pods of a job in time."""

@@ -92,9 +92,10 @@ def _job(file: JobFile, job: Job, launch: Launch, role: Role, run: RoleRun, name
         "spec": _pod_spec(file, launch, role, run, job, name),
     }
     pods = role.count if job.elastic is None else job.elastic.max_tasks
+    completions = {"completions": pods} if job.elastic is None else {}
     spec = {
         "parallelism": pods,
-        "completions": pods,
+        **completions,
         "backoffLimit": MANY_RETRIES if launch.max_restarts is None else launch.max_restarts * role.count,
         "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
         "template": template,

@@ -104,8 +104,8 @@ class Reporter:
         told.pods = {pod.uid for pod in waiting}
         await asyncio.gather(*(self._condition(pod, f"{code}: {sentence}") for pod in pods))
         if is_new:
-            await self._event(pods[0], "FailedScheduling", f"{code}: {sentence}")
-        return len(pods) + 1
+            await asyncio.gather(*(self._event(pod, "FailedScheduling", f"{code}: {sentence}") for pod in pods))
+        return 2 * len(pods)
 
     def _reason(self, gang: Gang) -> tuple[str, str] | None:
         if gang.refused:

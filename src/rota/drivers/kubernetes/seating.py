@@ -69,12 +69,13 @@ def binding_note(gang: Gang, seat: Seat, pod: Pod) -> dict[str, str]:
 
 
 def fill(gang: Gang) -> list[tuple[Place, Pod]]:
-    """Give open seats to pods that wait, and tell who got which."""
+    """Give open seats to pods that wait, and tell who got which; who has done an elastic job's work has done it all."""
     assert gang.job is not None
     given = []
     by_role: dict[int, list[Place]] = {}
     for place in gang.places:
-        if place.is_open:
+        is_done = gang.job.elastic is not None and place.outcome is Phase.SUCCEEDED
+        if place.is_open and not is_done:
             by_role.setdefault(place.seat.role, []).append(place)
     for pod in gang.waiting:
         if pod.uid in gang.seated:

@@ -80,8 +80,13 @@ class Shepherd:
         amiss = any(place.outcome is Phase.FAILED or not (place.bound or place.outcome) for place in gang.places)
         if not amiss:
             gang.deadline_s = None
-        elif gang.deadline_s is None:
-            gang.deadline_s = time.time() + self._around.settings.gang_timeout
+        elif not gang.may_come_back:
+            gang.deadline_s = time.time()
+        else:
+            if gang.deadline_s is None:
+                gang.deadline_s = time.time() + self._around.settings.gang_timeout
+            if any(place.pod is None or place.outcome is Phase.FAILED for place in gang.places):
+                self._gathering.watch_owner(gang)
 
     def _is_in_the_way(self, gang: Gang, uid: str) -> bool:
         """Whether a pod that was told to leave still holds its devices, as far as anybody can know."""
@@ -112,6 +117,8 @@ class Shepherd:
         if not failed:
             gang.stage = Stage.OVER
             self._around.report.events.append(JobEnded(gang.id, End.SUCCEEDED, work))
+            for pod in gang.waiting:  # spare ones of an elastic job: there is nothing left to do for them
+                self._around.work.do(self._around.binder.delete(pod))
         elif gang.owner is None:
             self._around.fail(gang, work)
         else:

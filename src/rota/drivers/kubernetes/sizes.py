@@ -32,16 +32,21 @@ def owner_path(gang: Gang) -> str | None:
             return f"{POD_GROUPS}/{where}/podgroups/{gang.key.name}"
         case Source.JOB_SET:
             return f"{JOB_SETS}/{where}/jobsets/{gang.key.name}"
-        case Source.OWNER:
-            owner = next(iter(_owners(gang)), None)
-        case Source.TRAINER:
-            owner = next((each for each in _owners(gang) if each.api_version.startswith("kubeflow.org/")), None)
+        case Source.OWNER | Source.TRAINER:
+            return maker_path(gang)
         case _:
-            owner = None
-    if owner is None:
+            return None
+
+
+def maker_path(gang: Gang) -> str | None:
+    """Where the API server has the object that would make pods of a gang anew."""
+    owners = _owners(gang)
+    if gang.key.source is Source.TRAINER:
+        owners = [each for each in owners if each.api_version.startswith("kubeflow.org/")]
+    if not owners:
         return None
-    group = "api/v1" if owner.api_version == "v1" else f"apis/{owner.api_version}"
-    return f"/{group}/{where}/{owner.kind.lower()}s/{owner.name}"
+    group = "api/v1" if owners[0].api_version == "v1" else f"apis/{owners[0].api_version}"
+    return f"/{group}/namespaces/{gang.key.namespace}/{owners[0].kind.lower()}s/{owners[0].name}"
 
 
 def _owners(gang: Gang) -> list[Owner]:
