@@ -60,6 +60,8 @@ class ClusterOptions:
     connection: Connection
     namespace: str
     identity: str
+    pod: str | None = None
+    """The pod of the namespace that this is, if it is one."""
     home: Path
     config_map: str | None = "rota"
     """The ConfigMap of the namespace that holds the settings; None leaves them as they are given."""
@@ -143,7 +145,7 @@ class _Run:
         http = asyncio.create_task(server.serve(sockets=[listening]))
         leadership = None
         if options.lease is not None:
-            leadership = Leadership(api, options.namespace, options.lease, options.identity)
+            leadership = Leadership(api, options.namespace, options.lease, options.identity, options.pod)
         self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
         work = asyncio.create_task(self._lead(api, leadership))
         try:
@@ -162,7 +164,8 @@ class _Run:
 
     async def _lead(self, api: Api, leadership: Leadership | None) -> None:
         options = self._options
-        await check_rights(api, needed_rights(options.namespace, config_map=options.config_map, lease=options.lease))
+        wanted = needed_rights(options.namespace, config_map=options.config_map, lease=options.lease, pod=options.pod)
+        await check_rights(api, wanted)
         if leadership is not None:
             await leadership.acquire()
         async with asyncio.TaskGroup() as group:

@@ -154,6 +154,7 @@ def _serve(
     options = ClusterOptions(
         connection=connect(context, kubeconfig),
         identity=identity or os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+        pod=os.environ.get("POD_NAME"),
         home=(data or data_folder() / "kubernetes").absolute(),
         config_map=None if config is not None else config_map,
         given=settings,

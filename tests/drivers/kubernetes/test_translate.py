@@ -236,8 +236,8 @@ def test_manifests_ask_for_nothing_that_is_not_needed() -> None:
 
 
 def test_rights_that_a_replica_does_not_use_are_not_asked_for() -> None:
-    alone = needed_rights("ns", config_map=None, lease=None)
-    named = needed_rights("ns", config_map="other", lease="turn")
+    alone = needed_rights("ns", config_map=None, lease=None, pod="p")
+    named = needed_rights("ns", config_map="other", lease="turn", pod=None)
 
     assert not any(right.namespace for right in alone)
     assert [str(right) for right in named[len(alone) :]] == [

@@ -86,6 +86,17 @@ class Replica:
         return self.process.wait(timeout=30)
 
 
+def configure(bed: Bed, **settings: Any) -> None:
+    """Put settings into the ConfigMap that Rota follows."""
+    value = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "rota", "namespace": "rota-system"},
+        "data": {"rota.yaml": yaml.safe_dump({**QUICK, **settings})},
+    }
+    bed.admin.make(value)
+
+
 def pod(name: str, gpus: int = 1, *, namespace: str = "default", notes: Json | None = None, **spec: Any) -> Json:
     """A pod that asks for devices and does nothing."""
     labels = spec.pop("labels", {})

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow, node_object
-from e2e.kubernetes.replica import QUICK, Replica, View, gang, pod, rota
+from e2e.kubernetes.replica import Replica, View, configure, gang, pod, rota
 from managers import ROTA, eventually
 from rota.sdk.client import Client
 
@@ -22,42 +21,6 @@ pytestmark = pytest.mark.slow
 Launch = Callable[..., Replica]
 Kubelets = Callable[..., Hollow]
 Json = dict[str, Any]
-
-
-def configure(bed: Bed, **settings: Any) -> None:
-    value = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "rota", "namespace": "rota-system"},
-        "data": {"rota.yaml": yaml.safe_dump({**QUICK, **settings})},
-    }
-    bed.admin.make(value)
-
-
-@pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_two_replicas_take_turns(
-    bed: Bed, view: View, tmp_path: Path, launch: Launch, kubelets: Kubelets, end: str
-) -> None:
-    kubelets(bed, nodes=1)
-    configure(bed)
-    first = launch(bed, options=["--identity", "first"])
-    second = Replica(bed, tmp_path / "second", options=["--identity", "second"])
-    second.launch()
-    bed.admin.make(pod("before", 2))
-    eventually(lambda: view.node_of("before"))
-    try:
-        if end == "stopped":
-            assert first.stop() == 0
-        else:
-            first.kill()
-        eventually(lambda: "rota schedules" in second.log.read_text(), within_s=60)
-        bed.admin.make(pod("after", 2))
-        eventually(lambda: view.node_of("after"))
-        assert view.promised_twice() == []
-        lease = bed.admin.get("/apis/coordination.k8s.io/v1/namespaces/rota-system/leases/rota")
-        assert lease["spec"]["holderIdentity"] == "second"
-    finally:
-        second.stop()
 
 
 def test_settings_change_without_a_restart(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:

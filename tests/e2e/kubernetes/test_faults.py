@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from e2e.kubernetes.bad_weather import BadWeather
 from e2e.kubernetes.bed import Bed, KubeError
 from e2e.kubernetes.hollow import Hollow
-from e2e.kubernetes.replica import Replica, View, gang, pod
+from e2e.kubernetes.replica import Replica, View, configure, gang, pod
 from managers import eventually
 
 pytestmark = pytest.mark.slow
@@ -23,6 +24,9 @@ Kubelets = Callable[..., Hollow]
 GANG_TIMEOUT_S = 10.0
 FULL = os.environ.get("ROTA_CHAOS") == "full"
 KILLS, GANGS_BETWEEN = (20, 5) if FULL else (3, 5)
+
+
+only_in_full = pytest.mark.skipif(not FULL, reason="a lease has to run out first; `make chaos` waits for that")
 
 
 class Watchman:
@@ -188,3 +192,47 @@ def test_pod_deleted_before_it_is_bound_is_waited_for_and_its_gang_is_whole_or_l
     eventually(lambda: len(view.bound("g")) == 4)
     bed.admin.make(pod("after", 4))
     eventually(lambda: view.node_of("after"))
+
+
+def leaders(bed: Bed) -> list[str]:
+    """Pods to which Rota's Service sends requests."""
+    found = bed.admin.items("/api/v1/namespaces/rota-system/pods?labelSelector=rota.dev/leads%3Dtrue")
+    return [each["metadata"]["name"] for each in found]
+
+
+@pytest.mark.parametrize("end", ["stopped", pytest.param("killed", marks=only_in_full)])
+def test_two_replicas_take_turns(
+    bed: Bed,
+    view: View,
+    tmp_path: Path,
+    launch: Launch,
+    kubelets: Kubelets,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
+) -> None:
+    kubelets(bed, nodes=1)
+    configure(bed)
+    for name in ("first", "second"):
+        bed.admin.make(pod(name, 0, namespace="rota-system", schedulerName="someone-else", nodeName="n1"))
+    monkeypatch.setenv("POD_NAME", "first")
+    first = launch(bed, options=["--port", "0"])
+    monkeypatch.setenv("POD_NAME", "second")
+    second = Replica(bed, tmp_path / "second", options=["--port", "0"])
+    second.launch()
+    assert leaders(bed) == ["first"]
+    bed.admin.make(pod("before", 2))
+    eventually(lambda: view.node_of("before"))
+    try:
+        if end == "stopped":
+            assert first.stop() == 0
+        else:
+            first.kill()
+        eventually(lambda: "rota schedules" in second.log.read_text(), within_s=60)
+        bed.admin.make(pod("after", 2))
+        eventually(lambda: view.node_of("after"))
+        assert view.promised_twice() == []
+        lease = bed.admin.get("/apis/coordination.k8s.io/v1/namespaces/rota-system/leases/rota")
+        assert lease["spec"]["holderIdentity"] == "second"
+        assert leaders(bed) == ["second"]
+    finally:
+        second.stop()

@@ -41,7 +41,7 @@ def test_namespaces_have_their_shares_and_borrow_what_is_idle(managed: Bed, laun
     eventually(lambda: running(seen, "nlp") == 2)
     managed.admin.make(pod("guest", 1, namespace="guests"))
     managed.admin.make(job("more", 1, 4, namespace="vision"))
-    waits = eventually(lambda: next((n for n in seen.pods("vision") if n.startswith("more")), None))
+    waits = eventually(lambda: [name for name in seen.pods("vision") if name.startswith("more")])[0]
     assert eventually(lambda: seen.waiting_for(waits, "vision")).startswith(
         "quota-used: needs 4 devices; tenant vision may use 6"
     )

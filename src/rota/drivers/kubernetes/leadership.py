@@ -10,6 +10,7 @@ from typing import Any
 
 from rota.core.errors import Unavailable
 from rota.drivers.kubernetes.client import Api, Refused
+from rota.drivers.kubernetes.notes import LEADS
 
 log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
@@ -28,8 +29,10 @@ class LeadershipLost(Unavailable):
 class Leadership:
     """One candidate for one Lease."""
 
-    def __init__(self, api: Api, namespace: str, name: str, identity: str) -> None:
+    def __init__(self, api: Api, namespace: str, name: str, identity: str, pod: str | None = None) -> None:
         self._api = api
+        self._pod = pod
+        """The pod that this replica is, if it is one."""
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._name = name
         self._namespace = namespace
@@ -40,9 +43,11 @@ class Leadership:
 
     async def acquire(self) -> None:
         """Wait until it is this replica's turn."""
+        await self._label(self._pod, leads=False)  # it may have led before it was started again
         while not await self._try():
             await asyncio.sleep(RENEW_S * random.uniform(0.8, 1.2))
         self.leads = True
+        await self._show()
         log.info("leads", extra={"identity": self.identity})
 
     async def keep(self) -> None:
@@ -62,6 +67,7 @@ class Leadership:
         if not self.leads:
             return
         self.leads = False
+        await self._label(self._pod, leads=False)
         try:
             lease = await self._api.get(f"{self._path}/{self._name}")
             if lease["spec"].get("holderIdentity") == self.identity:
@@ -69,6 +75,29 @@ class Leadership:
                 await self._api.put(f"{self._path}/{self._name}", lease)
         except Unavailable as error:
             log.warning("the lease was not given back", extra={"why": str(error)})
+
+    async def _show(self) -> None:
+        """Let requests come to this replica's pod, and to no other's."""
+        if self._pod is None:
+            return
+        try:
+            found, _ = await self._api.everything("/api/v1/pods", labelSelector=LEADS)
+        except Unavailable:
+            found = []
+        for value in found:
+            meta = value["metadata"]
+            if meta["namespace"] == self._namespace and meta["name"] != self._pod:
+                await self._label(meta["name"], leads=False)
+        await self._label(self._pod, leads=True)
+
+    async def _label(self, pod: str | None, *, leads: bool) -> None:
+        if pod is None:
+            return
+        change = {"metadata": {"labels": {LEADS: "true" if leads else None}}}
+        try:
+            await self._api.patch(f"/api/v1/namespaces/{self._namespace}/pods/{pod}", change)
+        except Unavailable as error:
+            log.warning("a pod could not be labelled", extra={"pod": pod, "why": str(error)})
 
     async def _try(self) -> bool:
         """Take or renew the turn if nobody else has it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rota.drivers.kubernetes.notes import LEADS
 from rota.drivers.kubernetes.rights import NAME, cluster_rules, own_rules
 from rota.drivers.kubernetes.settings import KEY
 
@@ -29,7 +30,10 @@ def manifests(namespace: str, image: str) -> list[Json]:
         {**_named("v1", "ConfigMap", namespace), "data": {KEY: _SETTINGS}},
         {
             **_named("v1", "Service", namespace),
-            "spec": {"selector": _LABELS, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]},
+            "spec": {
+                "selector": {**_LABELS, LEADS: "true"},
+                "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+            },
         },
         {**_named("apps/v1", "Deployment", namespace), "spec": _deployment(image)},
     ]

@@ -75,6 +75,7 @@ def own_rules() -> list[Json]:
         {**_rule("", ["configmaps"], ["list", "watch"]), "resourceNames": [NAME]},
         {**_rule("coordination.k8s.io", ["leases"], ["get", "update"]), "resourceNames": [NAME]},
         _rule("coordination.k8s.io", ["leases"], ["create"]),
+        _rule("", ["pods"], ["patch"]),
     ]
 
 
@@ -95,11 +96,11 @@ def _each(rule: Json, namespace: str | None) -> Iterator[Right]:
             yield Right(verb=verb, resource=resource, group=rule["apiGroups"][0], namespace=namespace, name=name)
 
 
-def needed_rights(namespace: str, *, config_map: str | None, lease: str | None) -> list[Right]:
-    """The rights that a replica uses which has its settings and its turn from these, if from any."""
+def needed_rights(namespace: str, *, config_map: str | None, lease: str | None, pod: str | None) -> list[Right]:
+    """The rights that a replica uses which has its settings and its turn from these, and is this pod, if any."""
     found = []
     for right in all_rights(namespace):
-        name = {"configmaps": config_map, "leases": lease}.get(right.resource, right.name)
+        name = {"configmaps": config_map, "leases": lease, "pods": lease and pod}.get(right.resource, right.name)
         if right.namespace is None or name is not None:
             found.append(right if right.name is None else replace(right, name=name))
     return found
