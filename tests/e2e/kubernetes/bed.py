@@ -1,7 +1,9 @@
 """A real control plane for tests: etcd, kube-apiserver and, where asked for, kube-controller-manager, on loopback.
 
 Binaries are looked for in KUBEBUILDER_ASSETS, on the PATH and in ~/.cache/rota/kubernetes. Only then, and only where
-ROTA_BUILD_KUBERNETES is set (`.ci/run` sets it), they are built from Debian's packages, which takes minutes, once.
+ROTA_BUILD_KUBERNETES is set, they are built from Debian's packages, which takes minutes, once. `.ci/run` builds them
+beside the other tests, which come first then; if they are not there in time (ROTA_WAIT_KUBERNETES, in seconds), what
+needs them is skipped, and runs the next time.
 KUBECONFIG is not heeded: these tests make nodes and evict pods, and it may name a cluster that people live on.
 """
 
@@ -45,6 +47,9 @@ def binary(name: str) -> Path | None:
 def binaries(*names: str) -> dict[str, Path]:
     """The programs by name, built first if that is needed and possible."""
     missing = [name for name in names if binary(name) is None]
+    if missing and "ROTA_WAIT_KUBERNETES" in os.environ:
+        _wait_for(missing, float(os.environ["ROTA_WAIT_KUBERNETES"]))
+        missing = []
     if missing and not os.environ.get("ROTA_BUILD_KUBERNETES"):
         raise NoCluster(f"there is no {', '.join(missing)}; {BUILD} {CACHE} builds what is missing, in minutes")
     if missing:
@@ -54,6 +59,18 @@ def binaries(*names: str) -> dict[str, Path]:
             raise NoCluster(f"{', '.join(missing)} can't be had: {built.stderr.strip().splitlines()[-1:]}")
     found = {name: binary(name) for name in names}
     return {name: path for name, path in found.items() if path is not None}
+
+
+def _wait_for(names: list[str], within_s: float) -> None:
+    """Wait for what another process builds; how long is counted from the first that waited."""
+    begun = _waiting_since.setdefault("first", time.monotonic())
+    while any(binary(name) is None for name in names):
+        if time.monotonic() > begun + within_s:
+            raise NoCluster(f"{', '.join(names)} is still being built; the tests that need it run the next time")
+        time.sleep(1.0)
+
+
+_waiting_since: dict[str, float] = {}
 
 
 def free_port() -> int:

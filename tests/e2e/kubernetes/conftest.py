@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 
-from e2e.kubernetes.bed import Bed, NoCluster, made_bed
+from e2e.kubernetes.bed import NEEDED, Bed, NoCluster, binary, made_bed
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, View
 from rota.drivers.kubernetes.manifests import manifests
 
 NAMESPACE = "rota-system"
 Launch = Callable[..., Replica]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """While the control plane is being built, what needs it comes last."""
+    if any(binary(name) is None for name in (*NEEDED, "kube-controller-manager")):
+        folders = (Path(__file__).parent, Path(__file__).parent.parent.parent / "contract")
+        items.sort(key=lambda item: item.path.parent in folders)
 
 
 def _prepared(bed: Bed) -> Bed:

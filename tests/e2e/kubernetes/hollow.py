@@ -20,6 +20,8 @@ from rota.drivers.kubernetes.informer import Informer
 
 Json = dict[str, Any]
 BEAT_S = 2.0
+PATIENCE_S = 120.0
+"""How long a kubelet tries to say something while the API server is away."""
 
 
 def node_object(name: str, gpus: int = 8, *, labels: dict[str, str] | None = None, **fields: Any) -> Json:
@@ -136,7 +138,7 @@ class Hollow:
 
     async def _quietly(self, method: str, path: str, body: Json, kind: str) -> None:
         try:
-            await self._api.patiently(method, path, body, within_s=30.0, kind=kind)
+            await self._api.patiently(method, path, body, within_s=PATIENCE_S, kind=kind)
         except Unavailable:
             return
 

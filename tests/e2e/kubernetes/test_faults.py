@@ -104,6 +104,15 @@ def all_done(view: View, pods: int) -> bool:
     return len(found) == pods and all(each["status"]["phase"] == "Succeeded" for each in found.values())
 
 
+def wait_until_done(view: View, replica: Replica, pods: int, within_s: float = 120.0) -> None:
+    """All pods have succeeded; if not, what is left and what Rota said of it."""
+    try:
+        eventually(lambda: all_done(view, pods), within_s=within_s, every_s=0.5)
+    except AssertionError:
+        left = {name: each["status"] for name, each in view.pods().items() if each["status"]["phase"] != "Succeeded"}
+        raise AssertionError(f"{left}\n{replica.log.read_text()[-4000:]}") from None
+
+
 def test_killed_at_random_moments_while_gangs_flow(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
     kubelets(bed, nodes=4, gpus=8)
     replica = launch(bed)
@@ -119,7 +128,7 @@ def test_killed_at_random_moments_while_gangs_flow(bed: Bed, view: View, launch:
             replica.start()
             watchman.looks_away = False
         coming.join()
-        eventually(lambda: all_done(view, KILLS * GANGS_BETWEEN * 5), within_s=120, every_s=0.5)
+        wait_until_done(view, replica, KILLS * GANGS_BETWEEN * 5)
 
     assert watchman.twice == []
     assert watchman.longest_s < GANG_TIMEOUT_S
@@ -135,7 +144,7 @@ def test_api_server_restarted_while_gangs_flow(bed: Bed, view: View, launch: Lau
     bed.start_api()
     coming.join()
 
-    eventually(lambda: all_done(view, 40), within_s=120, every_s=0.5)
+    wait_until_done(view, replica, 40)
     assert view.promised_twice() == []
     assert replica.process is not None
     assert replica.process.poll() is None
@@ -145,13 +154,13 @@ def test_api_server_that_refuses_at_random_and_is_slow(
     bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather
 ) -> None:
     kubelets(bed, nodes=2, gpus=8)
-    launch(bed, kubeconfig=weather.kubeconfig)
+    replica = launch(bed, kubeconfig=weather.kubeconfig)
     weather.refuses, weather.delay_s = 0.3, 0.05
     with Watchman(view, 4) as watchman:
         coming = flow(bed, 25, 4, 0.1)
         coming.join()
         weather.delay_s = 0.5
-        eventually(lambda: all_done(view, 100), within_s=120, every_s=0.5)
+        wait_until_done(view, replica, 100)
 
     assert weather.refused > 10
     assert watchman.twice == []
@@ -160,7 +169,7 @@ def test_api_server_that_refuses_at_random_and_is_slow(
 
 def test_watches_cut_and_expired(bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather) -> None:
     kubelets(bed, nodes=2, gpus=8)
-    launch(bed, kubeconfig=weather.kubeconfig)
+    replica = launch(bed, kubeconfig=weather.kubeconfig)
     coming = flow(bed, 20, 4, 0.2)
     for turn in range(10):
         time.sleep(0.4)
@@ -169,7 +178,7 @@ def test_watches_cut_and_expired(bed: Bed, view: View, launch: Launch, kubelets:
     weather.expires = False
     coming.join()
 
-    eventually(lambda: all_done(view, 80), within_s=90, every_s=0.5)
+    wait_until_done(view, replica, 80)
     assert view.promised_twice() == []
 
 
