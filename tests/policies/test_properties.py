@@ -62,7 +62,7 @@ POLICIES = [
 LEARNS = ("gittins", "tiresias:order=gittins")
 """Policies whose order depends on what they saw, which one that adopts their state did not."""
 
-BY_SERVER = ["gandiva-fair", "gandiva", "olympian", "salus"]
+BY_SERVER = ["gandiva-fair", "gandiva", "olympian", "salus", "elasticflow"]
 """Policies under which jobs compete server by server or share devices, so that it matters on which a job was put."""
 
 

@@ -7,6 +7,7 @@ first in the queue of a free device starts. Nobody is pre-empted. For fairness o
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,15 +46,17 @@ class AlloxParams:
 
 @dataclass(slots=True)
 class Machines:
-    """All devices: their type, in how many seconds each is free, and of each type those that are free now."""
+    """All devices: their type, in how many seconds each is free, and of each type those free now and how many."""
 
     kind: list[int] = field(default_factory=list)
     free_in_s: list[float] = field(default_factory=list)
     free: dict[int, list[int]] = field(default_factory=dict)
+    count: Counter[int] = field(default_factory=Counter)
 
     def add(self, kind: int, free_in_s: float, count: int) -> None:
         """So many more devices of a type."""
         first = len(self.kind)
+        self.count[kind] += count
         self.kind += [kind] * count
         self.free_in_s += [free_in_s] * count
         if not free_in_s:
@@ -103,12 +106,12 @@ class Allox:
     def pick(self, scene: Scene) -> Picks:
         """Batches of users, least progress first, are matched to the devices until none is free."""
         most = max((pool.free for pool in scene.inventory.pools), default=0)
-        took = {live: self._took_s(live, scene) for live in scene.waiting if size_of(live) <= most}
-        others = [Want(live) for live in scene.waiting if live not in took and live.wait_code is None]
+        machines = self._machines(scene)
+        took = {live: self._took_s(live, scene, machines) for live in scene.waiting if size_of(live) <= most}
+        others = [Want(live) for live in scene.waiting if live not in took and (not live.wait_code or live.job.elastic)]
         odd = [Want(live) for live in scene.waiting if is_odd(live) or (live in took and min(took[live]) >= _NEVER_S)]
         if not took:
             return Picks(fill=[*odd, *others])
-        machines = self._machines(scene)
         wants: list[Want] = []
         passed: dict[LiveJob, Reason] = {}
         for users in self._batches(scene):
@@ -192,13 +195,15 @@ class Allox:
         speed = self._speed.on_type(live.job, pool.device_type)
         return live.gpus / max(pool.devices, 1) * min(speed / (live.nominal_rate or 1.0), 1.0)
 
-    def _took_s(self, live: LiveJob, scene: Scene) -> list[float]:
-        """Seconds that a job would take on each type."""
+    def _took_s(self, live: LiveJob, scene: Scene, machines: Machines) -> list[float]:
+        """Seconds that a job would take on each type that now has devices enough."""
         left_s = live.left_s(scene.now_s)
         work = (UNKNOWN_WORK_S if left_s == math.inf else left_s) * live.nominal_rate
         speeds = [
-            self._speed.on_type(live.job, pool.device_type) if scene.can_run(live, pool.device_type) else 0.0
-            for pool in scene.inventory.pools
+            self._speed.on_type(live.job, pool.device_type)
+            if machines.count[kind] >= size_of(live) and scene.can_run(live, pool.device_type)
+            else 0.0
+            for kind, pool in enumerate(scene.inventory.pools)
         ]
         return [min(work / speed, _NEVER_S / 2) if speed > 0 else _NEVER_S for speed in speeds]
 

@@ -62,7 +62,7 @@ class Future:
         for level in range(1, len(tasks)):
             share = np.minimum(room, level)
             done = np.cumsum(speeds[share] * lengths)
-            if done[-1] >= left * (1 - _SLACK):
+            if share.any() and done[-1] >= left * (1 - _SLACK):
                 return self._reserve(found, tasks[share], speeds[share], done, left)
         return None
 
@@ -73,7 +73,7 @@ class Future:
         self, found: Candidate, tasks: NDArray[np.int64], speeds: NDArray[Any], done: NDArray[Any], left: float
     ) -> tuple[int, float]:
         """Take the share until the work is done; the step in which that happens is split there."""
-        last = int(np.searchsorted(done, left * (1 - _SLACK)))
+        last = max(int(np.searchsorted(done, left * (1 - _SLACK))), int(np.argmax(speeds > 0)))
         before = float(done[last - 1]) if last else 0.0
         end_s = float(self.starts_s[last]) + max(left - before, 0.0) / float(speeds[last])
         if end_s < self._end_s(last + 1) and end_s > self.starts_s[last]:
