@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, JobState
 from rota.core.placement import Placement
@@ -137,7 +138,7 @@ class ElasticScheduler:
         return SizeQuestion(
             now_s=draft.now_s,
             candidates=candidates,
-            free_milli=max(sum(pool.usable for pool in pools) * WHOLE - busy, 0),
+            free_milli=max((sum(pool.usable for pool in pools) + _closed(draft.inventory)) * WHOLE - busy, 0),
             pools=pools,
             node_devices=max((books.node.devices for books in nodes), default=1) or 1,
             inventory=draft.inventory,
@@ -259,6 +260,15 @@ class ElasticScheduler:
         return min(
             (self._allocator.stage(live, now_s)[1] for live in self._jobs if live.placement is None), default=math.inf
         )
+
+
+def _closed(inventory: Inventory) -> int:
+    """Devices of nodes that a job has for itself."""
+    return sum(
+        books.node.devices
+        for books in inventory.nodes
+        if books.locked and books.up and not (books.drained or books.removed)
+    )
 
 
 def _waits(live: LiveJob) -> bool:

@@ -144,9 +144,11 @@ class Plain:
 
 
 def candidate(live: LiveJob, inventory: Inventory) -> Candidate:
-    """A job with the sizes that nodes which are up could take."""
+    """A job with the sizes that nodes which are up could take, or that it holds on nodes that it has for itself."""
     job = live.job
     most_milli = _most_milli(job, inventory)
+    if live.placement is not None:
+        most_milli = max(most_milli, live.gpu_milli)
     if job.elastic is None:
         whole: tuple[int, ...] = (1,) if job.gpu_milli <= most_milli else ()
         return Candidate(live, whole, job.gpu_milli, int(live.placement is not None), _type_of(live, inventory))
