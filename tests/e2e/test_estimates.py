@@ -79,7 +79,9 @@ def test_report_lists_who_asked_for_too_much(manager: Manager) -> None:
     mine = [row for row in rows if row["name"] == "hold" and row["what"] == "memory" and row["asked"] == 2 << 30]
     assert len(mine) >= 15
     assert all(row["asked"] >= 2 * row["used"] for row in rows)
-    assert "hold" in manager.rota("estimate", "report").stdout
+    told = manager.rota("estimate", "report")
+    assert "hold" in told.stdout
+    assert "of 1 owner asked for at least twice what they used in the last 7 days; not used: " in told.stderr
 
 
 def test_mistake_beside_auto_is_named(manager: Manager) -> None:

@@ -148,12 +148,12 @@ def known(**errors: float | None) -> dict[str, Estimate]:
 
 
 def test_a_job_that_may_share_its_gpu_gets_what_is_known_of_its_use() -> None:
-    asked = {"run": "train", "resources": {"gpus": 1, "cpus": "auto"}}
+    asked = {"run": "train", "resources": {"gpus": "1", "cpus": "auto"}}
 
     made = settled_by(known(utilization=0.1, gpu_memory=0.1, cpus=0.1), asked, 0.25, predicts_use=True)
 
     assert made["labels"] == {"utilization": "0.4"}
-    assert made["resources"] == {"gpus": 1, "cpus": 40, "gpu_memory": 64 * MB}
+    assert made["resources"] == {"gpus": "1", "cpus": 40, "gpu_memory": 64 * MB}
     assert {name: part["given"] for name, part in made["estimated"].items()} == {
         "utilization": 0.4,
         "gpu_memory": 64 * MB,
@@ -166,10 +166,10 @@ def test_a_job_that_may_share_its_gpu_gets_what_is_known_of_its_use() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        {"resources": {"gpus": 2}},
-        {"resources": {"gpus": 1}, "workers": 2},
-        {"resources": {"gpus": 1}, "labels": {"utilization": "0.9"}},
-        {"roles": {"worker": {"gpus": 1}}},
+        {"run": "train", "resources": {"gpus": 2}},
+        {"run": "train", "resources": {"gpus": "1"}, "workers": 2},
+        {"run": "train", "resources": {"gpus": 1}, "labels": {"utilization": "0.9"}},
+        {"roles": {"worker": {"gpus": 1, "run": "train"}}},
     ],
     ids=["two", "gang", "says-itself", "roles"],
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -139,7 +140,7 @@ def report(
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List jobs that asked for at least twice what they used, the most wasteful first.
+    """List jobs that asked for at least twice what they used, the most wasteful first, and what that comes to.
 
     Examples:
 
@@ -150,11 +151,26 @@ def report(
     from rota.sdk.client import Client
 
     rows = Client(server).over_requested(days)
+    typer.echo(_wasted(rows, days), err=True)
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):
         from rota.cli.show import amount_of
 
         rows = [{**row, **{key: amount_of(row["what"], row[key]) for key in ("asked", "used")}} for row in rows]
     emit(rows, _OVER_COLUMNS, output)
+
+
+def _wasted(rows: Sequence[Mapping[str, Any]], days: float) -> str:
+    """What was asked for and not used, in words."""
+    when = f"the last {days:g} days" if days != 1 else "the last day"
+    if not rows:
+        return f"nobody asked for twice what they used in {when}, as far as use is known"
+    hours: dict[str, float] = {}
+    for row in rows:
+        hours[row["what"]] = hours.get(row["what"], 0.0) + (row["asked"] - row["used"]) * row["run_s"] / 3600
+    parts = [f"{hours[what] / unit:,.3g} {name}" for what, (name, unit) in _HOURS.items() if what in hours]
+    jobs, owners = len({row["id"] for row in rows}), len({row["owner"] for row in rows})
+    who = f"{jobs} job{'s' * (jobs != 1)} of {owners} owner{'s' * (owners != 1)}"
+    return f"{who} asked for at least twice what they used in {when}; not used: {', '.join(parts)}"
 
 
 def _percent(part: float) -> str:
@@ -193,6 +209,12 @@ _OVER_COLUMNS = (
     Column(key="over", title="times", show=lambda times: f"{times:.1f}", right=True),
     Column(key="run_s", title="ran for", show=human.duration, right=True),
 )
+_HOURS = {
+    "gpus": ("GPU hours", 1),
+    "gpu_memory": ("GiB hours of GPU memory", 2**30),
+    "cpus": ("CPU hours", 1),
+    "memory": ("GiB hours of memory", 2**30),
+}
 _TRUST_COLUMNS = (
     Column(key="label"),
     Column(key="kind"),

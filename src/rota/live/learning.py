@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import RotaError, Unavailable
+from rota.core.model import WHOLE, JobId
 from rota.estimate.estimator import Estimate, Estimator
 from rota.files.auto import USUAL, autos, settled
-from rota.files.job import job_file
+from rota.files.job import job_file, job_of
 from rota.live.helper import Helper, Json, answer_all
 from rota.live.past_use import MB, PREDICTED, attributes, past_uses
 from rota.perf.use import LABEL as UTILIZATION
@@ -97,14 +98,10 @@ def settled_by(known: Mapping[str, Estimate], values: Json, bound: float, *, pre
 
 def shares_by_use(values: Mapping[str, Any]) -> bool:
     """Whether a job could share its GPU by how busy it keeps it: one task with one GPU, which does not say itself."""
-    resources = values.get("resources")
-    return (
-        isinstance(resources, dict)
-        and resources.get("gpus") == 1
-        and values.get("workers", 1) == 1
-        and "roles" not in values
-        and UTILIZATION not in (values.get("labels") or {})
-    )
+    if not isinstance(values.get("resources"), dict) or values.get("roles") or "gpus" in autos(values):
+        return False
+    job = job_of(job_file(values), JobId("asked"))
+    return job.tasks == 1 and job.gpu_milli == WHOLE and UTILIZATION not in dict(job.labels)
 
 
 def _with_use(values: Json, use: Estimate, memory: Estimate | None, bound: float) -> Json:
