@@ -158,10 +158,12 @@ class Manager:
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != os.getpid():
                 try:
-                    text = Path(f"/proc/{name}/cmdline").read_bytes() + Path(f"/proc/{name}/environ").read_bytes()
+                    runs = Path(f"/proc/{name}/cmdline").read_bytes()
+                    env = Path(f"/proc/{name}/environ").read_bytes()
+                    works_in = os.readlink(f"/proc/{name}/cwd").encode()
                 except OSError:
                     continue
-                if (mark in text and b"keeper.supervisor" in text) or b"ROTA_RUN_DIR=" + mark in text:
+                if (mark in works_in and b"keeper.supervisor" in runs) or b"ROTA_RUN_DIR=" + mark in env:
                     found.append(int(name))
         return found
 
