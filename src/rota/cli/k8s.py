@@ -176,6 +176,10 @@ def _settings(path: Path | None) -> ClusterSettings:
 def manifests(
     namespace: Namespace = "rota-system",
     image: Annotated[str, typer.Option("--image", help="The image that holds Rota.", metavar="NAME")] = "rota:0.1.0",
+    database_secret: Annotated[
+        str | None,
+        typer.Option("--database-secret", help="A Secret with a database's URL under `url`.", metavar="NAME"),
+    ] = None,
 ) -> None:
     """Print what has to be in a cluster: namespace, rights, the PodGroup type, settings, two replicas of Rota.
 
@@ -184,9 +188,16 @@ def manifests(
       rota k8s manifests | kubectl apply -f -
 
       rota k8s manifests --image registry.example/rota:1 > rota.yaml
+
+      rota k8s manifests --database-secret rota-database
     """
     import yaml
 
     from rota.drivers.kubernetes.manifests import manifests as objects
 
-    typer.echo(yaml.safe_dump_all(objects(namespace, image), sort_keys=False), nl=False)
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    text = yaml.dump_all(objects(namespace, image, database_secret), Dumper=Plain, sort_keys=False)
+    typer.echo(text, nl=False)

@@ -232,7 +232,15 @@ def test_manifests_ask_for_nothing_that_is_not_needed() -> None:
     assert not any("*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"]) for rule in cluster_rules())
     container = objects[-1]["spec"]["template"]["spec"]["containers"][0]
     assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert (container["command"], container["args"][:4]) == (["rota"], ["k8s", "run", "--namespace", "ns"])
     assert objects[-1]["spec"]["replicas"] == 2
+
+
+def test_database_comes_from_a_secret() -> None:
+    container = manifests("ns", "image:1", "keys")[-1]["spec"]["template"]["spec"]["containers"][0]
+
+    assert container["args"][-2:] == ["--database", "$(DATABASE)"]
+    assert container["env"][-1]["valueFrom"] == {"secretKeyRef": {"name": "keys", "key": "url"}}
 
 
 def test_rights_that_a_replica_does_not_use_are_not_asked_for() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from rota.core.errors import RotaError, did_you_mean
+from rota.drivers.kubernetes.sign_in import SignIn
 
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 Json = dict[str, Any]
@@ -31,10 +32,14 @@ class Connection:
     """Certificates to trust, as PEM; None trusts what the system trusts."""
     certificate: str | None = None
     key: str | None = None
+    sign_in: SignIn | None = None
+    """The program that knows the token or the certificate, where neither stands in the file."""
     insecure: bool = False
 
     def credentials(self) -> str | None:
         """The token to send, as it is now."""
+        if self.sign_in is not None:
+            return self.sign_in.credential().token
         if self.token_file is None:
             return self.token
         return self.token_file.read_text(encoding="utf-8").strip()
@@ -47,9 +52,13 @@ class Connection:
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        if self.certificate is not None and self.key is not None:
+        certificate, key = self.certificate, self.key
+        if self.sign_in is not None:
+            signed = self.sign_in.credential()
+            certificate, key = signed.certificate, signed.key
+        if certificate is not None and key is not None:
             with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:
-                pair.write(f"{self.certificate}\n{self.key}\n")
+                pair.write(f"{certificate}\n{key}\n")
                 pair.flush()
                 context.load_cert_chain(pair.name)
         return context
@@ -100,8 +109,8 @@ def _from_file(path: Path, context: str | None) -> Connection:
     chosen = _named(document, "contexts", "context", name, path)
     cluster = _named(document, "clusters", "cluster", chosen.get("cluster", ""), path)
     user = _named(document, "users", "user", chosen["user"], path) if chosen.get("user") else {}
-    if "exec" in user or "auth-provider" in user:
-        raise RotaError(f"{path}: user {chosen['user']!r} signs in with a program; Rota takes a token or a certificate")
+    if "auth-provider" in user:
+        raise RotaError(f"{path}: user {chosen['user']!r} has an auth-provider, which Kubernetes gave up; use exec")
     token_file = user.get("tokenFile")
     return Connection(
         server=str(cluster.get("server", "")).rstrip("/"),
@@ -111,6 +120,7 @@ def _from_file(path: Path, context: str | None) -> Connection:
         authority=_pem(cluster, "certificate-authority", path),
         certificate=_pem(user, "client-certificate", path),
         key=_pem(user, "client-key", path),
+        sign_in=SignIn(user, chosen["user"], path) if "exec" in user else None,
         insecure=bool(cluster.get("insecure-skip-tls-verify", False)),
     )
 

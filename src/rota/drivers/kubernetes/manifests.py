@@ -17,8 +17,8 @@ tenancy: none
 """
 
 
-def manifests(namespace: str, image: str) -> list[Json]:
-    """All objects, in the order in which they are to be made."""
+def manifests(namespace: str, image: str, database_secret: str | None = None) -> list[Json]:
+    """All objects, in the order in which they are to be made; the secret holds the URL of a database under `url`."""
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": _LABELS}},
         pod_group_type(),
@@ -35,7 +35,7 @@ def manifests(namespace: str, image: str) -> list[Json]:
                 "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
             },
         },
-        {**_named("apps/v1", "Deployment", namespace), "spec": _deployment(image)},
+        {**_named("apps/v1", "Deployment", namespace), "spec": _deployment(namespace, image, database_secret)},
     ]
 
 
@@ -95,13 +95,19 @@ def pod_group_type() -> Json:
     }
 
 
-def _deployment(image: str) -> Json:
+def _deployment(namespace: str, image: str, database_secret: str | None) -> Json:
+    env: list[Json] = [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    args = ["k8s", "run", "--namespace", namespace, "--data", "/data", "--host", "0.0.0.0", "--log-format", "json"]
+    if database_secret is not None:
+        env.append({"name": "DATABASE", "valueFrom": {"secretKeyRef": {"name": database_secret, "key": "url"}}})
+        args += ["--database", "$(DATABASE)"]
     probe = {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 10}
     container = {
         "name": NAME,
         "image": image,
-        "args": ["k8s", "run", "--data", "/data", "--host", "0.0.0.0", "--log-format", "json"],
-        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "command": ["rota"],
+        "args": args,
+        "env": env,
         "ports": [{"name": "http", "containerPort": 7650}],
         "livenessProbe": probe,
         "readinessProbe": {**probe, "httpGet": {"path": "/readyz", "port": "http"}},
