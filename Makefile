@@ -79,8 +79,8 @@ format: setup ## format the code and mend what can be mended
 bench: setup ## measure the speed
 	@set -e; for script in $(sort $(wildcard bench/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
 
-reproductions: setup ## measure what papers claim, and write the tables of docs/reference/reproductions.md
-	@$(BIN)/python tools/reproduce.py
+reproductions: setup ## measure what papers claim, and write docs/reference/reproductions.md; ONLY="elastic stages" for some, RESUME=1 to go on
+	@$(BIN)/python tools/reproduce.py $(if $(RESUME),--resume) $(ONLY)
 
 golden: setup ## write the golden journals anew; explain each difference in the commit
 	$(BIN)/python -m pytest tests/golden --regenerate

@@ -3,20 +3,24 @@
 Above a table of the page, `<!-- measured: NAME -->` says which script its figures come from. The tables that a script
 prints take the places of its marked tables, in the same order; everything else on the page is written by hand. A
 script whose data are missing (`ROTA_DATA`) is left out, and its tables stay as they are.
-Run: `python tools/reproduce.py [NAME...]`, with the names of scripts for just those.
+Run: `python tools/reproduce.py [--resume] [NAME...]`, with the names of scripts for just those. What each script
+printed is kept under `build/reproductions/`; `--resume` takes it from there instead of running the script once more.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "reproductions.md"
 SCRIPTS = ROOT / "reproductions"
+KEPT = ROOT / "build" / "reproductions"
 _MARK = re.compile(r"^<!-- measured: (\S+) -->$")
 
 
@@ -62,22 +66,48 @@ def filled(page: str, name: str, printed: str) -> str:
     return "\n".join(kept).rstrip("\n") + "\n"
 
 
-def main(wanted: list[str]) -> None:
-    """Script by script, so that what was measured is kept if a later one fails."""
+def chosen(wanted: list[str]) -> list[str]:
+    """The scripts that are named, or all; one that does not exist ends it."""
     names = sorted(path.stem for path in SCRIPTS.glob("*.py"))
     unknown = sorted(set(wanted) - set(names))
     if unknown:
         sys.exit(f"there is no {unknown[0]!r}; there are {', '.join(names)}")
-    for name in wanted or names:
-        script = SCRIPTS / f"{name}.py"
-        if "ROTA_DATA" in script.read_text(encoding="utf-8") and "ROTA_DATA" not in os.environ:
-            print(f"{name}: left out, ROTA_DATA is not set", file=sys.stderr)
+    return wanted or names
+
+
+def printed(name: str, *, resume: bool) -> str | None:
+    """What a script prints, now or, to resume, when it last came to its end; None if its data are missing."""
+    script, kept = SCRIPTS / f"{name}.py", KEPT / f"{name}.txt"
+    if resume and kept.exists():
+        print(f"  measured before, see {kept.relative_to(ROOT)}", file=sys.stderr)
+        return kept.read_text(encoding="utf-8")
+    if "ROTA_DATA" in script.read_text(encoding="utf-8") and "ROTA_DATA" not in os.environ:
+        print("  left out, ROTA_DATA is not set", file=sys.stderr)
+        return None
+    kept.unlink(missing_ok=True)
+    done = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(done.stdout, encoding="utf-8")
+    return done.stdout
+
+
+def main(wanted: list[str], *, resume: bool = False) -> None:
+    """Script by script, so that what was measured is kept if a later one fails."""
+    names = chosen(wanted)
+    for number, name in enumerate(names, start=1):
+        print(f"{number} of {len(names)}: {name}", file=sys.stderr, flush=True)
+        began_s = time.monotonic()
+        found = printed(name, resume=resume)
+        if found is None:
             continue
-        print(name, file=sys.stderr)
-        done = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=True)
-        print(done.stdout)
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), name, done.stdout), encoding="utf-8")
+        print(found)
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), name, found), encoding="utf-8")
+        print(f"  {name} took {time.monotonic() - began_s:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    options = argparse.ArgumentParser(description="Measure what papers claim, and write the tables of the page.")
+    options.add_argument("names", nargs="*", help="scripts of reproductions/, all if none is named")
+    options.add_argument("--resume", action="store_true", help="keep what an earlier run measured to the end")
+    given = options.parse_args()
+    main(given.names, resume=given.resume)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
+import reproduce
 from reproduce import PAGE, SCRIPTS, Misplaced, filled, places, tables
 
 SMALL = """# Page
@@ -66,3 +70,28 @@ def test_every_script_has_its_places() -> None:
     for name in set(places(page)):
         own = [tables(part.split("-->", 1)[1])[0] for part in page.split(f"<!-- measured: {name} ")[1:]]
         assert filled(page, name, "\n\n".join("\n".join(each) for each in own)) == page
+
+
+def test_what_was_measured_is_not_measured_again_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second script fails at first; resumed, the first is not run again, and both tables are on the page."""
+    page, scripts = tmp_path / "page.md", tmp_path / "scripts"
+    scripts.mkdir()
+    page.write_text("<!-- measured: a -->\n\n| x |\n\n<!-- measured: b -->\n\n| y |\n")
+    (scripts / "a.py").write_text(f"print('| runs |'); open({str(tmp_path / 'runs')!r}, 'a').write('a')")
+    (scripts / "b.py").write_text("raise SystemExit(1)")
+    for name, path in (("PAGE", page), ("SCRIPTS", scripts), ("ROOT", tmp_path), ("KEPT", tmp_path / "kept")):
+        monkeypatch.setattr(reproduce, name, path)
+    with pytest.raises(subprocess.CalledProcessError):
+        reproduce.main([])
+    assert "| runs |" in page.read_text()
+    (scripts / "b.py").write_text("print('| z |')")
+
+    reproduce.main([], resume=True)
+
+    assert page.read_text() == "<!-- measured: a -->\n\n| runs |\n\n<!-- measured: b -->\n\n| z |\n"
+    assert (tmp_path / "runs").read_text() == "a"
+
+
+def test_scripts_that_do_not_exist_are_named() -> None:
+    with pytest.raises(SystemExit, match="there is no 'elastc'; there are elastic"):
+        reproduce.main(["elastc"])
