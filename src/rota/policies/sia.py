@@ -20,10 +20,11 @@ from rota.core.model import WHOLE, DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing
 from rota.mechanisms.goodput import GoodputRule
-from rota.mechanisms.programs import NoSolution, Program, Solver
+from rota.mechanisms.packing import best_choices
+from rota.mechanisms.programs import NoSolution, Program
 from rota.mechanisms.sizes import Candidate, Plan, SizeQuestion, Target, whole_shapes
 
-_GAP = 1e-3
+_GAP = 2e-3
 """How far from the optimum the program may stop, as a part of it."""
 _MOST_FACTOR = 0.99
 """Another configuration is always worth a little less than the present one, or jobs would change places for nothing."""
@@ -73,10 +74,11 @@ class Sia(GoodputRule):
         if not choices:
             return Plan({})
         program = self._program(jobs, choices, question)
-        best = Solver().solve(program)
+        holds = [bool(jobs[choice.at].tasks) and self._stays(jobs[choice.at], choice, question) for choice in choices]
+        best = best_choices(program, np.array(holds, dtype=np.float64))
         if isinstance(best, NoSolution):
             return Plan({found.seq: Target(found.tasks) for found in jobs if found.tasks})
-        chosen = [choices[index] for index in np.flatnonzero(best.x > 0.5).tolist()]
+        chosen = [choices[index] for index in np.flatnonzero(best).tolist()]
         chosen.sort(key=lambda choice: (-choice.milli, choice.at))
         return Plan({jobs[choice.at].seq: choice.target for choice in chosen})
 

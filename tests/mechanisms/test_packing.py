@@ -1,0 +1,89 @@
+"""Choices within limits, against a search for whole numbers."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rota.mechanisms import packing
+from rota.mechanisms.packing import best_choices, rounded
+from rota.mechanisms.programs import NoSolution, Program, Solution, Solver
+
+
+def choices(seed: int, jobs: int, gap: float) -> Program:
+    """Each job has one of three sizes or none; there is room for half of what all would take."""
+    rng = random.Random(seed)
+    size = np.array([rng.choice((1.0, 2.0, 4.0, 8.0)) * factor for _ in range(jobs) for factor in (1, 2, 4)])
+    gain = np.array([rng.uniform(0.1, 1.0) for _ in size])
+    columns = np.arange(len(size))
+    program = Program(
+        gain=gain, lower=np.zeros(len(size)), upper=np.ones(len(size)), whole=np.ones(len(size), dtype=bool), gap=gap
+    )
+    program.add_rows(columns // 3, columns, np.ones(len(size)), np.full(jobs, -np.inf), np.ones(jobs))
+    program.add_row(columns, size, high=float(jobs))
+    return program
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("gap", [0.0, 0.01, 0.3])
+def test_choices_are_as_near_to_the_optimum_as_was_asked_for(seed: int, gap: float) -> None:
+    program = choices(seed, 12, gap)
+    best = Solver().solve(replace(program, gap=0.0))
+    assert isinstance(best, Solution)
+
+    found = best_choices(program, np.zeros(len(program.gain)))
+
+    assert not isinstance(found, NoSolution)
+    assert set(found.tolist()) <= {0.0, 1.0}
+    assert program.gain @ found >= best.objective * (1 - gap) - 1e-6
+    starts, columns, values = program.matrix
+    used = np.add.reduceat(values * found[columns], starts[:-1])
+    assert (used <= np.array(program.row_upper) + 1e-6).all()
+
+
+def test_rounding_keeps_what_is_whole_and_fills_the_rest() -> None:
+    """Room for 5: the first has 3 of it, whole. The second, half chosen, does not fit; of the others, which do, the one
+    that gains more."""
+    program = Program(gain=np.array([1.0, 3.0, 0.5, 0.6]), lower=np.zeros(4), upper=np.ones(4))
+    program.add_row(np.arange(4), np.array([3.0, 4.0, 2.0, 2.0]), high=5.0)
+
+    found = rounded(program, np.array([1.0, 0.5, 0.0, 0.0]))
+
+    assert found is not None
+    assert found.tolist() == [1.0, 0.0, 0.0, 1.0]
+    assert rounded(program, np.array([1.0, 1.0, 0.0, 0.0])) is None
+
+
+@pytest.mark.parametrize(("gap", "kept"), [(0.2, [0.0, 1.0, 1.0]), (0.05, [1.0, 0.0, 1.0])])
+def test_present_choices_are_kept_where_they_are_near_enough(gap: float, kept: list[float]) -> None:
+    """One of the first two, and the third beside it: 1.8 of 2 is a tenth less than the best."""
+    program = Program(
+        gain=np.array([1.0, 0.8, 1.0]), lower=np.zeros(3), upper=np.ones(3), whole=np.ones(3, dtype=bool), gap=gap
+    )
+    program.add_row(np.arange(2), np.ones(2), high=1.0)
+
+    found = best_choices(program, np.array([0.0, 1.0, 0.0]))
+
+    assert not isinstance(found, NoSolution)
+    assert found.tolist() == kept
+
+
+def test_many_choices_need_no_search_for_whole_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Relaxed(Solver):
+        def solve(self, program: Program) -> Solution | NoSolution:
+            assert program.whole is None
+            return super().solve(program)
+
+    monkeypatch.setattr(packing, "Solver", Relaxed)
+
+    assert not isinstance(best_choices(choices(0, 300, 2e-3), np.zeros(900)), NoSolution)
+
+
+def test_limits_below_nothing_are_an_answer() -> None:
+    program = Program(gain=np.ones(1), lower=np.zeros(1), upper=np.ones(1), whole=np.ones(1, dtype=bool))
+    program.add_row(np.zeros(1, dtype=np.int64), np.ones(1), high=-1.0)
+
+    assert best_choices(program, np.zeros(1)) == NoSolution("infeasible")
