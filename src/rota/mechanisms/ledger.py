@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.mechanisms.shares import NOBODY, Floats, Party, Shares, sized, tasks_of_party
+from rota.mechanisms.shares import NOBODY, Floats, Party, Shares, sized
 
 _UNSERVED = 1e9
 """What a share is multiplied by when its party has had no time at all: ahead of all that have had some."""
@@ -78,10 +78,10 @@ class Ledger:
         for offset, party in enumerate(parties):
             self._rows[party] = first + offset
         count, types = len(parties), self.share.shape[1]
-        members = np.array([(p[0], p[1] if len(p) > 1 else NOBODY) for p in parties], dtype=np.int64)
+        members = np.array([p[:2] if len(p) > 1 else (*p, NOBODY) for p in parties], dtype=np.int64)
         time_s = np.where(members[:, 1:] == NOBODY, self._quantum_s, 0.0) * np.ones((1, types))
         self._append("members", members)
-        self._append("tasks", np.array([tasks_of_party(p) for p in parties], dtype=np.int64))
+        self._append("tasks", np.array([p[2] if len(p) > 2 else 0 for p in parties], dtype=np.int64))
         self._append("scale", np.full(count, scale, dtype=np.int64))
         self._append("runs", runs)
         self._append("considered", np.zeros(count, dtype=np.bool_))

@@ -29,8 +29,8 @@ from rota.mechanisms.shares import (
     SHARES_ONLY,
     Contender,
     Freedoms,
+    Mates,
     PairSpeeds,
-    Party,
     Question,
     ShareRule,
     chance_of,
@@ -297,18 +297,18 @@ class RoundScheduler:
         self._comers = dict.fromkeys([*everyone, *self._comers])
 
     def _admit(self, draft: Draft) -> None:
+        pairs_up = self._rule.packs and self._habits.lists_all_pairs and self._comers
+        mates = Mates(self._beside, self._jobs.values()) if pairs_up else None
         for live in self._comers:
             if not live.job.gpu_milli:
                 self._bare[live] = None
                 continue
             job = self._entrance().admit(draft, live, self._seating)
-            parties: list[Party] = [(job.seq,)]
-            runs = [np.array(job.speeds) > 0]
-            if self._rule.packs and self._habits.lists_all_pairs:
-                mates = [other for other in self._jobs.values() if other.scale == job.scale]
-                parties += [(min(other.seq, job.seq), max(other.seq, job.seq)) for other in mates]
-                runs += [self._beside.run_together(other, job) for other in mates]
-            self._ledger.join(parties, job.scale, np.array(runs).reshape(len(parties), len(self._types)))
+            self._ledger.join([(job.seq,)], job.scale, np.array([job.speeds]) > 0)
+            if mates is not None:
+                pairs, both_run = mates.pairs(job)
+                self._ledger.join(pairs, job.scale, both_run)
+                mates.add(job)
             for size in job.sizes:
                 self._ledger.join([sized(job.seq, size.tasks)], size.scale, np.array([size.speeds]) > 0)
             self._jobs[job.seq] = job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -205,6 +205,36 @@ class PairSpeeds:
             ]
             found = self._found[key] = np.array(rows, dtype=np.float64).reshape(-1, 2).T
         return found
+
+
+class Mates:
+    """Those who are there, by size, with the number of their kind: who runs beside whom is asked once for all alike."""
+
+    def __init__(self, beside: PairSpeeds, jobs: Iterable[Contender]) -> None:
+        self._beside = beside
+        self._kinds: dict[Any, int] = {}
+        self._heads: list[Contender] = []
+        self._by_scale: dict[int, tuple[list[int], list[int]]] = {}
+        for job in jobs:
+            self.add(job)
+
+    def add(self, job: Contender) -> None:
+        """One more is there."""
+        number = self._kinds.setdefault(job.kind, len(self._heads))
+        if number == len(self._heads):
+            self._heads.append(job)
+        seqs, numbers = self._by_scale.setdefault(job.scale, ([], []))
+        seqs.append(job.seq)
+        numbers.append(number)
+
+    def pairs(self, job: Contender) -> tuple[list[Party], NDArray[np.bool_]]:
+        """All pairs of a newcomer with one of its size, and by type whether both of them run: a row each."""
+        seqs, numbers = self._by_scale.get(job.scale, ([], []))
+        parties: list[Party] = [(seq, job.seq) if seq < job.seq else (job.seq, seq) for seq in seqs]
+        runs = np.zeros((len(self._heads), len(job.speeds)), dtype=np.bool_)
+        for number in set(numbers):
+            runs[number] = self._beside.run_together(self._heads[number], job)
+        return parties, runs[numbers]
 
 
 class ShareRule(Protocol):
