@@ -132,6 +132,16 @@ def test_nobody_is_put_across_domains_where_that_is_barred() -> None:
     assert improve(first, QUICK, random.Random(0)).network_cost < float("inf")
 
 
+def test_time_counts_for_the_first_layouts_as_well() -> None:
+    first = best_fit(batch_of(LARGE, some_jobs(random.Random(3), 40), 3))
+    assert first is not None
+    chance = random.Random(0)
+
+    improve(first, Effort(limit_s=1e-9), chance)
+
+    assert chance.getstate() == random.Random(0).getstate(), "nobody was drawn"
+
+
 def test_time_is_limited() -> None:
     batch = batch_of(LARGE, some_jobs(random.Random(3), 40), 3)
     first = best_fit(batch)

@@ -226,7 +226,7 @@ def live_slowly(policy: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(data=st.data())
-@settings(max_examples=6)
+@settings(max_examples=4)
 def test_every_job_ends_whatever_the_driver_does(policy: str, data: st.DataObject) -> None:
     live_slowly(policy, data)
 

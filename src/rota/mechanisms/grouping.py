@@ -41,7 +41,7 @@ def improve(first: Layout, effort: Effort, chance: random.Random) -> Layout:
     tasks = len(batch.tasks)
     until_s = time.monotonic() + effort.limit_s
     size, patience = 30 + tasks // 2, 30 + tasks
-    population = _ranked([first, *_strangers(batch, size - 1, chance)])
+    population = _ranked([first, *_strangers(batch, size - 1, chance, until_s)])
     if not population:
         return first
     best, stalled, children = population[0][0], 0, effort.work // max(tasks, 1)
@@ -81,10 +81,12 @@ def _fittest(scored: list[_Scored], size: int) -> list[_Scored]:
     return fresh
 
 
-def _strangers(batch: Batch, count: int, chance: random.Random) -> list[Layout]:
-    """Layouts to begin with: jobs in any order by best fit, every second one from any node on."""
+def _strangers(batch: Batch, count: int, chance: random.Random, until_s: float) -> list[Layout]:
+    """Layouts to begin with: jobs in any order by best fit, every second one from any node on; fewer if time is up."""
     found = []
     for number in range(count):
+        if time.monotonic() >= until_s:
+            break
         layout = Layout(batch)
         order = list(range(len(batch.jobs)))
         chance.shuffle(order)
