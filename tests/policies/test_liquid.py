@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from builders import GIB, cluster, job, node
+from rota.core.check import check
+from rota.core.engine import Engine
 from rota.core.errors import RotaError
 from rota.core.history import JobRow
-from rota.core.model import Job, Role
-from rota.drivers.simulator.study import Setting, simulate
+from rota.core.model import Job, JobState, Role
+from rota.core.state import State
+from rota.drivers.simulator.faults import FaultRates, faults_at_random
+from rota.drivers.simulator.run import run as run_all
+from rota.drivers.simulator.study import Setting, scheduler, simulate
+from rota.drivers.simulator.world import World
 from rota.perf.speed import Costs, SpeedModel
 from rota.policies import find_policy
 from rota.traces.workload import Submission, Workload
@@ -64,14 +72,18 @@ def test_who_does_not_say_how_much_memory_it_needs_is_taken_to_need_the_usual() 
     assert run("liquid", *roomless)["silent"].start_s == 100.0
 
 
-@pytest.mark.parametrize("policy", ["liquid", "liquid-batch"])
-def test_the_next_job_loads_while_the_one_before_saves(policy: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "otherwise"),
+    [("liquid", "liquid:overlap=false"), ("liquid-batch:work=99", "liquid-batch:work=99,overlap=false")],
+    ids=["liquid", "batch"],
+)
+def test_the_next_job_loads_while_the_one_before_saves(policy: str, otherwise: str) -> None:
     jobs = [(0.0, job(name, workers=16, work=100.0)) for name in ("a", "b")]
     costs = Costs(load_s=10.0, save_s=5.0)
 
     overlapped = run(policy, *jobs, costs=costs)
     assert (overlapped["a"].end_s, overlapped["b"].start_s, overlapped["b"].end_s) == (115.0, 110.0, 225.0)
-    apart = run(f"{policy}:overlap=false", *jobs, costs=costs)
+    apart = run(otherwise, *jobs, costs=costs)
     assert (apart["a"].end_s, apart["b"].start_s, apart["b"].end_s) == (115.0, 115.0, 230.0)
 
 
@@ -122,3 +134,46 @@ def test_mistakes_are_named(spec: str) -> None:
     declared, options = find_policy(spec)
     with pytest.raises(RotaError, match=r"(h|limit_s|limit) is"):
         declared.read(options)
+
+
+@pytest.mark.parametrize("policy", ["liquid", "liquid-batch:work=300"])
+@pytest.mark.parametrize("seed", range(2))
+def test_phases_sharing_and_faults_at_random_keep_the_books_right(policy: str, seed: int) -> None:
+    chance = random.Random(seed)
+    submissions = []
+    for number in range(30):
+        tasks = chance.choice((1, 1, 1, 2, 3, 8))
+        asked = job(
+            f"j{number}",
+            workers=tasks,
+            work=chance.uniform(5.0, 200.0),
+            labels=(("utilization", chance.choice(("0.2", "0.5", "0.9"))),),
+            cpu_milli=chance.choice((0, 500, 1000)),
+            device_memory_bytes=chance.choice((0, 4 * GIB)),
+            exclusive=chance.random() < 0.1,
+        )
+        submissions.append(Submission(job=asked, submit_s=number * 10.0))
+    setting = Setting(
+        cluster=cluster(*(node(f"n{i}", 4, device_memory_bytes=16 * GIB, cpu_milli=6000) for i in range(4))),
+        speed=SpeedModel(network=0.05, device_neighbour=0.8),
+        costs=Costs(load_s=chance.uniform(0.0, 20.0), save_s=chance.uniform(1.0, 30.0)),
+        seed=seed,
+    )
+    built, alloc, _ = scheduler(policy, setting)
+    state = State(setting.cluster)
+    engine = Engine(state, built, alloc, journal=Checked(state))
+    world = World(setting.cluster, setting.speed, setting.costs, overlaps=engine.overlaps)
+    rates = FaultRates(mean_time_to_failure_s=900.0, mean_time_to_repair_s=60.0)
+    run_all(engine, world, submissions, faults=faults_at_random(setting.cluster, rates, chance))
+
+    assert all(live.state is JobState.SUCCEEDED for live in state.jobs.values())
+
+
+class Checked:
+    """A journal that checks the state after every step."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def append(self, *step: object) -> None:
+        check(self._state)
