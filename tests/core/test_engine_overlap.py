@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from builders import GIB, World, cluster, node, on, start, stop
+from builders import GIB, Script, World, cluster, node, on, start, stop
 from rota.core import snapshot
 from rota.core.check import check
 from rota.core.decisions import Cause
-from rota.core.events import WorkDone
+from rota.core.events import SpeedChanged, WorkDone
 from rota.core.model import JobId, JobState
 from rota.core.placement import parked
 
@@ -88,3 +88,15 @@ def test_one_that_saves_is_found_again_after_a_restart() -> None:
     check(restored)
     assert restored.live(A).saves
     assert restored.live(A).placement == parked(on("n1", 2, tasks=2))
+
+
+def test_policies_do_not_take_a_job_that_only_saves_for_a_slow_one() -> None:
+    script = Script()
+    world = World(gpus=1, policy=script).running("a", work=10.0)
+    world.pass_s(10.0)
+
+    world.step(SpeedChanged(A, 10.0, 0.0))
+    assert script.heard == []
+    assert world.live("a").remaining_s(world.now_s) == 0.0
+    world.step(SpeedChanged(A, 9.0, 0.0))
+    assert [changes.started for changes in script.heard] == [[world.live("a")]]

@@ -242,7 +242,8 @@ class Intake:
         live.settle(self._state.now_s)
         live.work = event.work
         live.rate = event.rate
-        if live.stopping is None:
+        only_saves = not event.rate and live.job.work is not None and event.work >= live.job.work
+        if live.stopping is None and not only_saves:
             self.changes.started.append(live)
 
     def _lapsed(self, event: Lapsed) -> None:
