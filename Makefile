@@ -5,6 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 COMPILED := build/.compiled
 HOT := $(wildcard src/rota/core/*.py src/rota/mechanisms/*.py src/rota/placement/*.py src/rota/tenancy/*.py src/rota/drivers/simulator/*.py)
+WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 DEMO := out/demo
 DEMO_TRACE := $(DEMO)/mixed.parquet
 POLICIES := fifo fifo:backfill=true easy srtf las tiresias
@@ -54,13 +55,13 @@ demo-sim: setup ## compare six policies on 2,000 generated jobs, and write a rep
 	$(BIN)/rota sim --trace $(DEMO_TRACE) --cluster gpu=64/8 $(addprefix --policy ,$(POLICIES)) --restart-cost 30 --out $(DEMO)
 
 test: setup ## run every test
-	@$(BIN)/python -m pytest -n 2 --dist loadscope
+	@$(BIN)/python -m pytest $(WORKERS)
 
 test-fast: setup ## run the tests that take no time
 	@$(BIN)/python -m pytest -m 'not slow'
 
 test-long: setup ## look for rare faults at length: every policy through many random histories
-	@$(BIN)/python -m pytest -n 2 --long -m long
+	@$(BIN)/python -m pytest $(WORKERS) --long -m long
 
 chaos: setup ## the kill tests in full: 300 jobs, 50 kills of the server, 20 of supervisors, 20 of tasks; 20 of Rota on Kubernetes
 	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/kubernetes/test_faults.py
@@ -70,7 +71,7 @@ check: setup ## format, lint, types, imports, tests with warnings as errors
 	$(BIN)/ruff check .
 	$(BIN)/mypy src tests tools $(wildcard bench/*.py reproductions/*.py)
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -n 2 --dist loadscope -W error
+	$(BIN)/python -m pytest $(WORKERS) -W error
 
 format: setup ## format the code and mend what can be mended
 	$(BIN)/ruff format .

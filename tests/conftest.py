@@ -31,13 +31,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes minutes runs only where that is asked for."""
-    if config.getoption("--long"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("long")]
-    if left_out:
+    """What takes minutes runs only where that is asked for; several workers get what shares a service first."""
+    if not config.getoption("--long"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+    if hasattr(config, "workerinput"):
+        for item in items:
+            if _shares_a_fixture(item):
+                item.add_marker(pytest.mark.xdist_group(str(item.path)))
+        items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    """Whether a test uses what is made once for several, and must not be made by every worker."""
+    assert isinstance(item, pytest.Function)
+    made = item._fixtureinfo.name2fixturedefs.values()
+    return any(each[-1].scope != "function" and each[-1].baseid for each in made)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ NAMESPACE = "rota-system"
 Launch = Callable[..., Replica]
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """While the control plane is being built, what needs it comes last."""
     if any(binary(name) is None for name in (*NEEDED, "kube-controller-manager")):
