@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from rota.cli.main import status
 from rota.core.model import JobId
 from rota.drivers.simulator.study import Setting, simulate
+from rota.learn.experience import Experience
 from rota.learn.from_journal import experience_of
 from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload
 from rota.live.boot import Scheduling, boot
@@ -57,6 +59,17 @@ def test_journal_tells_speeds_of_jobs_beside_each_other(journal: Path) -> None:
     assert seen.workers.shape[2] == SERVERS
     assert 0 < seen.speed[seen.speed > 0].min() < 0.9
     assert seen.speed.max() == pytest.approx(1.0)
+
+
+def test_experience_is_collected_from_a_journal(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "experience.npz"
+
+    assert status(["learn", "collect", str(out), "--journal", str(journal)]) == 0
+    assert Experience.load(out).samples > 100
+    assert status(["learn", "collect", str(out), "--journal", str(out)]) == 2
+    assert "it can't be read" in capsys.readouterr().err
 
 
 def test_better_weights_are_kept_and_worse_ones_are_not(journal: Path, backwards: Path, tmp_path: Path) -> None:

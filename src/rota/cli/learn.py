@@ -55,18 +55,28 @@ def collect(
     servers: Annotated[int, typer.Option(help="Servers of the simulated cluster.", min=1)] = 6,
     workloads: Annotated[int, typer.Option(help="How many workloads to run.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Seed of workloads and placements.")] = 1,
+    journal: Annotated[
+        Path | None, typer.Option(help="Take what this journal tells instead of running anything.", metavar="JOURNAL")
+    ] = None,
 ) -> None:
     """Run jobs with all sorts of placements and write down who was beside whom, and how fast each ran.
 
     Examples:
 
       rota learn collect experience.npz --workloads 200 --seed 7
+
+      rota learn collect experience.npz --journal results/journal.jsonl
     """
     from rota.learn.collect import collect as run
     from rota.learn.workloads import KIND_NAMES, Shape
 
-    with progress("collecting", workloads) as bar:
-        found = run(Shape(servers=servers), workloads, seed, KIND_NAMES, lambda done: bar.update(done))
+    if journal is not None:
+        from rota.learn.from_journal import read_experience
+
+        found = read_experience(journal, KIND_NAMES)
+    else:
+        with progress("collecting", workloads) as bar:
+            found = run(Shape(servers=servers), workloads, seed, KIND_NAMES, lambda done: bar.update(done))
     found.save(out)
     typer.echo(f"{found.samples:,} speeds in {len(found):,} moments: {out}", err=True)
 

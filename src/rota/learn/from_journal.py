@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from rota.core import events as ev
 from rota.core.codec import decode_event, decode_job, decode_placement
+from rota.core.errors import RotaError
 from rota.core.model import Job, JobId
 from rota.core.placement import Placement
 from rota.learn.experience import Experience, Moment, by_side, kind_number, pack
@@ -29,6 +31,20 @@ class _Run:
 def as_journalled(job_id: JobId, from_s: float, to_s: float, rate: float) -> float | None:
     """The journal's own rate: all there is to know of a simulated job."""
     return rate if rate > 0 else None
+
+
+def read_experience(path: Path, kinds: tuple[str, ...]) -> Experience:
+    """What a journal's file tells, by its own rates."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            found = experience_of(lines, kinds)
+    except FileNotFoundError:
+        raise RotaError(f"journal {path}: there is no such file") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as err:
+        raise RotaError(f"journal {path}: it can't be read: {type(err).__name__}: {err}") from None
+    if not found.samples:
+        raise RotaError(f"journal {path}: no job of it ran long enough to tell its speed")
+    return found
 
 
 def experience_of(lines: Iterable[str], kinds: tuple[str, ...], speed: Speed = as_journalled) -> Experience:
