@@ -90,6 +90,11 @@ def test_tolerations_that_every_pod_is_given_are_left_out() -> None:
         pytest.param(
             {"containers": [{"resources": {"limits": {"example.com/fpga": "1"}}}]}, "example.com/fpga", id="resource"
         ),
+        pytest.param(
+            {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1", "amd.com/gpu": "1"}}}]},
+            "nvidia.com/gpu and amd.com/gpu",
+            id="two kinds",
+        ),
     ],
 )
 def test_wishes_that_are_not_known_are_refused_by_name(spec: dict[str, Any], word: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -94,3 +95,21 @@ def test_node_takes_no_more_pods_than_it_says(bed: Bed, view: View, launch: Laun
     eventually(lambda: view.waiting_for("third"))
     bed.admin.delete("/api/v1/namespaces/default/pods/other", {"gracePeriodSeconds": 0})
     eventually(lambda: view.node_of("third"))
+
+
+def test_devices_of_another_kind_are_not_mistaken_for_the_usual_one(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(bed, nodes=1, gpus=2)
+    devices: dict[str, Any] = {"amd.com/gpu": "2"}
+    bed.admin.make(node_object("other", 0, **devices))
+    launch(bed)
+    for name, kind in (("first", "amd.com/gpu"), ("second", "amd.com/gpu"), ("third", "nvidia.com/gpu")):
+        value = pod(name, 0)
+        value["spec"]["containers"][0]["resources"] = {"limits": {kind: "2"}}
+        bed.admin.make(value)
+    bed.admin.make(pod("plain", 0, nodeSelector={"kubernetes.io/hostname": "other"}))
+
+    eventually(lambda: set(view.bound("")) == {"first", "third", "plain"})
+    assert (view.node_of("first"), view.node_of("third"), view.node_of("plain")) == ("other", "n1", "other")
+    assert eventually(lambda: view.waiting_for("second")).startswith("devices-busy: needs 2 devices")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-REOPEN_S = 10.0
+REOPEN_S = 3.0
 """After how long a node that had no room for a gang may be tried again though no pod has left it."""
 
 

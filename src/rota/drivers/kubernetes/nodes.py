@@ -9,6 +9,7 @@ from typing import Any
 from rota.core.cluster import Cluster, Node
 from rota.core.labels import Taint
 from rota.core.model import DeviceType, NodeId
+from rota.drivers.kubernetes.notes import KEEPS_OUT, RESOURCE
 from rota.drivers.kubernetes.quantity import milli, whole
 from rota.drivers.kubernetes.settings import ClusterSettings
 
@@ -56,6 +57,9 @@ def _node(value: Json, settings: ClusterSettings, has: Json) -> Node:
     devices = 0 if resource is None else whole(str(has[resource]))
     memory = labels.get(named.memory, "")
     zone, rack = labels.get(named.zone), labels.get(named.rack)
+    is_other = resource is not None and resource != settings.devices[0]
+    if is_other:
+        labels = {**labels, RESOURCE: str(resource)}
     return Node(
         id=NodeId(value["metadata"]["name"]),
         device_type=CPU if resource is None else DeviceType(labels.get(named.type) or resource.rpartition("/")[2]),
@@ -67,11 +71,15 @@ def _node(value: Json, settings: ClusterSettings, has: Json) -> Node:
         rack="/".join(part for part in (zone, rack) if part) or "rack",
         domain=zone or "domain",
         labels=tuple(sorted(labels.items())),
-        taints=tuple(
-            Taint(f"{taint['key']}:{taint['effect']}", taint.get("value", ""))
-            for taint in (value.get("spec") or {}).get("taints") or ()
-            if taint.get("effect") in _KEEP_OUT and taint["key"] not in _OWN_TAINTS
-        ),
+        taints=_taints(value) + ((Taint(KEEPS_OUT, str(resource)),) if is_other else ()),
+    )
+
+
+def _taints(value: Json) -> tuple[Taint, ...]:
+    return tuple(
+        Taint(f"{taint['key']}:{taint['effect']}", taint.get("value", ""))
+        for taint in (value.get("spec") or {}).get("taints") or ()
+        if taint.get("effect") in _KEEP_OUT and taint["key"] not in _OWN_TAINTS
     )
 
 

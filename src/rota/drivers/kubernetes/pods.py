@@ -12,7 +12,7 @@ from rota.core.errors import RotaError
 from rota.core.labels import Requirement, Terms, Toleration
 from rota.core.model import WHOLE, DeviceType
 from rota.drivers.kubernetes.hived_pods import ENABLE, REQUEST, notes_of
-from rota.drivers.kubernetes.notes import GPU, GPU_MEMORY, PREFIX
+from rota.drivers.kubernetes.notes import GPU, GPU_MEMORY, KEEPS_OUT, PREFIX, RESOURCE
 from rota.drivers.kubernetes.quantity import milli, whole
 from rota.drivers.kubernetes.settings import ClusterSettings
 
@@ -169,6 +169,10 @@ def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bo
     if settings.tenancy == "cells":  # cells are promises of devices; CPUs and memory come with them
         plain = Wants(plain.device_milli)
     terms, types = _node_terms(spec, settings)
+    kinds = [name for name in settings.devices if asked.get(name)]
+    terms, tolerates = _of_kind(kinds, terms, _tolerations(spec), settings)
+    if len(kinds) > 1:
+        mistake = mistake or f"it asks for {' and '.join(kinds)}; ask for devices of one kind"
     named = annotations.get(GPU, "")
     if named:
         types = tuple(DeviceType(part.strip()) for part in named.split(",") if part.strip())
@@ -176,7 +180,7 @@ def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bo
         device_types=types if devices else (),
         device_memory_bytes=whole(annotations.get(GPU_MEMORY, "0")) if devices else 0,
         requires=terms,
-        tolerates=_tolerations(spec),
+        tolerates=tolerates,
         refused=mistake or _refused(spec, asked, annotations, settings),
     )
 
@@ -242,6 +246,18 @@ def _node_terms(spec: Json, settings: ClusterSettings) -> tuple[Terms, tuple[Dev
     if not terms:
         return ((tuple(common),) if common else ()), types
     return tuple(terms), types
+
+
+def _of_kind(
+    kinds: list[str], terms: Terms, tolerates: tuple[Toleration, ...], settings: ClusterSettings
+) -> tuple[Terms, tuple[Toleration, ...]]:
+    """Devices of another kind than the usual one are on nodes of their own; who asks for none may be on any node."""
+    if not kinds:
+        return terms, (*tolerates, Toleration(KEEPS_OUT, None))
+    if kinds[0] == settings.devices[0]:
+        return terms, tolerates
+    there = Requirement(RESOURCE, "In", (kinds[0],))
+    return tuple((*term, there) for term in terms or ((),)), (*tolerates, Toleration(KEEPS_OUT, kinds[0]))
 
 
 def _requirements(term: Json) -> Iterable[Requirement]:
