@@ -279,6 +279,22 @@ def test_lucid_packs_what_its_scores_allow() -> None:
     assert ends(apart) == {"i": 8.0, "j": 18.0}
 
 
+def test_lucid_learns_who_is_short() -> None:
+    """While nothing is known, first come first served; then who was short before goes before who was long."""
+    jobs = [
+        (float(at), job(f"{user}{at}", work=work, user=user))
+        for at, (user, work) in enumerate([("long", 1000.0), ("short", 10.0), ("long", 1000.0), ("short", 10.0)])
+    ]
+    jobs += [(1500.0, job("long9", work=1000.0, user="long")), (1501.0, job("short9", work=10.0, user="short"))]
+
+    learned, known = ends(run("lucid", *jobs)), ends(run("lucid:durations=known", *jobs))
+
+    assert (learned["short1"], learned["long2"], learned["short3"]) == (1010.0, 2020.0, 1020.0)
+    assert learned["short9"] == 2030.0
+    assert learned["long9"] == 3030.0
+    assert known == learned
+
+
 def test_utilisation_follows_from_two_copies_side_by_side() -> None:
     speed = speeds(("idle", "idle", 10.0, 10.0), ("half", "half", 7.0, 7.0), ("full", "full", 5.0, 5.0))
 
