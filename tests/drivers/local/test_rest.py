@@ -20,6 +20,8 @@ from rota.drivers.local.keeper.processes import start_time
 
 pytestmark = pytest.mark.slow
 JOB = JobId("1")
+WATCH_S = 9.0
+"""Thirty turns."""
 COUNT = (
     f'exec {sys.executable} -S -c "import itertools\n'
     "for n in itertools.count():\n"
@@ -141,7 +143,7 @@ def test_moved_job_goes_on_elsewhere_with_its_work(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("one", "other"), [(700, 300), (500, 250)], ids=["all-of-it", "some-left-over"])
 def test_two_tasks_on_a_device_have_their_parts_of_the_time(tmp_path: Path, one: int, other: int) -> None:
-    """Over 30 s by the supervisors' clocks, and by what the kernel counted of CPU time."""
+    """By the supervisors' clocks, and by what the kernel counted of CPU time; each beside the other's, in one run."""
 
     async def course(bench: Bench) -> None:
         parts = {"1": one, "2": other}
@@ -152,13 +154,13 @@ def test_two_tasks_on_a_device_have_their_parts_of_the_time(tmp_path: Path, one:
         pids = [bench.state(name=name)["pid"] for name in parts]
         begun_s, ran_s = time.time(), [bench.driver.ran_s(JobId(name)) for name in parts]
         ticks = [cpu_ticks(pid) for pid in pids]
-        await until(lambda: time.time() >= begun_s + 30.0, within_s=40.0)
+        await until(lambda: time.time() >= begun_s + WATCH_S, within_s=60.0)
         over_s = time.time() - begun_s
         had_s = [bench.driver.ran_s(JobId(name)) - before for name, before in zip(parts, ran_s, strict=True)]
         used = [cpu_ticks(pid) - before for pid, before in zip(pids, ticks, strict=True)]
-        for milli, had in zip(parts.values(), had_s, strict=True):
-            assert had / over_s == pytest.approx(milli / 1000, abs=0.05)
-        assert used[0] / sum(used) == pytest.approx(one / (one + other), abs=0.1)
+        assert had_s[0] / sum(had_s) == pytest.approx(one / (one + other), abs=0.05)
+        assert used[0] / sum(used) == pytest.approx(one / (one + other), abs=0.15)
+        assert sum(had_s) <= ((one + other) / 1000 + 0.05) * over_s
         for name in parts:
             bench.driver.stop(JobId(name), Cause.CANCELLED)
         await until(lambda: len(bench.events(Stopped)) == 2)

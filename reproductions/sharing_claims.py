@@ -1,0 +1,269 @@
+"""What the policies that share devices claim, on set-ups like those of their papers: one table for each claim.
+
+Run: `ROTA_DATA=... python reproductions/sharing_claims.py`, with names of claims for just those.
+Prints the tables of docs/reference/reproductions.md. Means over seeds; in brackets least and most of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from rota.core.cluster import Cluster
+from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId, Role
+from rota.drivers.simulator.study import Setting, simulate
+from rota.files.cluster import read_cluster
+from rota.perf.profile_files import read_profiles
+from rota.perf.profiles import Profiles
+from rota.perf.speed import Costs, SpeedModel
+from rota.report.metrics import Metrics, measure
+from rota.traces.formats import read_trace
+from rota.traces.workload import Submission, Workload
+
+V100 = DeviceType("v100")
+COSTS = Costs(restart_s=30.0, resume_s=0.5, move_s=10.0)
+TURNS = 0.98
+"""What switching leaves: the 2 % at most that Olympian and Gandiva report."""
+SEEDS = range(3)
+
+
+@cache
+def profiles() -> Profiles:
+    """Gavel's measured speeds, alone and in pairs."""
+    return read_profiles(Path(os.environ["ROTA_DATA"]) / "gavel" / "simulation_throughputs.json")
+
+
+def workload(submissions: Sequence[Submission]) -> Workload:
+    """Made-up jobs."""
+    return Workload(submissions=tuple(submissions), source="generated", format="rota")
+
+
+def with_models(made: Workload, seed: int) -> Workload:
+    """The same jobs with Gavel's models, drawn evenly of those that have a speed at their size, and as much work."""
+    rng = random.Random(seed)
+    by_size: dict[int, list[str]] = {}
+    for kind, model, devices in profiles().steps_per_s:
+        if kind == V100 and (profiles().rate(V100, model, devices) or 0.0) > 0:
+            by_size.setdefault(devices, []).append(model)
+    changed = []
+    for each in made.submissions:
+        devices = each.job.gpu_milli // WHOLE
+        model = rng.choice(sorted(by_size[devices]))
+        rate = profiles().rate(V100, model, devices) or 1.0
+        changed.append(replace(each, job=replace(each.job, model=model, work=(each.job.work or 0.0) * rate)))
+    return replace(made, submissions=tuple(changed))
+
+
+def contended(seed: int, jobs: int, gpus: int, load: float, largest: int) -> Workload:
+    """Jobs of 40 users, most of one device, half of them under half an hour; they ask for `load` times what there is.
+
+    A user's jobs are more alike in length than those of others. None is longer than a day, so that the last few do not
+    make the makespan.
+    """
+    rng = random.Random(seed)
+    usual_s = [rng.lognormvariate(7.5, 1.2) for _ in range(40)]
+    sizes = [size for size in (1, 2, 4, 8) if size <= largest]
+    made = []
+    for number in range(jobs):
+        user = rng.randrange(len(usual_s))
+        size = rng.choices(sizes, weights=(70, 10, 12, 8)[: len(sizes)])[0]
+        work_s = min(max(usual_s[user] * rng.lognormvariate(0.0, 1.0), 60.0), 86400.0)
+        roles = (Role(count=size),)
+        made.append(Job(id=JobId(str(number)), roles=roles, work=work_s, user=f"user-{user}", name=f"job-{number}"))
+    span_s = sum((job.work or 0.0) * job.gpus for job in made) / (load * gpus)
+    times_s = sorted(rng.uniform(0.0, span_s) for _ in made)
+    return workload([Submission(job=job, submit_s=at_s) for job, at_s in zip(made, times_s, strict=True)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of a table: a policy, under a name if its options do not say all, on which jobs and at which speeds."""
+
+    policy: str
+    made: Callable[[int], Workload]
+    speed: SpeedModel
+    name: str = ""
+
+
+def table(title: str, cluster: str | Cluster, rows: Sequence[Row], seeds: Sequence[int], costs: Costs = COSTS) -> None:
+    """Every row beside the first."""
+    print(f"\n### {title}\n")
+    print("| policy | avg JCT | to the first | makespan | to the first | GPU busy | to the first |")
+    print("|---|---|---|---|---|---|---|")
+    where = read_cluster(cluster) if isinstance(cluster, str) else cluster
+    before: list[Metrics] = []
+    for row in rows:
+        now = [
+            measure(simulate(row.made(seed), row.policy, Setting(cluster=where, speed=row.speed, costs=costs)).history)
+            for seed in seeds
+        ]
+        before = before or now
+        cells = [
+            compared([each.avg_jct_s or 0.0 for each in now], [each.avg_jct_s or 0.0 for each in before], hours),
+            compared([each.makespan_s for each in now], [each.makespan_s for each in before], hours),
+            compared([each.gpu_busy or 0.0 for each in now], [each.gpu_busy or 0.0 for each in before], part),
+        ]
+        print(f"| {row.name or f'`{row.policy}`'} | {' | '.join(cells)} |", flush=True)
+
+
+def compared(now: Sequence[float], before: Sequence[float], show: Callable[[float], str]) -> str:
+    """The mean, and by how much each seed's figure differs from the first row's."""
+    if not any(now):
+        return "- | -"
+    changes = sorted(one / other - 1.0 for one, other in zip(now, before, strict=True))
+    mean = sum(changes) / len(changes)
+    spread = f" ({changes[0]:+.0%} to {changes[-1]:+.0%})" if len(changes) > 1 and changes[0] != changes[-1] else ""
+    return f"{show(sum(now) / len(now))} | {mean:+.0%}{spread}"
+
+
+def hours(value: float) -> str:
+    """Seconds as hours."""
+    return f"{value / 3600:.2f} h"
+
+
+def part(value: float) -> str:
+    """A part of 1."""
+    return f"{value:.1%}"
+
+
+def gandiva() -> None:
+    """100 devices, more jobs than devices for most of the time; baseline first in first out, one job a device."""
+    speed = SpeedModel(profiles=profiles(), turns=TURNS)
+
+    def made(seed: int) -> Workload:
+        return with_models(contended(seed, jobs=300, gpus=100, load=2.0, largest=4), seed)
+
+    policies = ("fifo:backfill=true", "gandiva", "gandiva:pack=false")
+    rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
+    table("gandiva", "v100=100/4", rows, SEEDS)
+
+
+def antman() -> None:
+    """64 devices, every second job opportunistic; baseline the same without sharing."""
+
+    def made(seed: int) -> Workload:
+        jobs = with_models(contended(seed, jobs=400, gpus=64, load=2.0, largest=4), seed)
+        changed = [
+            replace(each, job=replace(each.job, priority=OPPORTUNISTIC)) if at % 2 else each
+            for at, each in enumerate(jobs.submissions)
+        ]
+        return replace(jobs, submissions=tuple(changed))
+
+    plain, filled = (SpeedModel(profiles=profiles(), turns=TURNS, gaps=gaps) for gaps in (0.0, 1.0))
+    rows = [
+        Row(policy="priority", made=made, speed=plain),
+        Row(policy="antman", made=made, speed=plain),
+        Row(policy="antman", made=made, speed=filled, name="`antman`, `--neighbours gaps=1`"),
+        Row(policy="antman:busy=1", made=made, speed=filled, name="`antman:busy=1`, `--neighbours gaps=1`"),
+    ]
+    table("antman", "v100=64/4", rows, SEEDS)
+
+
+def kubeshare() -> None:
+    """32 devices in nodes of 4; pods that ask for 0.3 of a device on average, all there from the beginning."""
+
+    def pods(seed: int, *, whole: bool) -> Workload:
+        rng = random.Random(seed)
+        made = []
+        for number in range(1000):
+            milli = min(max(round(rng.gauss(0.3, 0.1) * 20), 1), 20) * WHOLE // 20
+            role = Role(device_milli=WHOLE if whole else milli)
+            asked = Job(id=JobId(str(number)), roles=(role,), work=rng.uniform(300.0, 900.0))
+            made.append(Submission(job=asked, submit_s=0.0))
+        return workload(made)
+
+    speed = SpeedModel(turns=TURNS)
+    rows = [
+        Row(policy="fifo", made=lambda seed: pods(seed, whole=True), speed=speed, name="whole devices, `fifo`"),
+        Row(policy="kubeshare", made=lambda seed: pods(seed, whole=False), speed=speed, name="parts, `kubeshare`"),
+    ]
+    table("kubeshare", "gpu=32/4", rows, SEEDS)
+
+
+def salus() -> None:
+    """One device of 16 GiB, 100 jobs as long as Philly's of one device; baseline one job at a time."""
+    gib = 1 << 30
+    philly = read_trace(Path(os.environ["ROTA_DATA"]) / "philly" / "philly.csv", format="philly")
+    ran_s = [each.job.work for each in philly.submissions if each.job.gpus == 1 and 60 <= (each.job.work or 0) < 86400]
+
+    def made(seed: int) -> Workload:
+        rng = random.Random(seed)
+        lengths_s = [rng.choice(ran_s) or 0.0 for _ in range(100)]
+        mean_s = sum(lengths_s) / len(lengths_s)
+        at_s, jobs = 0.0, []
+        for number, length_s in enumerate(lengths_s):
+            role = Role(device_memory_bytes=rng.randint(4, 12) * gib)
+            labels = (("persistent", f"{rng.uniform(0.05, 0.25):.2f}"),)
+            jobs.append(
+                Submission(job=Job(id=JobId(str(number)), roles=(role,), work=length_s, labels=labels), submit_s=at_s)
+            )
+            at_s += rng.expovariate(1.0 / mean_s)
+        return workload(jobs)
+
+    def without_lanes(seed: int) -> Workload:
+        plain = [replace(each, job=replace(each.job, labels=())) for each in made(seed).submissions]
+        return workload(plain)
+
+    (node,) = read_cluster("gpu=1/1").nodes
+    cluster = Cluster(nodes=(replace(node, device_memory_bytes=16 * gib),))
+    speed = SpeedModel(turns=TURNS)
+    rows = [
+        Row(policy="fifo", made=made, speed=speed),
+        Row(policy="salus:most=100", made=without_lanes, speed=speed, name="`salus:most=100`, all memory persistent"),
+        Row(policy="salus:most=100", made=made, speed=speed, name="`salus:most=100`, lanes"),
+        Row(policy="salus:most=100,order=fair", made=made, speed=speed, name="`salus:most=100,order=fair`, lanes"),
+        Row(policy="srtf", made=made, speed=speed, name="`srtf`, by restarts"),
+    ]
+    table("salus", cluster, rows, range(5))
+
+
+def lucid() -> None:
+    """128 devices, jobs with Gavel's models; a restart costs what Tiresias's do on average, 62 s."""
+    speed = SpeedModel(profiles=profiles(), turns=TURNS)
+
+    def made(seed: int) -> Workload:
+        return with_models(contended(seed, jobs=1000, gpus=128, load=2.0, largest=8), seed)
+
+    policies = ("tiresias", "lucid", "lucid:durations=known", "srsf", "fifo:backfill=true")
+    rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
+    table("lucid", "v100=128/8", rows, SEEDS, replace(COSTS, restart_s=62.0))
+
+
+STAGES = ("70/10/10/10", "10/70/10/10", "10/10/70/10", "10/10/10/70")
+"""Jobs of four kinds, each held up by another resource."""
+
+
+def muri() -> None:
+    """64 devices in nodes of 8, jobs that wait for four resources, interleaved by their stages."""
+    speed = SpeedModel(interleaved=True)
+
+    def made(seed: int) -> Workload:
+        rng = random.Random(seed)
+        jobs = contended(seed, jobs=1000, gpus=64, load=3.0, largest=8)
+        changed = [
+            replace(each, job=replace(each.job, model=None, labels=(("stages", rng.choice(STAGES)),)))
+            for each in jobs.submissions
+        ]
+        return workload(changed)
+
+    policies = ("srsf", "muri", "muri:most=2", "tiresias", "srtf")
+    rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
+    table("muri", "gpu=64/8", rows, SEEDS)
+
+
+CLAIMS = {each.__name__: each for each in (gandiva, antman, kubeshare, salus, lucid, muri)}
+
+
+def main() -> None:
+    """The claims that are named, or all."""
+    for name in sys.argv[1:] or CLAIMS:
+        CLAIMS[name]()
+
+
+if __name__ == "__main__":
+    main()
