@@ -1,6 +1,6 @@
-"""What the policies that share devices claim, measured: on jobs with measured speeds in pairs, and on parts of devices.
+"""The policies that share devices beside each other on jobs with measured pairs; and what consolidation is worth.
 
-Run: `ROTA_DATA=... python reproductions/sharing.py`, with names of tables (`pairs`, `parts`) for just those.
+Run: `ROTA_DATA=... python reproductions/sharing.py`, with names of tables (`pairs`, `fragmentation`) for just those.
 Prints the tables of docs/reference/reproductions.md.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota.core.history import History
-from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId
+from rota.core.model import OPPORTUNISTIC, DeviceType, Job, JobId
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
 from rota.perf.profile_files import read_profiles
@@ -26,8 +26,6 @@ from rota.traces.workload import Workload
 
 PAIRS = ("gen_single_120.trace", "v100=16/4")
 """Jobs of one device each with measured pairs, on a cluster that is too small for them."""
-LANES = "v100=8/4"
-"""Half as many devices: a long line."""
 V100 = DeviceType("v100")
 COSTS = Costs(restart_s=30.0, resume_s=0.5, move_s=10.0)
 """A restart from a checkpoint; a suspended job that is resumed; a job that moves with its state."""
@@ -39,11 +37,13 @@ SHARING = (
     "gandiva:pack=false",
     "antman",
     "antman:guard=0.5",
+    "antman:patience_s=3600",
     "salus",
     "salus:migrate=true",
     "olympian",
     "olympian:migrate=true",
     "lucid",
+    "lucid:durations=known",
     "muri",
     "muri:most=2",
     "horus",
@@ -67,12 +67,6 @@ def alibaba_like(path: Path, pods: int, seed: int = 1) -> Path:
     return path
 
 
-def done(history: History) -> float:
-    """Work done a device-second: the time that all jobs need at full speed, over devices x makespan."""
-    work_s = sum(row.ideal_s * row.gpus for row in history.jobs)
-    return work_s / (history.devices * measure(history).makespan_s)
-
-
 def run(workload: Workload, cluster: str, policy: str, speed: SpeedModel, costs: Costs = COSTS) -> History:
     """One policy on one workload."""
     return simulate(workload, policy, Setting(cluster=read_cluster(cluster), speed=speed, costs=costs)).history
@@ -84,12 +78,12 @@ def line(name: str, history: History, than: History) -> str:
     return (
         f"| `{name}` | {(now.avg_jct_s or 0) / 3600:.2f} h ({(now.avg_jct_s or 0) / (before.avg_jct_s or 1) - 1:+.0%}) "
         f"| {now.makespan_s / 3600:.1f} h ({now.makespan_s / before.makespan_s - 1:+.0%}) "
-        f"| {done(history):.3f} ({done(history) / done(than) - 1:+.0%}) "
+        f"| {now.gpu_busy or 0:.1%} ({(now.gpu_busy or 0) / (before.gpu_busy or 1) - 1:+.0%}) "
         f"| {now.preemptions} | {now.suspensions} | {now.moves} |"
     )
 
 
-HEAD = "| policy | avg JCT | makespan | work done | pre-emptions | suspensions | moves |\n|---|---|---|---|---|---|---|"
+HEAD = "| policy | avg JCT | makespan | GPU busy | pre-emptions | suspensions | moves |\n|---|---|---|---|---|---|---|"
 
 
 def pairs(folder: Path) -> None:
@@ -104,16 +98,6 @@ def pairs(folder: Path) -> None:
         print(line(policy, run(asked, cluster, policy, speed), alone), flush=True)
     asked = _half_opportunistic(workload)
     _guaranteed(asked, run(asked, cluster, "antman", speed), speed)
-
-
-def lanes(folder: Path) -> None:
-    """Short jobs behind long ones: one at a time, or with memory that stays on the device."""
-    workload = read_trace(folder / PAIRS[0], format="gavel")
-    speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"), turns=TURNS)
-    alone = run(workload, LANES, "fifo", speed)
-    print(HEAD)
-    for policy in ("fifo", "salus:most=100", "salus:most=100,order=fair", "olympian:most=100"):
-        print(line(policy, run(workload, LANES, policy, speed), alone), flush=True)
 
 
 def _half_opportunistic(workload: Workload) -> Workload:
@@ -139,22 +123,6 @@ def _with_jobs(workload: Workload, make: Callable[[Job, int], Job]) -> Workload:
     return replace(workload, submissions=changed)
 
 
-def parts(folder: Path) -> None:
-    """Parts of devices as such, and as whole devices, as Kubernetes gives them out; all there from the beginning."""
-    with tempfile.TemporaryDirectory() as made:
-        workload = read_trace(alibaba_like(Path(made) / "pods.csv", 600), format="alibaba2023")
-    only = tuple(replace(each, submit_s=0.0) for each in workload.submissions if each.job.roles[0].is_fraction)
-    workload = replace(workload, submissions=only)
-    whole = _with_jobs(workload, lambda job, _: replace(job, roles=(replace(job.roles[0], device_milli=WHOLE),)))
-    print("| devices | pods an hour | avg JCT | makespan |\n|---|---|---|---|")
-    for name, asked, policy in (("whole", whole, EXCLUSIVE), ("parts", workload, "kubeshare")):
-        found = measure(run(asked, "gpu=4/4", policy, SpeedModel(turns=TURNS)))
-        print(
-            f"| {name}, `{policy}` | {found.finished / found.makespan_s * 3600:.2f} "
-            f"| {(found.avg_jct_s or 0) / 3600:.1f} h | {found.makespan_s / 3600:.1f} h |"
-        )
-
-
 def fragmentation(folder: Path) -> None:
     """Consolidation on an Alibaba-like list of pods: what it frees, and what it costs."""
     with tempfile.TemporaryDirectory() as made:
@@ -172,7 +140,7 @@ def fragmentation(folder: Path) -> None:
             )
 
 
-TABLES = {"pairs": pairs, "lanes": lanes, "parts": parts, "fragmentation": fragmentation}
+TABLES = {"pairs": pairs, "fragmentation": fragmentation}
 
 
 def main() -> None:

@@ -59,11 +59,11 @@ def with_models(made: Workload, seed: int) -> Workload:
     return replace(made, submissions=tuple(changed))
 
 
-def contended(seed: int, jobs: int, gpus: int, load: float, largest: int) -> Workload:
+def contended(seed: int, jobs: int, gpus: int, load: float, largest: int, longest_s: float = 86400.0) -> Workload:
     """Jobs of 40 users, most of one device, half of them under half an hour; they ask for `load` times what there is.
 
-    A user's jobs are more alike in length than those of others. None is longer than a day, so that the last few do not
-    make the makespan.
+    A user's jobs are more alike in length than those of others. None is longer than `longest_s`, so that the last few
+    do not make the makespan.
     """
     rng = random.Random(seed)
     usual_s = [rng.lognormvariate(7.5, 1.2) for _ in range(40)]
@@ -72,7 +72,7 @@ def contended(seed: int, jobs: int, gpus: int, load: float, largest: int) -> Wor
     for number in range(jobs):
         user = rng.randrange(len(usual_s))
         size = rng.choices(sizes, weights=(70, 10, 12, 8)[: len(sizes)])[0]
-        work_s = min(max(usual_s[user] * rng.lognormvariate(0.0, 1.0), 60.0), 86400.0)
+        work_s = min(max(usual_s[user] * rng.lognormvariate(0.0, 1.0), 60.0), longest_s)
         roles = (Role(count=size),)
         made.append(Job(id=JobId(str(number)), roles=roles, work=work_s, user=f"user-{user}", name=f"job-{number}"))
     span_s = sum((job.work or 0.0) * job.gpus for job in made) / (load * gpus)
@@ -136,7 +136,7 @@ def gandiva() -> None:
     speed = SpeedModel(profiles=profiles(), turns=TURNS)
 
     def made(seed: int) -> Workload:
-        return with_models(contended(seed, jobs=300, gpus=100, load=2.0, largest=4), seed)
+        return with_models(contended(seed, jobs=600, gpus=100, load=1.5, largest=4, longest_s=14400.0), seed)
 
     policies = ("fifo:backfill=true", "gandiva", "gandiva:pack=false")
     rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
@@ -147,7 +147,7 @@ def antman() -> None:
     """64 devices, every second job opportunistic; baseline the same without sharing."""
 
     def made(seed: int) -> Workload:
-        jobs = with_models(contended(seed, jobs=400, gpus=64, load=2.0, largest=4), seed)
+        jobs = with_models(contended(seed, jobs=600, gpus=64, load=2.0, largest=4, longest_s=14400.0), seed)
         changed = [
             replace(each, job=replace(each.job, priority=OPPORTUNISTIC)) if at % 2 else each
             for at, each in enumerate(jobs.submissions)
