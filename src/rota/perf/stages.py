@@ -5,6 +5,7 @@ The model of Zhao et al. (SIGCOMM 2022), with iterations of one length: shorter 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from itertools import permutations
 
@@ -33,16 +34,21 @@ def stages_of(job: Job) -> Stages:
     """A job's stages: as its label says, as its family's, or all GPU."""
     said = next((value for name, value in job.labels if name == LABEL), None)
     if said is not None:
-        try:
-            parts = tuple(float(part) for part in said.split("/"))
-        except ValueError:
-            return UNKNOWN
-        total = sum(parts)
-        if len(parts) == len(UNKNOWN) and total > 0 and min(parts) >= 0:
-            return tuple(part / total for part in parts)
-        return UNKNOWN
+        return read_stages(said) or UNKNOWN
     family = (job.model or "").partition(" (")[0]
     return STAGES.get(family, UNKNOWN)
+
+
+def read_stages(text: str) -> Stages | None:
+    """Stages as parts of 1 from the label's text; None where it is not four numbers of which one is above 0."""
+    try:
+        parts = tuple(float(part) for part in text.split("/"))
+    except ValueError:
+        return None
+    total = sum(parts)
+    if len(parts) != len(UNKNOWN) or not 0 < total < math.inf or min(parts) < 0:
+        return None
+    return tuple(part / total for part in parts)
 
 
 def throughput(group: tuple[Stages, ...]) -> float:
