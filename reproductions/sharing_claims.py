@@ -140,7 +140,7 @@ def gandiva() -> None:
     speed = SpeedModel(profiles=profiles(), turns=TURNS)
 
     def made(seed: int) -> Workload:
-        return with_models(contended(seed, jobs=900, gpus=100, load=2.0, largest=4, longest_s=14400.0), seed)
+        return with_models(contended(seed, jobs=450, gpus=100, load=2.0, largest=4, longest_s=14400.0), seed)
 
     policies = ("fifo:backfill=true", "gandiva", "gandiva:pack=false")
     rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
@@ -151,7 +151,7 @@ def antman() -> None:
     """64 devices, every second job opportunistic, of models that leave a quarter idle; baseline without sharing."""
 
     def made(seed: int) -> Workload:
-        jobs = with_models(contended(seed, jobs=300, gpus=64, load=2.0, largest=4, longest_s=14400.0), seed, 0.75)
+        jobs = with_models(contended(seed, jobs=1000, gpus=64, load=2.0, largest=1, longest_s=14400.0), seed, 0.75)
         changed = [
             replace(each, job=replace(each.job, priority=OPPORTUNISTIC)) if at % 2 else each
             for at, each in enumerate(jobs.submissions)
@@ -226,15 +226,15 @@ def salus() -> None:
 
 
 def lucid() -> None:
-    """128 devices, jobs with Gavel's models; a restart costs what Tiresias's do on average, 62 s."""
+    """64 devices, jobs with Gavel's models; a restart costs what Tiresias's do on average, 62 s."""
     speed = SpeedModel(profiles=profiles(), turns=TURNS)
 
     def made(seed: int) -> Workload:
-        return with_models(contended(seed, jobs=600, gpus=128, load=2.0, largest=8), seed)
+        return with_models(contended(seed, jobs=600, gpus=64, load=2.0, largest=8), seed)
 
     policies = ("tiresias", "lucid", "lucid:durations=known", "srsf", "fifo:backfill=true")
     rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
-    table("lucid", "v100=128/8", rows, SEEDS, replace(COSTS, restart_s=62.0))
+    table("lucid", "v100=64/8", rows, SEEDS, replace(COSTS, restart_s=62.0))
 
 
 STAGES = ("70/10/10/10", "10/70/10/10", "10/10/70/10", "10/10/10/70")
