@@ -151,7 +151,7 @@ def antman() -> None:
     """64 devices, every second job opportunistic, of models that leave a quarter idle; baseline without sharing."""
 
     def made(seed: int) -> Workload:
-        jobs = with_models(contended(seed, jobs=1000, gpus=64, load=2.0, largest=1, longest_s=14400.0), seed, 0.75)
+        jobs = with_models(contended(seed, jobs=400, gpus=64, load=2.0, largest=1, longest_s=14400.0), seed, 0.75)
         changed = [
             replace(each, job=replace(each.job, priority=OPPORTUNISTIC)) if at % 2 else each
             for at, each in enumerate(jobs.submissions)

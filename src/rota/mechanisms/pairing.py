@@ -11,6 +11,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from rota.core.errors import InvariantBroken
+from rota.mechanisms.programs import NoSolution, Program, Solver
+
 Class = TypeVar("Class", bound=Hashable)
 Pair = tuple[int, int]
 
@@ -62,18 +65,19 @@ def _drawn(one: list[int], other: list[int], most: int, near: Callable[[int, int
 
 def _counts(edges: Sequence[tuple[float, int, int]], members: Sequence[int]) -> list[int]:
     """How many pairs of each two classes: the most weight with no more of a class than it has members."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
     if not edges:
         return []
-    used = np.zeros((len(members), len(edges)))
-    for column, (_, one, other) in enumerate(edges):
-        used[one, column] += 1.0
-        used[other, column] += 1.0
-    found = milp(
-        [-gain for gain, _, _ in edges],
-        integrality=np.ones(len(edges)),
-        bounds=Bounds(0.0, np.inf),
-        constraints=LinearConstraint(used, ub=np.array(members, dtype=np.float64)),
+    size = len(edges)
+    program = Program(
+        gain=np.array([gain for gain, _, _ in edges]),
+        lower=np.zeros(size),
+        upper=np.full(size, float(max(members))),
+        whole=np.ones(size, dtype=np.bool_),
     )
+    for kind, most in enumerate(members):
+        used = np.array([(one == kind) + (other == kind) for _, one, other in edges], dtype=np.float64)
+        program.add_row(np.flatnonzero(used), used[used > 0], high=float(most))
+    found = Solver().solve(program)
+    if isinstance(found, NoSolution):
+        raise InvariantBroken(f"no matching of {len(members)} classes: {found.reason}")
     return [round(count) for count in found.x]
