@@ -37,6 +37,8 @@ from rota.drivers.kubernetes.reporter import Reporter
 from rota.drivers.kubernetes.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
 from rota.files.job_shape import JobFile
+from rota.live.boot import Scheduling
+from rota.live.control import Control
 from rota.live.foresight import Foresight
 from rota.live.lookout import Lookout
 from rota.live.pods import boot_on_pods
@@ -229,23 +231,13 @@ class _Run:
         control, desk, scheduling = boot_on_pods(self._records, driver, settings)
         foresight = Foresight(scheduling, self._records.url)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
-        service = Service(
-            control=control,
-            requests=requests,
-            records=self._records,
-            access=self._access,
-            home=self._options.home,
-            scheduling=scheduling,
-            lookout=Lookout(self._records, control, scheduling),
-            limits="kept by Kubernetes",
-        )
 
         async def foresee(job_id: JobId) -> dict[str, Any] | None:
             return forecast_out(await requests.foresee(job_id))
 
         reporter = Reporter(api, driver.roster, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run_by(desk))
-        app = make_app(service, None if self._options.pages is None else self._options.pages(service))
+        app = self._application(control, requests, scheduling)
         self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
         log.info("ready", extra={"nodes": len(driver.fleet.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.fleet.nodes)} nodes with policy {settings.policy}")
@@ -263,6 +255,20 @@ class _Run:
             with contextlib.suppress(asyncio.CancelledError):
                 await loop
             await foresight.close()
+
+    def _application(self, control: Control, requests: Requests, scheduling: Scheduling) -> Asgi:
+        """What answers requests during a term."""
+        service = Service(
+            control=control,
+            requests=requests,
+            records=self._records,
+            access=self._access,
+            home=self._options.home,
+            scheduling=scheduling,
+            lookout=Lookout(self._records, control, scheduling),
+            limits="kept by Kubernetes",
+        )
+        return make_app(service, None if self._options.pages is None else self._options.pages(service))
 
 
 def _cause(error: BaseException) -> BaseException:
