@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src"
 HOT = (
+    "core/books",
     "core/engine",
     "core/intake",
     "core/inventory",

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from rota.core.inventory import Inventory, NodeFree
+from rota.core.books import NodeFree
+from rota.core.inventory import Inventory
 from rota.core.reasons import Reason
 from rota.files.job import masked
 from rota.live.control import Control

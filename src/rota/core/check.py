@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rota.core.books import UNCOUNTED, NodeFree
 from rota.core.decisions import Cause
 from rota.core.errors import InvariantBroken
-from rota.core.inventory import UNCOUNTED, Inventory, NodeFree
+from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, JobId, JobState, Role
 from rota.core.placement import (

@@ -7,78 +7,13 @@ devices, in this rack" one AND, cost a fork nothing to copy, and find the lowest
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass, field
 
+from rota.core.books import UNCOUNTED, NodeFree, Pool, all_free
 from rota.core.cluster import Cluster, Node
 from rota.core.errors import InvariantBroken
 from rota.core.labels import Terms, Toleration, is_met, is_tolerated
 from rota.core.model import WHOLE, DeviceType, NodeId, Role
 from rota.core.placement import Placement, Slot, device_indexes, device_memory, lowest
-
-UNCOUNTED = 1 << 62
-"""Free amount of a host resource that a node does not count."""
-
-
-@dataclass(slots=True)
-class Pool:
-    """The nodes of one device type. `by_free[n]` is the set of usable nodes with n wholly free devices."""
-
-    device_type: DeviceType
-    nodes: int = 0
-    devices: int = 0
-    usable: int = 0
-    """Devices of usable nodes, free or not."""
-    free: int = 0
-    by_free: list[int] = field(default_factory=lambda: [0])
-    partial: list[tuple[int, int, int]] = field(default_factory=list)
-    """Devices held in part, as (thousandths left, node, device), sorted."""
-
-
-@dataclass(slots=True)
-class NodeFree:
-    """One node's books: what it has and what of it is not claimed."""
-
-    node: Node
-    pool: int
-    all_mask: int
-    free_mask: int
-    cpu_milli: int
-    memory_bytes: int
-    network_bps: int
-    disk_bps: int
-    free: int
-    users: int = 0
-    up: bool = True
-    drained: bool = False
-    locked: bool = False
-    removed: bool = False
-    """Whether it has left the cluster; its place stays, for those who still run there and for its return."""
-    shares: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Of each device held in part: thousandths and memory bytes left."""
-    others_mask: int = 0
-    """Devices that are held by others, who are not scheduled here."""
-    others_cpu_milli: int = 0
-    others_memory_bytes: int = 0
-
-    @property
-    def usable(self) -> bool:
-        """Whether new work may be placed here."""
-        return self.up and not self.drained and not self.locked and not self.removed
-
-
-def _all_free(node: Node, pool: int) -> NodeFree:
-    mask = (1 << node.devices) - 1
-    return NodeFree(
-        node=node,
-        pool=pool,
-        all_mask=mask,
-        free_mask=mask,
-        cpu_milli=UNCOUNTED if node.cpu_milli is None else node.cpu_milli,
-        memory_bytes=UNCOUNTED if node.memory_bytes is None else node.memory_bytes,
-        network_bps=UNCOUNTED if node.network_bps is None else node.network_bps,
-        disk_bps=UNCOUNTED if node.disk_bps is None else node.disk_bps,
-        free=node.devices,
-    )
 
 
 class Inventory:
@@ -125,9 +60,9 @@ class Inventory:
         if pool_index == len(self.pools):
             self.pools.append(Pool(node.device_type))
         if index == len(self.nodes):
-            self.nodes.append(_all_free(node, pool_index))
+            self.nodes.append(all_free(node, pool_index))
         elif not self.nodes[index].users:
-            self.nodes[index] = _all_free(node, pool_index)
+            self.nodes[index] = all_free(node, pool_index)
         self.nodes[index].node = node
         self.nodes[index].removed = False
         self._count_node(index, 1)
@@ -266,33 +201,8 @@ class Inventory:
     def fork(self) -> Inventory:
         """An independent copy."""
         copy = Inventory()
-        copy.nodes = [
-            NodeFree(
-                node=b.node,
-                pool=b.pool,
-                all_mask=b.all_mask,
-                free_mask=b.free_mask,
-                cpu_milli=b.cpu_milli,
-                memory_bytes=b.memory_bytes,
-                network_bps=b.network_bps,
-                disk_bps=b.disk_bps,
-                free=b.free,
-                users=b.users,
-                up=b.up,
-                drained=b.drained,
-                locked=b.locked,
-                removed=b.removed,
-                shares=dict(b.shares),
-                others_mask=b.others_mask,
-                others_cpu_milli=b.others_cpu_milli,
-                others_memory_bytes=b.others_memory_bytes,
-            )
-            for b in self.nodes
-        ]
-        copy.pools = [
-            Pool(p.device_type, p.nodes, p.devices, p.usable, p.free, list(p.by_free), list(p.partial))
-            for p in self.pools
-        ]
+        copy.nodes = [books.copy() for books in self.nodes]
+        copy.pools = [pool.copy() for pool in self.pools]
         copy.pool_by_type = dict(self.pool_by_type)
         copy.by_name = dict(self.by_name)
         copy.racks = dict(self.racks)

@@ -10,11 +10,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from rota.core.books import NodeFree
 from rota.core.cluster import Cluster
 from rota.core.codec import Json, decode_job, decode_placement, encode_job, encode_placement, encode_plain
 from rota.core.decisions import Cause, Lease
 from rota.core.errors import InvariantBroken
-from rota.core.inventory import NodeFree
 from rota.core.live import LiveJob
 from rota.core.model import Job, JobId, JobState, NodeId
 from rota.core.state import State

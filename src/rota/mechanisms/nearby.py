@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rota.core.inventory import Inventory, NodeFree
+from rota.core.books import NodeFree
+from rota.core.inventory import Inventory
 from rota.core.model import WHOLE, Job, Role
 from rota.core.placement import Placement, Slot
 from rota.perf.network import Counts, Distances, cost_of, is_server, traffic

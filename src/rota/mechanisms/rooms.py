@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.inventory import UNCOUNTED, Inventory
+from rota.core.books import UNCOUNTED
+from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, Job, Role
 from rota.core.placement import Placement, Slot

@@ -7,8 +7,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from rota.core.books import NodeFree
 from rota.core.cluster import Cluster
-from rota.core.inventory import Inventory, NodeFree
+from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
 from rota.core.placement import Placement, same_devices, tasks_of, whole

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from rota.core.inventory import Inventory, Pool
+from rota.core.books import Pool
+from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType, Job, JobId
 from rota.core.placement import tasks_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rota.core.inventory import Inventory, NodeFree, Pool
+from rota.core.books import NodeFree, Pool
+from rota.core.inventory import Inventory
 from rota.core.model import WHOLE, Job, Level, Locality, Role
 from rota.core.placement import Placement, Slot, lowest
 from rota.placement.patterns import LAY, Pattern, Piece, fewest_nodes, total_room

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rota.core.books import Pool
 from rota.core.errors import RotaError
-from rota.core.inventory import Pool
 from rota.core.model import WHOLE, DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sizes import sizing

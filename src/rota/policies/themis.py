@@ -11,8 +11,9 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from rota.core.books import Pool
 from rota.core.errors import RotaError
-from rota.core.inventory import Inventory, Pool
+from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE
 from rota.core.policy import Allocator, Policy

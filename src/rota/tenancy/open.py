@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 
-from rota.core.inventory import Inventory, Pool
+from rota.core.books import Pool
+from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType, Job, Locality, Role
 from rota.core.placement import Placement

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.api.wire import state_of
-from rota.core.inventory import NodeFree
+from rota.core.books import NodeFree
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE
 from rota.core.placement import device_indexes

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rota.core.books import NodeFree
 from rota.core.cluster import Node
 from rota.core.errors import RotaError
-from rota.core.inventory import NodeFree
 from rota.core.placement import Placement, device_indexes
 from rota.tenancy.cells.build import Forest
 from rota.tenancy.cells.tree import Physical
