@@ -163,3 +163,15 @@ def test_keeper_whose_folder_was_removed_ends_with_its_task(tmp_path: Path) -> N
 def _pid_of(driver: LocalDriver, rank: int) -> int:
     (found,) = [task for attempt, task in driver._by_token.values() if task.seat.rank == rank]
     return found._child
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run tasks as another user")
+def test_task_runs_as_another_user_who_may_not_read_what_is_ours(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        order = bench.order("")
+        roles = (replace(order.launch.roles[0], argv=("id", "-u")),)
+        bench.driver.start(replace(order, launch=replace(order.launch, workdir="/", roles=roles)))
+        await until(lambda: bench.events(JobEnded))
+        assert next(bench.folder().glob("output-*")).read_text() == "65534\n"
+
+    with_driver(tmp_path, course, user=(65534, 65534, ()))

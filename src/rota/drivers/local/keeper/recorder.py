@@ -61,6 +61,7 @@ def _become(task: Json, output: int) -> None:
         for source, target in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
         os.closerange(3, 256)
+        os.get_exec_path()  # imports what execvpe needs, while we may still read the interpreter's own files
         _confine(task)
         os.chdir(task["workdir"])
         os.execvpe(task["argv"][0], task["argv"], task["env"])
