@@ -294,8 +294,9 @@ class Bed:
 
 def made_bed(*, controllers: bool = False) -> Iterator[Bed]:
     """A control plane for the length of a fixture."""
-    bed = Bed(Path(tempfile.mkdtemp(prefix="rota-k8s-")), controllers=controllers)
-    try:
-        yield bed.start()
-    finally:
-        bed.stop()
+    with tempfile.TemporaryDirectory(prefix="rota-k8s-", ignore_cleanup_errors=True) as folder:
+        bed = Bed(Path(folder), controllers=controllers)
+        try:
+            yield bed.start()
+        finally:
+            bed.stop()
