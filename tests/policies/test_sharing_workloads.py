@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,8 @@ from typing import Any
 import pytest
 
 from builders import cluster, node
-from rota.core.check import check
-from rota.core.decisions import Decision
 from rota.core.engine import Engine
-from rota.core.events import Event, Resized, SpeedChanged, Started
-from rota.core.model import OPPORTUNISTIC, DeviceType, JobId
-from rota.core.reasons import Reason
+from rota.core.model import OPPORTUNISTIC, DeviceType
 from rota.core.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
@@ -28,6 +23,7 @@ from rota.drivers.simulator.world import World
 from rota.perf.profile_files import read_profiles
 from rota.perf.speed import Costs, SpeedModel
 from rota.traces.formats import read_trace
+from watches import Bound
 
 DATA = os.environ.get("ROTA_DATA", "")
 SHARING = ("gandiva", "antman", "kubeshare", "salus", "olympian", "lucid", "muri", "horus")
@@ -87,35 +83,6 @@ def test_all_of_them_run_jobs_with_measured_pairs() -> None:
     )
 
     assert [(row["policy"], row["finished"]) for row in rows] == [(policy, 60) for policy in SHARING]
-
-
-class Bound:
-    """A journal that watches how fast guaranteed jobs run, and for how long."""
-
-    def __init__(self, alone: dict[JobId, float]) -> None:
-        self.alone = alone
-        self.engine: Engine | None = None
-        self.rate: dict[JobId, tuple[float, float]] = {}
-        self.least = 1.0
-
-    def append(
-        self,
-        now_s: float,
-        events: Sequence[Event],
-        decisions: Sequence[Decision],
-        waits: Sequence[tuple[JobId, Reason]],
-    ) -> None:
-        assert self.engine is not None
-        check(self.engine.state)
-        for event in events:
-            name = getattr(event, "job_id", None)
-            if name not in self.alone:
-                continue
-            since_s, rate = self.rate.pop(name, (now_s, self.alone[name]))
-            if now_s > since_s:
-                self.least = min(self.least, rate / self.alone[name])
-            if isinstance(event, Started | Resized | SpeedChanged):
-                self.rate[name] = (now_s, event.rate)
 
 
 @needs_data

@@ -91,6 +91,8 @@ class PlainRule:
 
     turns = False
     prefers_company = False
+    migrates = False
+    """Whether who came last to a group moves to free devices for which nobody waits."""
     overlaps = False
     regroup_s = math.inf
 
@@ -119,8 +121,8 @@ class PlainRule:
         return [WHOLE] * len(jobs)
 
     def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
-        """Nobody."""
-        return None
+        """Nobody, or who came last if nobody waits."""
+        return jobs[-1] if self.migrates and not somebody_waits else None
 
     def again_s(self, waiting: LiveJob, now_s: float) -> float:
         """Never, unless something happens."""

@@ -41,6 +41,8 @@ class Muri(PlainRule):
     last to come to the largest group moves there.
     """
 
+    migrates = True
+
     def __init__(self, params: MuriParams, knowledge: Knowledge) -> None:
         self._params = params
         self._speed = knowledge.speed
@@ -49,10 +51,6 @@ class Muri(PlainRule):
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
         """The service that is left."""
         return (live.left_s(now_s) * live.job.gpus,)
-
-    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
-        """Who came last, to devices for which nobody waits."""
-        return None if somebody_waits else jobs[-1]
 
     def joins(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float

@@ -46,16 +46,13 @@ class Olympian(PlainRule):
 
     def __init__(self, params: OlympianParams, knowledge: Knowledge) -> None:
         self._params = params
+        self.migrates = params.migrate
 
     def joins(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
         """Where there are fewest; memory is the accounts' concern."""
         return (len(hosts),) if len(hosts) < self._params.most else None
-
-    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
-        """Who came last, to devices for which nobody waits."""
-        return None if somebody_waits or not self._params.migrate else jobs[-1]
 
     def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
         """Equal cost, or cost by weight: the same part of the time for each unit of weight."""

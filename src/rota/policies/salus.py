@@ -53,6 +53,7 @@ class Salus(PlainRule):
 
     def __init__(self, params: SalusParams, knowledge: Knowledge) -> None:
         self._params = params
+        self.migrates = params.migrate
         self._speed = knowledge.speed
         self.turns = params.order is not Order.PACK
 
@@ -86,10 +87,6 @@ class Salus(PlainRule):
         beside = [need * (WHOLE - part) for need, part in zip(needs, parts, strict=True)]
         parts[beside.index(max(beside))] = WHOLE
         return parts
-
-    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
-        """Who came last, to devices for which nobody waits."""
-        return None if somebody_waits or not self._params.migrate else jobs[-1]
 
     def _persistent(self, live: LiveJob) -> int:
         """Thousandths of its memory that a job keeps on the device between its iterations."""
