@@ -51,6 +51,14 @@ def test_nothing_is_known_before_the_first_end_and_one_says_little() -> None:
     assert durations.estimate_s(asked(1, "bob", "large"), 0.0) == pytest.approx(60.0)
 
 
+def test_nothing_that_was_learned_outlives_a_restart_too() -> None:
+    durations = Durations()
+
+    durations.recall(Durations().memory)
+
+    assert durations.estimate_s(asked(0, "ann", "small"), 0.0) == pytest.approx(UNKNOWN_S)
+
+
 def test_what_was_learned_outlives_a_restart() -> None:
     durations, again = learned(40), Durations()
 

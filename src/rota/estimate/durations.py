@@ -65,7 +65,7 @@ class Durations:
         for entry in seen:
             self._seen.append(entry)
             self._count += 1
-        if self._count >= self._fitted * (1.0 + EVERY):
+        if self._seen and self._count >= self._fitted * (1.0 + EVERY):
             self._fit()
 
     def _fit(self) -> None:
