@@ -14,8 +14,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 BUSY_CORES = 2.0
 """Cores that a parameter server keeps busy."""
-TENANTS = 12
-"""Jobs that may send from one server at once."""
 _NONE = 1e-9
 
 _STEP_S = np.array([needs.step_s for needs in KINDS.values()])

@@ -280,17 +280,11 @@ class Trainer:
         return costs
 
     def _remember(self, steps: list[Step], costs: Floats, ok: Bools, ways: int) -> None:
-        """Steps of ways that cost less than the critic expects, by how much."""
+        """Steps of ways that cost less than others, or than the critic expects, by how much."""
         if not steps:
             return
-        rows, seen, _ = steps[0]
-        with torch.inference_mode():
-            views = Views(*(torch.from_numpy(part).to(self.device) for part in seen))
-            expected = np.zeros(len(costs))
-            expected[rows] = self.net(views)[1].cpu().numpy()
         gains = -np.log(np.where(ok, costs, 1.0))
-        advantage = np.where(ok, gains - expected, -np.inf)
-        weights = self._compared(gains, ok, ways) if ways > 1 else self._expected(advantage, ok)
+        weights = self._compared(gains, ok, ways) if ways > 1 else self._expected(gains, ok, steps[0])
         for step_rows, step_seen, actions in steps:
             keep = ok[step_rows] & (weights[step_rows] > FOLLOWED)
             if keep.any():
@@ -316,8 +310,14 @@ class Trainer:
         weights: Floats = np.exp(np.where(worked, -below / (SHARPNESS * scale), -np.inf)).reshape(-1)
         return weights
 
-    def _expected(self, advantage: Floats, ok: Bools) -> Floats:
+    def _expected(self, gains: Floats, ok: Bools, first: Step) -> Floats:
         """How much the actor is to follow what it did, by the advantage over what the critic expected."""
+        rows, seen, _ = first
+        with torch.inference_mode():
+            views = Views(*(torch.from_numpy(part).to(self.device) for part in seen))
+            expected = np.zeros(len(gains))
+            expected[rows] = self.net(views)[1].cpu().numpy()
+        advantage = np.where(ok, gains - expected, -np.inf)
         if ok.any():
             self._scale += 0.01 * (float(np.abs(advantage[ok]).mean()) - self._scale)
         weights: Floats = np.exp(np.clip(advantage / max(self._scale, LEAST_SPREAD), -10.0, 3.0))
