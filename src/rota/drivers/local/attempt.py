@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rota.core.decisions import Cause
-from rota.core.model import Job
+from rota.core.model import WHOLE, Job
 from rota.core.placement import Placement
 from rota.drivers.local.failure import Failure, FailureClass, classify
 from rota.drivers.local.folder import tail
@@ -102,6 +102,12 @@ class Attempt:
     def all_ended(self) -> bool:
         """Whether nothing of the attempt is left."""
         return all(task.phase is Phase.ENDED for task in self.tasks)
+
+    def note_sharing(self) -> None:
+        """Once others have had a part of its devices, how busy those are is not only its own doing."""
+        if any(slot.milli != WHOLE for slot in self.placement):
+            for task in self.tasks:
+                task.mark_shared()
 
     def is_decided(self) -> bool:
         """Whether the rest need not run on: enough tasks of a role have failed, or succeeded, or one was lost."""

@@ -18,7 +18,7 @@ from dataclasses import replace
 from rota.core.cluster import Node
 from rota.core.decisions import Cause
 from rota.core.events import Event
-from rota.core.model import WHOLE, JobId
+from rota.core.model import JobId
 from rota.core.placement import Placement
 from rota.core.seats import seats
 from rota.drivers.local import answers
@@ -74,7 +74,7 @@ class LocalDriver:
         except OSError as error:
             attempt.given_up = f"its folder can't be made: {error.strerror}"
             port = 0
-        self._note_sharing(attempt)
+        attempt.note_sharing()
         for task in attempt.tasks:
             task.find()
             if task.claimed:
@@ -118,7 +118,7 @@ class LocalDriver:
         if attempt is not None:
             attempt.placement = placement
             self._slicer.seat(job_id, placement)
-            self._note_sharing(attempt)
+            attempt.note_sharing()
 
     def suspend(self, job_id: JobId) -> None:
         """Let a job's tasks rest where they are, until they are told to go on or to end."""
@@ -245,12 +245,6 @@ class LocalDriver:
             self._loop.call_soon(self._spawn_failed, attempt, task)
             return
         self._watch(attempt, task)
-
-    def _note_sharing(self, attempt: Attempt) -> None:
-        """Once others have had a part of a job's devices, how busy those are is not only its own doing."""
-        if any(slot.milli != WHOLE for slot in attempt.placement):
-            for task in attempt.tasks:
-                task.mark_shared()
 
     def _spawn_failed(self, attempt: Attempt, task: Task) -> None:
         task.give_up()
