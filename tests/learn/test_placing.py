@@ -35,7 +35,10 @@ def of(*jobs: Job, at_s: float = 10.0) -> Workload:
     return Workload(submissions=tuple(Submission(job=one, submit_s=at_s) for one in jobs), source="test", format="rota")
 
 
-@pytest.mark.parametrize("chooser", [Actor(learned("").network), Scored(least_loaded), Scored(fullest)], ids=repr)
+CHOOSERS = {"learned": Actor(learned("").network), "balance": Scored(least_loaded), "pack": Scored(fullest)}
+
+
+@pytest.mark.parametrize("chooser", CHOOSERS.values(), ids=CHOOSERS)
 def test_choice_is_a_whole_gang_within_what_is_free_and_leaves_the_room_as_it_was(chooser: Chooser) -> None:
     inventory = Inventory(cluster_of(3))
     room = Room(inventory, chooser.kinds)
