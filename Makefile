@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 COMPILED := build/.compiled
 HOT := $(wildcard src/rota/core/*.py src/rota/mechanisms/*.py src/rota/placement/*.py src/rota/tenancy/*.py src/rota/drivers/simulator/*.py)
-WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
+WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 DEMO := out/demo
 DEMO_TRACE := $(DEMO)/mixed.parquet
 POLICIES := fifo fifo:backfill=true easy srtf las tiresias

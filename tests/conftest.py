@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,23 +32,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes minutes runs only where that is asked for; several workers get what shares a service first."""
+    """What takes minutes runs only where that is asked for; several workers get whole modules first."""
     if not config.getoption("--long"):
         left_out = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     if hasattr(config, "workerinput"):
-        for item in items:
-            if _shares_a_fixture(item):
-                item.add_marker(pytest.mark.xdist_group(str(item.path)))
-        items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+        items.sort(key=lambda item: _stands_alone(item.nodeid))
 
 
-def _shares_a_fixture(item: pytest.Item) -> bool:
-    """Whether a test uses what is made once for several, and must not be made by every worker."""
-    assert isinstance(item, pytest.Function)
-    made = item._fixtureinfo.name2fixturedefs.values()
-    return any(each[-1].scope != "function" and each[-1].baseid for each in made)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Workers get whole modules, for what their tests share is made once; tests that share nothing one by one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduling = LoadScopeScheduling(config, log)
+    whole = scheduling._split_scope
+    scheduling._split_scope = lambda nodeid: nodeid if _stands_alone(nodeid) else whole(nodeid)
+    return scheduling
+
+
+def _stands_alone(nodeid: str) -> bool:
+    return nodeid.startswith(("tests/core/", "tests/mechanisms/", "tests/policies/"))
 
 
 @pytest.fixture

@@ -28,32 +28,36 @@ dist.destroy_process_group()
 
 
 @cache
-def _torch() -> str | None:
-    """A Python that has PyTorch: the one named by ROTA_TORCH_PYTHON, or this one."""
+def _torch() -> tuple[Path, Path] | None:
+    """The folders of a Python that has PyTorch, the one named by ROTA_TORCH_PYTHON or this one, and of torchrun."""
     python = os.environ.get("ROTA_TORCH_PYTHON", sys.executable)
-    found = subprocess.run([python, "-c", "import torch.distributed"], capture_output=True, check=False)
-    return python if found.returncode == 0 else None
+    asked = [python, "-c", "import torch.distributed; print(torch.__file__)"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if found.returncode:
+        return None
+    return Path(python).parent, Path(found.stdout.strip()).parent.parent / "bin"
 
 
 @pytest.fixture
 def trainer(tmp_path: Path) -> Iterator[Manager]:
     """A manager whose folder holds the how-to's files, with a Python that has PyTorch first in the path."""
-    python = _torch()
-    if python is None:
+    folders = _torch()
+    if folders is None:
         pytest.skip("there is no PyTorch here; name a Python that has it with ROTA_TORCH_PYTHON")
     for part in examples(PAGE):
         if isinstance(part, File):
             (tmp_path / part.name).write_text(part.text)
     (tmp_path / "reduce.py").write_text(REDUCE)
     made = Manager(tmp_path, "--emulate", "gpu=4/2")
-    made.env["PATH"] = f"{Path(python).parent}:{made.env['PATH']}"
+    made.env["PATH"] = ":".join([*map(str, folders), made.env["PATH"]])
     made.start()
     yield made
     made.clean_up()
 
 
 def submitted(manager: Manager, *args: str) -> str:
-    told = manager.rota("submit", "--env", f"PYTHONPATH={ROOT / 'src'}", *args)
+    paths = ":".join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    told = manager.rota("submit", "--env", f"PYTHONPATH={paths}", *args)
     assert told.returncode == 0, told.stderr
     return told.stdout.strip()
 

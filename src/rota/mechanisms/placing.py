@@ -100,11 +100,13 @@ class Placing:
 
     def _place(self, draft: Draft, starting: list[LiveJob]) -> None:
         """One job after the other; where the chooser finds no place, the allocator's offer stands, or the job waits."""
+        offers = {live: live.placement or () for live in starting}
         for live in starting:
             draft.release(live)
         room = Room(draft.inventory, self._chooser.kinds)
         room.populate(self._running.values())
         for live in starting:
+            room.confine(live.job, offers[live])
             placement = self._choice(draft, room, live)
             if placement is None:
                 self._inner.note(Changes(arrived=[live]), draft.now_s)

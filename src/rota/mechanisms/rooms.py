@@ -16,7 +16,7 @@ from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, Job, Role
 from rota.core.placement import Placement, Slot
-from rota.mechanisms.nearby import free_on, needs_of
+from rota.mechanisms.nearby import EVERYWHERE, free_on, needs_of, nodes_for
 from rota.perf.network import is_server
 from rota.perf.shared_servers import kind_of
 
@@ -30,10 +30,25 @@ Chosen = dict[tuple[int, int], int]
 class Room:
     """Free amounts by node, and tasks by node, role and kind; `talking` are those whose job spans several nodes."""
 
-    __slots__ = ("_index", "_kinds", "capacity", "free", "open", "talking", "tasks", "touched")
+    __slots__ = (
+        "_allowed",
+        "_inventory",
+        "_kinds",
+        "_known",
+        "capacity",
+        "free",
+        "open",
+        "talking",
+        "tasks",
+        "touched",
+    )
 
     def __init__(self, inventory: Inventory, kinds: Sequence[str]) -> None:
         nodes = inventory.nodes
+        self._inventory = inventory
+        self._known: dict[tuple[Role, int], Bools] = {}
+        """The nodes where a role may go, by the role and its device type's pool."""
+        self._allowed: dict[Role, Bools] = {}
         self._kinds = {kind: number for number, kind in enumerate(kinds)}
         self.open: Bools = np.array([books.usable for books in nodes], np.bool_)
         self.free: Floats = np.array([free_on(books) for books in nodes], np.float64).reshape(len(nodes), 4)
@@ -85,9 +100,19 @@ class Room:
         """Tasks use up what is free; a negative number gives it back."""
         self.free[node] -= tasks * np.array(needs_of(role), np.float64)
 
+    def confine(self, job: Job, offered: Placement) -> None:
+        """From now on roles of a job go only where they may, each to the device type that a placement offers it."""
+        for slot in offered:
+            role, pool = job.roles[slot.role], self._inventory.nodes[slot.node].pool
+            if (role, pool) not in self._known:
+                allowed = np.zeros(len(self.open), np.bool_)
+                allowed[list(nodes_for(self._inventory, role, pool, EVERYWHERE))] = True
+                self._known[role, pool] = allowed
+            self._allowed[role] = self._known[role, pool]
+
     def fits(self, role: Role) -> Bools:
-        """The nodes with room for a task of a role, as far as amounts say."""
-        return self.open & (self.free >= np.array(needs_of(role), np.float64)).all(axis=1)
+        """The nodes with room for a task of a role, as far as amounts say, among those where it may go."""
+        return self._allowed.get(role, self.open) & (self.free >= np.array(needs_of(role), np.float64)).all(axis=1)
 
     def used(self) -> Floats:
         """What part of each resource is in use, by node."""
