@@ -18,11 +18,15 @@ from rota.mechanisms.nearby import NOWHERE, Batch, Layout, Opening
 _GAIN = 1e-6
 """What counts as getting better."""
 _OPENINGS = tuple(Opening)
+USUAL_NODES = 64
+FEWEST = 20
+"""Layouts to begin with, however little may be done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """When to stop: after so many seconds, and after so many tasks were touched in all children together.
+    """When to stop: after so many seconds, and after so many tasks were touched in all children together, fewer where
+    there are more nodes than `USUAL_NODES` to look at for each.
 
     The first depends on the machine, so that a run that it cuts short can't be repeated; the second does not.
     """
@@ -41,10 +45,12 @@ def improve(first: Layout, effort: Effort, chance: random.Random) -> Layout:
     tasks = len(batch.tasks)
     until_s = time.monotonic() + effort.limit_s
     size, patience = 30 + tasks // 2, 30 + tasks
-    population = _ranked([first, *_strangers(batch, size - 1, chance, until_s)])
+    children = effort.work * USUAL_NODES // (max(tasks, 1) * max(len(batch.free), USUAL_NODES))
+    strangers = min(size - 1, max(FEWEST, children // 2))
+    population = _ranked([first, *_strangers(batch, strangers, chance, until_s)])
     if not population:
         return first
-    best, stalled, children = population[0][0], 0, effort.work // max(tasks, 1)
+    best, stalled = population[0][0], 0
     while stalled < patience and children > 0 and time.monotonic() < until_s:
         born = []
         for _ in range(min(size, children)):

@@ -200,8 +200,9 @@ class Layout:
         servers, others = self._servers[task.job], self._others[task.job]
         by_rack: dict[int, float] = {}
         best, least = NOWHERE, math.inf
+        devices, free = task.needs[0], self._free
         for node in task.nodes:
-            if node == avoid or not among >> node & 1 or not self.fits(number, node):
+            if free[node][0] < devices or node == avoid or not (among >> node & 1 and self.fits(number, node)):
                 continue
             if node in servers or node in others:
                 score = self._added(task, node)
