@@ -194,6 +194,19 @@ def test_kubeshare_takes_the_tightest_device() -> None:
     assert world.live("c").placement == in_turn(on("n1", [1]), 300)
 
 
+@pytest.mark.parametrize("said", ["inf", "1e400", "nan", "-inf", "much", "-1", ""])
+@pytest.mark.parametrize(
+    ("policy", "name"), [("kubeshare", "limit"), ("salus", "persistent"), ("olympian:turns=weighted", "weight")]
+)
+def test_label_that_is_no_finite_number_is_passed_over(policy: str, name: str, said: str) -> None:
+    world = World(gpus=1, policy=policy)
+
+    for each in ("a", "b"):
+        world.settle(world.submit(job=job(each, labels=((name, said), ("utilization", said)))))
+
+    assert world.live("a").placement is not None
+
+
 @pytest.mark.parametrize(
     ("labels", "device"),
     [

@@ -6,6 +6,8 @@ so one copy alone keeps it busy for 1 / 2r of the time. Two that do not disturb 
 
 from __future__ import annotations
 
+import math
+
 from rota.core.model import Job
 
 UNKNOWN = 1.0
@@ -24,7 +26,8 @@ def said_by(job: Job) -> float | None:
     for name, value in job.labels:
         if name == LABEL:
             try:
-                return min(max(float(value), 0.0), 1.0)
+                said = float(value)
             except ValueError:
                 return None
+            return min(max(said, 0.0), 1.0) if math.isfinite(said) else None
     return None

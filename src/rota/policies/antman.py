@@ -186,7 +186,8 @@ antman = sharing(
     params=AntManParams,
     differs=(
         "at most one opportunistic job runs beside a guaranteed one; a job is never larger than what it asked for, so "
-        "that there are no bursts of memory; and guaranteed jobs keep their guarantee unless `patience_s` is given."
+        "that there are no bursts of memory; and guaranteed jobs keep their guarantee unless `patience_s` is given. "
+        "That is for jobs of whole devices: those that asked for parts share them as asked, at the speed this leaves."
     ),
     traits=Traits(
         prior_knowledge="utilisation",

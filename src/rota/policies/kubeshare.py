@@ -11,7 +11,7 @@ from rota.core.placement import Placement
 from rota.core.policy import Draft
 from rota.core.reasons import Reason
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.declare_sharing import label, sharing
+from rota.mechanisms.declare_sharing import label, number, sharing
 from rota.mechanisms.guests import may_share
 from rota.mechanisms.sharing_rule import PlainRule
 
@@ -29,8 +29,8 @@ class KubeShareParams:
 class KubeShare(PlainRule):
     """First in first out; the device that fits tightest, as labels allow.
 
-    Jobs of one `affinity` go on one device, those of one `anti-affinity` on different ones, those of one `exclusion`
-    on devices where nobody else is.
+    Jobs of one `affinity` go on one device while it has room, those of one `anti-affinity` on different ones, those of
+    one `exclusion` on devices where nobody else is.
     """
 
     turns = True
@@ -87,12 +87,7 @@ class KubeShare(PlainRule):
 
     def _limit(self, job: Job) -> int:
         asked = min(job.roles[0].device_milli, WHOLE)
-        said = label(job, "limit")
-        try:
-            limit = asked if said is None else round(float(said) * WHOLE)
-        except ValueError:
-            return asked
-        return min(max(limit, asked), WHOLE)
+        return min(max(round(number(job, "limit", 0.0) * WHOLE), asked), WHOLE)
 
 
 kubeshare = sharing(
@@ -101,6 +96,7 @@ kubeshare = sharing(
     cites="Yeh et al., HPDC 2020",
     summary="Parts of devices with request, limit, memory and labels, each on the device that fits tightest.",
     params=KubeShareParams,
+    differs="Labels count for jobs of a single task; one with an affinity goes elsewhere where its like have no room.",
     traits=Traits(
         scheduling_input="request, limit and labels",
         dimensions="time and space",

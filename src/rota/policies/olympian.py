@@ -10,7 +10,7 @@ from rota.core.errors import RotaError
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.declare_sharing import label, sharing
+from rota.mechanisms.declare_sharing import number, sharing
 from rota.mechanisms.sharing_rule import PlainRule
 
 
@@ -60,11 +60,7 @@ class Olympian(PlainRule):
         return [max(int(WHOLE * weight / sum(weights)), 1) for weight in weights]
 
     def _weight(self, live: LiveJob) -> float:
-        said = label(live.job, "weight") if self._params.turns is Turns.WEIGHTED else None
-        try:
-            weight = 1.0 if said is None else float(said)
-        except ValueError:
-            return 1.0
+        weight = number(live.job, "weight", 1.0) if self._params.turns is Turns.WEIGHTED else 1.0
         return min(max(weight, 0.001), 1000.0)
 
 

@@ -11,7 +11,7 @@ from rota.core.errors import RotaError
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.declare_sharing import label, sharing
+from rota.mechanisms.declare_sharing import label, number, sharing
 from rota.mechanisms.sharing_rule import PlainRule
 
 
@@ -91,10 +91,7 @@ class Salus(PlainRule):
     def _persistent(self, live: LiveJob) -> int:
         """Thousandths of its memory that a job keeps on the device between its iterations."""
         said = label(live.job, "persistent")
-        try:
-            part = self._params.persistent if said is None else float(said)
-        except ValueError:
-            part = 1.0
+        part = self._params.persistent if said is None else number(live.job, "persistent", 1.0)
         return max(math.ceil(min(max(part, 0.0), 1.0) * WHOLE), 1)
 
 
