@@ -43,6 +43,12 @@ def poison(arrays: dict[str, Any]) -> None:
         (lambda a: a.pop("about"), "have no 'about'"),
         (lambda a: a.update(about=np.array("{")), "can't be read"),
         (lambda a: a.update(linear=a["linear"][:2]), "linear model has the wrong shape"),
+        (lambda a: a.update(linear=a["linear"].astype(str)), "or values that are no numbers"),
+        (lambda a: a.update({"actor.score.weight": a["actor.score.weight"].astype(float) + 1e300}), "or beyond 1000"),
+        (lambda a: a.update({"actor.score.weight": a["actor.score.weight"].astype(str)}), "that are no numbers"),
+        (lambda a: a.update({"actor.score.weight": a["actor.score.weight"] + 1j}), "that are no numbers"),
+        (lambda a: a.update(about=np.array("[" * 100_000)), "can't be read"),
+        (lambda a: a.update(kinds=np.array([a["kinds"][0]] * len(a["kinds"]))), "name a kind twice"),
     ],
 )
 def test_weights_that_can_not_be_right_are_refused(
@@ -72,6 +78,20 @@ def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
 
     with pytest.raises(RotaError, match=r"weights .*: they can't be read"):
         load_learned(path)
+
+
+def test_array_alone_and_a_file_that_was_changed_are_refused(tmp_path: Path) -> None:
+    alone, changed = tmp_path / "alone.npz", tmp_path / "changed.npz"
+    with alone.open("wb") as file:
+        np.save(file, np.zeros(3))
+    whole = bytearray(SHIPPED.read_bytes())
+    middle = slice(len(whole) // 3, len(whole) // 3 + 200)
+    whole[middle] = bytes(byte ^ 0xFF for byte in whole[middle])
+    changed.write_bytes(whole)
+
+    for path in (alone, changed):
+        with pytest.raises(RotaError, match=r"weights .*: they can't be read"):
+            load_learned(path)
 
 
 def test_saved_weights_are_read_back_the_same(tmp_path: Path) -> None:

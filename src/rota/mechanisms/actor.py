@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ OWN = 8
 PAIR = 5
 """Inputs about a job's tasks on one server."""
 FREE = 2
+MOST_WEIGHT = 1000.0
 SHORTLIST = 64
 """On larger clusters further tasks of a job go to one of so many servers that were best for its first, if possible."""
 
@@ -105,6 +107,11 @@ def shapes(kinds: int, hidden: int, narrow: int, pool: int) -> dict[str, tuple[i
     }
 
 
+def are_sound(weights: NDArray[Any]) -> bool:
+    """Whether weights are real numbers of a size that training gives, so that no score overflows."""
+    return weights.dtype.kind in "fiu" and bool((np.abs(weights.astype(np.float64)) <= MOST_WEIGHT).all())
+
+
 def checked(kinds: tuple[str, ...], of: Mapping[str, NDArray[np.generic]]) -> Network:
     """The network of some weights; refused with the reason if they can't be right."""
     try:
@@ -119,8 +126,8 @@ def checked(kinds: tuple[str, ...], of: Mapping[str, NDArray[np.generic]]) -> Ne
             raise RotaError(
                 f"its weight {name!r} has the shape {of[name].shape}; for {len(kinds)} kinds it must be {shape}"
             )
-        if not np.isfinite(of[name].astype(np.float64)).all():
-            raise RotaError(f"its weight {name!r} has values that are no numbers")
+        if not are_sound(of[name]):
+            raise RotaError(f"its weight {name!r} has values that are no numbers, or beyond {MOST_WEIGHT:g}")
     return Network(kinds, {name: np.ascontiguousarray(of[name], np.float32) for name in wanted})
 
 
@@ -238,6 +245,8 @@ class Placement:
             which = np.eye(ROLES, dtype=np.float32)[side]
             pairs = self._pairs(at, side, left)
             scores = self._network.scores(by_server[at], np.concatenate([seen, which]), free[at], pairs, cluster)
+            if not np.isfinite(scores).all():
+                return None
             if side not in self._short and len(at) > SHORTLIST:
                 self._short[side] = np.zeros(len(fits), np.bool_)
                 self._short[side][at[np.argpartition(-scores, SHORTLIST)[:SHORTLIST]]] = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
-from rota.mechanisms.actor import Network, checked
+from rota.mechanisms.actor import Network, are_sound, checked
 
 VERSION = 1
 RESOURCES = ("devices", "cores")
 """What of a server the network sees as free, in this order."""
 MOST_BYTES = 50_000_000
+_UNREADABLE = (OSError, ValueError, EOFError, AttributeError, TypeError, MemoryError, zlib.error, zipfile.BadZipFile)
+"""What NumPy raises for files of other kinds, or that were cut or changed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +57,7 @@ def load_learned(path: Path) -> Learned:
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as err:
+    except _UNREADABLE as err:
         raise RotaError(f"weights {path}: they can't be read: {err}") from None
     try:
         return _learned(arrays)
@@ -73,14 +76,16 @@ def _learned(arrays: dict[str, NDArray[Any]]) -> Learned:
     if resources != RESOURCES:
         raise RotaError(f"they were trained on {', '.join(resources)}, but jobs ask for {', '.join(RESOURCES)} here")
     kinds = tuple(str(kind) for kind in arrays["kinds"].reshape(-1))
+    if len(set(kinds)) < len(kinds):
+        raise RotaError(f"they name a kind twice: {', '.join(kinds)}")
     network = checked(
         kinds, {name.removeprefix("actor."): of for name, of in arrays.items() if name.startswith("actor.")}
     )
     linear = arrays["linear"]
-    if linear.shape != (len(kinds) + 1, 2 * (len(kinds) + 1) + 1) or not np.isfinite(linear.astype(float)).all():
+    if linear.shape != (len(kinds) + 1, 2 * (len(kinds) + 1) + 1) or not are_sound(linear):
         raise RotaError("their linear model has the wrong shape, or values that are no numbers")
     try:
         about = json.loads(str(arrays["about"]))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RotaError("what they say about their training can't be read") from None
     return Learned(network, linear.astype(np.float64), about if isinstance(about, dict) else {})
