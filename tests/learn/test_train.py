@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'rota[learn]'")
 
+from rota.cli.main import status
 from rota.core.errors import RotaError
 from rota.core.inventory import Inventory
 from rota.learn.again import learn_again
@@ -155,3 +156,11 @@ def test_learning_again_begins_with_the_weights_in_use(experience: Experience) -
     assert new.network.kinds == now.network.kinds
     moved = [float(np.abs(new.network.of[name] - weight).max()) for name, weight in now.network.of.items()]
     assert 0 < max(moved) < 0.1
+
+
+def test_folder_that_is_not_there_is_named_before_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "none" / "weights.npz"
+
+    assert status(["learn", "train", str(out), "--experience", str(tmp_path / "experience.npz")]) == 2
+
+    assert f"there is no folder {out.parent}" in capsys.readouterr().err

@@ -113,6 +113,9 @@ def train(
     """
     from rota.learn.session import Order, run_training
 
+    for file in (out, checkpoint):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise RotaError(f"{file}: there is no folder {file.parent}")
     if resume and checkpoint is None:
         raise RotaError("--resume goes on from a checkpoint; say which with --checkpoint FILE")
     order = Order(
