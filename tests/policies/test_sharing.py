@@ -377,6 +377,8 @@ def test_names_do_not_collide() -> None:
         "olympian:most=0",
         "lucid:tiny=2",
         "muri:most=5",
+        "muri:gain=-1",
+        "lucid:most=-1",
         "horus:limit=0",
     ],
 )

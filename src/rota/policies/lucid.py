@@ -39,6 +39,8 @@ class LucidParams:
     medium: float = 0.85
 
     def __post_init__(self) -> None:
+        if self.most < 0:
+            raise RotaError(f"most is {self.most}; it must not be negative")
         if not 0 <= self.tiny <= self.medium <= 1:
             raise RotaError(f"tiny is {self.tiny:g} and medium {self.medium:g}; they must be parts of 1, in that order")
 

@@ -30,6 +30,8 @@ class MuriParams:
     def __post_init__(self) -> None:
         if not 1 <= self.most <= 4:
             raise RotaError(f"most is {self.most}; there are 4 kinds of resource, so that it must be from 1 to 4")
+        if not self.gain >= 0:
+            raise RotaError(f"gain is {self.gain:g}; it must be 0 or more")
         if not self.regroup_s > 0:
             raise RotaError(f"regroup_s is {self.regroup_s:g}; it must be a number of seconds above 0, or inf")
 
