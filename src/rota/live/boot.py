@@ -18,6 +18,7 @@ from rota.core.state import State
 from rota.live.control import PAST_KEY, Control, Entry, Tape
 from rota.live.present import KEY as CLUSTER_KEY
 from rota.live.present import Present, as_json, kept_from
+from rota.live.recall import Recall
 from rota.live.record import Record
 from rota.placement import style
 from rota.policies import find_policy
@@ -68,7 +69,8 @@ def restored(records: Records, scheduling: Scheduling) -> Restored:
     known = None if scheduling.has_fixed_nodes else kept_from(records.setting(CLUSTER_KEY))
     allocator(scheduling.tenancy, style("any"), given)
     current, removed = (given, ()) if known is None else (known.current, known.removed)
-    state, kept = _restore(records, current, removed, in_rounds=declared.plans_in_rounds)
+    recall = Recall(records, declared.name)
+    state, kept = _restore(records, recall, current, removed, in_rounds=declared.plans_in_rounds)
     present = Present(given, current, scheduling.tenancy, has_fixed_nodes=scheduling.has_fixed_nodes)
     is_as_given = known is None or known.given != as_json(given)
     first = Entry([], cluster=given if is_as_given else current)
@@ -136,7 +138,7 @@ def _demote(state: State, alloc: Allocator) -> None:
 
 
 def _restore(
-    records: Records, cluster: Cluster, removed: tuple[NodeId, ...], *, in_rounds: bool
+    records: Records, recall: Recall, cluster: Cluster, removed: tuple[NodeId, ...], *, in_rounds: bool
 ) -> tuple[State, dict[JobId, Record]]:
     rows = records.live_jobs()
     now_s = time.time()
@@ -144,7 +146,7 @@ def _restore(
     pairs = []
     for row in rows:
         job = decode_job(json.loads(row.job))
-        live = json.loads(row.live)
+        live = recall.standing(json.loads(row.live))
         if not in_rounds and live["state"] == JobState.RUNNING.value:  # a lease of another policy's is void
             live.pop("lease", None)
             live["rate"] = 1.0
@@ -157,7 +159,7 @@ def _restore(
         now_s=now_s,
         seq=records.next_seq(),
         drained=tuple(NodeId(name) for name in records.drained()),
-        memory=records.memory(),
+        memory=recall.memory(),
         removed=removed,
         past=records.setting(PAST_KEY) or {},
     )

@@ -26,7 +26,9 @@ from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.live.boot import Scheduling, as_scheduled, begin
 from rota.live.control import PAST_KEY, Control, Entry, News
 from rota.live.present import Present
+from rota.live.recall import Recall
 from rota.live.record import Record, changes_of, dump, row_of
+from rota.policies import find_policy
 from rota.store.records import FINAL, Batch, Records
 
 Json = dict[str, Any]
@@ -124,6 +126,7 @@ def boot_on_pods(
     scheduling = Scheduling(
         cluster=cluster, policy=settings.policy, placement=settings.placement, tenancy=settings.tenancy
     )
+    recall = Recall(records, find_policy(settings.policy)[0].name)
     found = _undisputed(driver, cluster)
     rows = {JobId(row.id): row for row in records.live_jobs()}
     alive = {each.job.id for each in found} | _gathering(driver, rows)
@@ -133,17 +136,18 @@ def boot_on_pods(
     seq = records.next_seq()
     for each in sorted(found, key=lambda each: (_created_s(each.gang), each.job.id)):
         row = rows.get(each.job.id)
-        pairs.append((each.job, _standing(each, row, seq, [str(node.id) for node in nodes])))
+        standing = _standing(each, row, seq, [str(node.id) for node in nodes])
+        pairs.append((each.job, recall.standing(standing)))
         kept[each.job.id] = _record(row, each.job, each.gang.key.namespace)
         seq += row is None
     for name, row in rows.items():
         if name in alive and name not in kept:
-            pairs.append((decode_job(json.loads(row.job)), _waiting(json.loads(row.live))))
+            pairs.append((decode_job(json.loads(row.job)), recall.standing(_waiting(json.loads(row.live)))))
             kept[name] = _record(row, None, "")
     frame = snapshot.Snapshot(
         now_s=max([time.time(), *(value["since_s"] for _, value in pairs)]),
         seq=seq,
-        memory=records.memory(),
+        memory=recall.memory(),
         past=records.setting(PAST_KEY) or {},
     )
     state = snapshot.rebuild(cluster, pairs, frame)

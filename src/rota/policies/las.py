@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rota.core.errors import RotaError
 from rota.core.live import JobView
@@ -46,9 +46,14 @@ class QueueMemo(NamedTuple):
     waited_from_s: float = 0.0
 
 
+def _remembered(memo: Any) -> QueueMemo | None:
+    """A job's memo; one that comes from a database or a journal is a list."""
+    return memo if memo is None or type(memo) is QueueMemo else QueueMemo(*memo)
+
+
 def queue_of(job: JobView, now_s: float, thresholds: tuple[float, ...]) -> tuple[QueueMemo, float]:
     """The job's queue by the service it has had, and when it will leave it."""
-    memo: QueueMemo | None = job.memo
+    memo = _remembered(job.memo)
     attained = job.attained_gpu_s(now_s) - (memo.attained_from_gpu_s if memo else 0.0)
     queue = bisect_right(thresholds, attained + TOLERANCE_GPU_S)
     if memo is None:

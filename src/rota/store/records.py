@@ -191,6 +191,14 @@ class Records:
             rows = connection.execute(select(segments).order_by(segments.c.first_step)).all()
         return [(row.first_step, json.loads(row.header)) for row in rows]
 
+    def last_policy(self) -> str | None:
+        """The policy of the journal's last stretch, with its options; None if nothing was ever scheduled."""
+        with self._engine.connect() as connection:
+            found = connection.execute(
+                select(segments.c.header).order_by(segments.c.first_step.desc()).limit(1)
+            ).scalar()
+        return None if found is None else str(json.loads(found)["policy"])
+
     def steps(self, first: int = 0, before: int | None = None) -> Iterator[str]:
         """The journal's steps as they were written."""
         wanted = select(steps.c.body).where(steps.c.n >= first)
