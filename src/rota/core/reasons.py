@@ -35,6 +35,7 @@ class ReasonCode(Enum):
     BAD_HARDWARE = "bad-hardware"
     BETTER_LATER = "better-later"
     NO_MATCHING_NODE = "no-matching-node"
+    LABELS = "labels-keep-off"
     BY_HEURISTIC = "placed-by-heuristic"
 
 
@@ -91,6 +92,8 @@ class Reason:
                 return "waits for a device on which the jobs together end sooner than on those that are free"
             case ReasonCode.BY_HEURISTIC:
                 return "placed by the placement's rule: the learned policy had no place for all of its tasks"
+            case ReasonCode.LABELS:
+                return f"needs {need} on the device of its `affinity`, which has no room that its labels allow"
             case ReasonCode.NOT_CONSIDERED:
                 return "not yet considered by the scheduler"
             case _:

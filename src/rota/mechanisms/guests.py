@@ -12,6 +12,8 @@ from rota.core.policy import Changes
 
 Seats = tuple[tuple[int, int], ...]
 """Devices as (node, mask), in order: what the jobs of a group have in common."""
+Device = tuple[int, int]
+"""One device: its node, and its bit in that node's mask."""
 
 
 class Guests:
@@ -23,6 +25,8 @@ class Guests:
     def __init__(self) -> None:
         self._groups: dict[Seats, dict[LiveJob, None]] = {}
         self._seats: dict[LiveJob, Seats] = {}
+        self.parts: dict[Device, dict[LiveJob, None]] = {}
+        """By device, the jobs with tasks that asked for a part of it; for reading only."""
 
     def rekey(self, live: LiveJob) -> tuple[Seats, ...]:
         """A job holds other devices than it did, or none; the groups that this concerns."""
@@ -36,7 +40,29 @@ class Guests:
         if after:
             self._seats[live] = after
             self._groups.setdefault(after, {})[live] = None
-        return tuple(seats for seats in (before, after) if seats in self._groups and before != after)
+        if before == after:
+            return ()
+        changed = {seats: None for seats in (before, after) if seats in self._groups}
+        if any(role.is_fraction for role in live.job.roles):
+            changed |= dict.fromkeys(self._part(live, before or (), after))
+        return tuple(changed)
+
+    def _part(self, live: LiveJob, before: Seats, after: Seats) -> Iterator[Seats]:
+        """Keep it true who has parts of which devices; the groups of the others there."""
+        for at in before:
+            holders = self.parts.get(at, {})
+            holders.pop(live, None)
+            if not holders:
+                self.parts.pop(at, None)
+        for slot in (live.parked or live.placement or ()) if after else ():
+            if live.job.roles[slot.role].is_fraction:
+                self.parts.setdefault((slot.node, slot.devices), {})[live] = None
+        for at in (*before, *after):
+            yield from (self._seats[other] for other in self.parts.get(at, ()) if other is not live)
+
+    def overlapping(self, live: LiveJob) -> list[Seats]:
+        """The groups of those with parts of the devices of which a job has parts, its own among them."""
+        return list({self._seats[other]: None for at in self._seats.get(live, ()) for other in self.parts.get(at, ())})
 
     def seats(self, live: LiveJob) -> Seats | None:
         """The devices that a job holds."""

@@ -12,13 +12,14 @@ from typing import Any
 
 from rota.core.errors import PlanRefused
 from rota.core.live import LiveJob
-from rota.core.model import DeviceType, JobState
-from rota.core.placement import Placement
+from rota.core.model import WHOLE, DeviceType, JobState
+from rota.core.placement import Placement, device_indexes
 from rota.core.policy import Allocator, Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
 from rota.mechanisms.crews import gather
 from rota.mechanisms.guests import Guests, Seats, beside, follow, is_settled, part_of
+from rota.mechanisms.parts import can_give
 from rota.mechanisms.sharing_rule import SharingRule
 
 
@@ -94,7 +95,9 @@ class SharingScheduler:
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
         """Why there are no free devices; that nobody could be joined follows from it."""
-        offered = self._rule.free(waiting, draft)
+        mark = draft.mark()
+        offered = self._rule.free(waiting, draft, self._guests)
+        draft.undo(mark)
         return offered if isinstance(offered, Reason) else Reason(code=ReasonCode.ROUND)
 
     # -- the plan --------------------------------------------------------------------------------
@@ -153,7 +156,7 @@ class SharingScheduler:
 
         def seat(live: LiveJob, home: Seats | None) -> Seats | None:
             if home is None:
-                offered = self._rule.free(live, draft)
+                offered = self._rule.free(live, draft, self._guests)
                 if not isinstance(offered, Reason):
                     self._take(draft, live, offered)
             else:
@@ -174,7 +177,7 @@ class SharingScheduler:
             mover = self._rule.mover(jobs, somebody_waits=bool(self._waiting))
             if mover is None:
                 continue
-            there = self._rule.free(mover, draft)
+            there = self._rule.free(mover, draft, self._guests)
             if not isinstance(there, Reason):
                 draft.move(mover, there)
                 self._hold(mover)
@@ -185,24 +188,22 @@ class SharingScheduler:
 
     def _seat(self, draft: Draft, live: LiveJob) -> Reason | None:
         """Free devices, or a part of somebody's, or those of somebody who has to yield; or why there are none."""
-        shares = self._rule.shares(live.job)
-        if self._rule.prefers_company and shares and self._join(draft, live):
-            return None
-        offered = self._rule.free(live, draft)
+        offered = self._rule.free(live, draft, self._guests)
         if not isinstance(offered, Reason):
             self._take(draft, live, offered)
             return None
-        if not self._rule.prefers_company and shares and self._join(draft, live):
+        if self._rule.shares(live.job) and self._join(draft, live):
             return None
         return None if self._displace(draft, live) else offered
 
     def _take(self, draft: Draft, live: LiveJob, offered: Placement) -> None:
-        """Have free devices to itself, as far as the rule gives it them."""
-        if self._rule.turns and self._rule.shares(live.job) and live.job.roles[0].is_fraction:
-            (part,) = self._rule.parts([live], draft.now_s)
-            offered = part_of(live.job, offered, part, turns=True)
+        """Have devices that the rule found; who has parts of the same ones shares out with it what is left."""
         draft.assign_offered(live, offered)
         self._hold(live)
+        for seats in self._guests.overlapping(live):
+            jobs = self._guests.at(seats)
+            if all(self._rule.shares(each.job) and can_give(each, draft) for each in jobs):
+                self._share_anew(draft, jobs)
 
     def _join(self, draft: Draft, live: LiveJob) -> bool:
         """Join the group that the rule likes best of those that have room."""
@@ -222,7 +223,7 @@ class SharingScheduler:
 
     def _let_in(self, draft: Draft, live: LiveJob, hosts: list[LiveJob], there: Placement) -> bool:
         mark = draft.mark()
-        *of_hosts, own = self._rule.parts([*hosts, live], draft.now_s)
+        *of_hosts, own = self._rule.parts([*hosts, live], draft.now_s, _room_milli(hosts, draft))
         *memory_of_hosts, memory = self._rule.memory_parts([*hosts, live], _room(there, draft))
         try:
             self._share_out(draft, hosts, of_hosts, memory_of_hosts)
@@ -238,7 +239,7 @@ class SharingScheduler:
         mark = draft.mark()
         memory = self._rule.memory_parts(jobs, _room(jobs[0].placement or (), draft))
         try:
-            self._share_out(draft, jobs, self._rule.parts(jobs, draft.now_s), memory)
+            self._share_out(draft, jobs, self._rule.parts(jobs, draft.now_s, _room_milli(jobs, draft)), memory)
         except PlanRefused:
             draft.undo(mark)
 
@@ -260,7 +261,7 @@ class SharingScheduler:
             if victim.stopping is not None or victim.placement is None or victim.reserved:
                 continue
             draft.release(victim)
-            offered = self._rule.free(live, draft)
+            offered = self._rule.free(live, draft, self._guests)
             if not isinstance(offered, Reason):
                 self._take(draft, live, offered)
                 return True
@@ -270,6 +271,15 @@ class SharingScheduler:
 
 def _kind(placement: Placement, draft: Draft) -> DeviceType:
     return draft.inventory.nodes[placement[0].node].node.device_type
+
+
+def _room_milli(jobs: Sequence[LiveJob], draft: Draft) -> int:
+    """Thousandths of their devices that a group has or could have: what nobody outside of it holds."""
+    left = WHOLE
+    for slot in jobs[0].placement or ():
+        shares = draft.inventory.nodes[slot.node].shares
+        left = min([left, *(shares.get(device, (0, 0))[0] for device in device_indexes(slot.devices))])
+    return min(left + sum(live.placement[0].milli for live in jobs if live.placement), WHOLE)
 
 
 def _room(placement: Placement, draft: Draft) -> int | None:

@@ -12,7 +12,7 @@ from rota.core.placement import Placement
 from rota.core.policy import Draft
 from rota.core.reasons import Reason
 from rota.mechanisms.crews import Crew, Near
-from rota.mechanisms.guests import may_share
+from rota.mechanisms.guests import Guests, may_share
 
 
 class SharingRule(Protocol):
@@ -21,10 +21,6 @@ class SharingRule(Protocol):
     @property
     def turns(self) -> bool:
         """Whether the jobs of a group have the devices in turn; otherwise they run beside each other."""
-
-    @property
-    def prefers_company(self) -> bool:
-        """Whether a job joins others even if there are free devices."""
 
     @property
     def overlaps(self) -> bool:
@@ -36,8 +32,11 @@ class SharingRule(Protocol):
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
         """A key; the least is looked at first."""
 
-    def free(self, live: LiveJob, draft: Draft) -> Placement | Reason:
-        """Free devices for a job that would have them to itself, or why there are none."""
+    def free(self, live: LiveJob, draft: Draft, guests: Guests) -> Placement | Reason:
+        """Devices, or parts of them, that a job can have without anybody's leave, or why there are none.
+
+        Those who share devices may have to give back in the draft what they have beyond what they asked for.
+        """
 
     def joins(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
@@ -47,8 +46,8 @@ class SharingRule(Protocol):
     def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
         """Whether a group's devices have memory for a job too, by more than what they ask for."""
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
-        """Thousandths of the devices for each job of a group; together at most all of them."""
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
+        """Thousandths of the devices for each job of a group, of so many that those outside of it leave."""
 
     def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
         """Thousandths of the memory it asks for that each job of a group keeps on devices of so many bytes."""
@@ -90,7 +89,6 @@ class PlainRule:
     """The rule of those who need no more than who may join whom: equal parts, first in first out."""
 
     turns = False
-    prefers_company = False
     migrates = False
     """Whether who came last to a group moves to free devices for which nobody waits."""
     overlaps = False
@@ -104,7 +102,7 @@ class PlainRule:
         """Who came first."""
         return (live.seq,)
 
-    def free(self, live: LiveJob, draft: Draft) -> Placement | Reason:
+    def free(self, live: LiveJob, draft: Draft, guests: Guests) -> Placement | Reason:
         """What the allocator offers."""
         return draft.offer(live)
 
@@ -112,7 +110,7 @@ class PlainRule:
         """As the inventory says by what they ask for."""
         return True
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
         """Equal parts."""
         return [WHOLE // len(jobs)] * len(jobs)
 

@@ -85,7 +85,7 @@ class AntMan(PlainRule):
         due_s = waiting.since_s + self._params.patience_s
         return due_s if _is_guaranteed(waiting) and due_s > now_s else math.inf
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
         """As much for the opportunistic job as the other can bear, at most half."""
         if len(jobs) == 1:
             return [WHOLE]

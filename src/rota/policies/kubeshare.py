@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType, Job
 from rota.core.placement import Placement
 from rota.core.policy import Draft
-from rota.core.reasons import Reason
+from rota.core.reasons import Reason, ReasonCode
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import label, number, sharing
-from rota.mechanisms.guests import may_share
+from rota.mechanisms.guests import Guests, may_share
+from rota.mechanisms.parts import Laying, Place, apart
 from rota.mechanisms.sharing_rule import PlainRule
 
 
@@ -29,51 +30,57 @@ class KubeShareParams:
 class KubeShare(PlainRule):
     """First in first out; the device that fits tightest, as labels allow.
 
-    Jobs of one `affinity` go on one device while it has room, those of one `anti-affinity` on different ones, those of
-    one `exclusion` on devices where nobody else is.
+    Tasks of one `affinity` go on one device, and wait while it has no room; those of one `anti-affinity` go on
+    different ones, those of one `exclusion` on devices where nobody else is.
     """
 
     turns = True
-    prefers_company = True
 
     def __init__(self, params: KubeShareParams, knowledge: Knowledge) -> None:
         self._params = params
 
     def shares(self, job: Job) -> bool:
-        """A part of one device."""
-        return may_share(job) and job.roles[0].is_fraction and job.roles[0].count == 1
+        """Who can have more of a device than it asked for: a job of one task that wants a part of one."""
+        return wants_part(job) and job.roles[0].count == 1
 
-    def free(self, live: LiveJob, draft: Draft) -> Placement | Reason:
-        """A device on which nobody is, for a part of one; else what the allocator offers."""
-        role = live.job.roles[0]
-        if not self.shares(live.job):
+    def free(self, live: LiveJob, draft: Draft, guests: Guests) -> Placement | Reason:
+        """For each task that wants a part the tightest device that labels allow, or else one that nobody has."""
+        if not any(role.is_fraction for role in live.job.roles):
             return draft.offer(live)
-        whole = replace(live.job, roles=(replace(role, device_milli=WHOLE),))
-        probe = LiveJob(whole, live.seq, live.submitted_s, live.nominal_rate)
-        probe.since_s = live.since_s
-        return draft.offer(probe)
+        if not wants_part(live.job):
+            return apart(live, draft)
+        if _contradicts_itself(live.job):
+            return Reason(code=ReasonCode.NEVER_FITS, need_milli=live.job.gpu_milli)
+        laying = Laying(live, draft, guests, turns=self.shares(live.job))
+        for _ in range(live.job.roles[0].count):
+            reason = self._lay(laying, live, guests)
+            if reason is not None:
+                laying.give_up()
+                return reason
+        return laying.done()
+
+    def _lay(self, laying: Laying, live: LiveJob, guests: Guests) -> Reason | None:
+        """One task of a job: on a device in use if labels allow it, on its like's if it has an affinity."""
+        near = _affinity(live.job)
+        found = [(key, place) for place in laying.places() if (key := _liking(live, place, near)) is not None]
+        for _, place in sorted(found, key=lambda entry: (entry[0], entry[1].at)):
+            if laying.put(place):
+                return None
+        if near is not None and (laying.slots or _has_like(guests, near)):
+            return Reason(code=ReasonCode.LABELS, need_milli=live.job.gpu_milli)
+        return laying.open()
 
     def joins(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
-        """By what would be left of the device, where labels allow it; a job with affinity goes to its like first."""
-        jobs = [*hosts, live]
-        left = WHOLE - sum(each.job.roles[0].device_milli for each in jobs)
-        if left < 0 or len({label(each.job, "exclusion") for each in jobs}) > 1:
-            return None
-        apart, near = label(live.job, "anti-affinity"), label(live.job, "affinity")
-        if apart is not None and any(label(host.job, "anti-affinity") == apart for host in hosts):
-            return None
-        is_near = near is not None and any(label(host.job, "affinity") == near for host in hosts)
-        if near is not None and not is_near:
-            return None
-        return (not is_near, left)
+        """Nobody: all parts that can be had were looked at."""
+        return None
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
         """What each asked for, and what is left over shared out evenly up to limits."""
         parts = [min(live.job.roles[0].device_milli, WHOLE) for live in jobs]
         limits = [self._limit(live.job) for live in jobs]
-        left = WHOLE - sum(parts)
+        left = room - sum(parts)
         while self._params.elastic and left > 0:
             open_ = [at for at in range(len(jobs)) if parts[at] < limits[at]]
             if not open_:
@@ -90,13 +97,50 @@ class KubeShare(PlainRule):
         return min(max(round(number(job, "limit", 0.0) * WHOLE), asked), WHOLE)
 
 
+def wants_part(job: Job) -> bool:
+    """Whether each task of a job wants part of a device, and may have it on any."""
+    return may_share(job) and job.roles[0].is_fraction
+
+
+def _affinity(job: Job) -> str | None:
+    return label(job, "affinity") if wants_part(job) else None
+
+
+def _contradicts_itself(job: Job) -> bool:
+    """Whether tasks that are to be on one device do not fit on it, or are to be on different ones too."""
+    is_apart = label(job, "anti-affinity") is not None and job.roles[0].count > 1
+    return _affinity(job) is not None and (job.gpu_milli > WHOLE or is_apart)
+
+
+def _has_like(guests: Guests, near: str) -> bool:
+    return any(_affinity(holder.job) == near for holders in guests.parts.values() for holder in holders)
+
+
+def _liking(live: LiveJob, place: Place, near: str | None) -> tuple[bool, int] | None:
+    """The tightest of the devices without affinity first, then the emptiest of the others; None if labels forbid it."""
+    holders = [holder.job for holder in place.holders]
+    if any(label(holder, "exclusion") != label(live.job, "exclusion") for holder in holders):
+        return None
+    apart_from = label(live.job, "anti-affinity")
+    if apart_from is not None and (place.own or any(label(each, "anti-affinity") == apart_from for each in holders)):
+        return None
+    affinities = {_affinity(holder) for holder in holders} - {None}
+    if near is not None and near not in affinities and not place.own:
+        return None
+    return (True, -place.left_milli) if affinities else (False, place.left_milli)
+
+
 kubeshare = sharing(
     "kubeshare",
     KubeShare,
     cites="Yeh et al., HPDC 2020",
     summary="Parts of devices with request, limit, memory and labels, each on the device that fits tightest.",
     params=KubeShareParams,
-    differs="Labels count for jobs of a single task; one with an affinity goes elsewhere where its like have no room.",
+    differs=(
+        "a job that the paper would turn away, since the device of its affinity has no room, waits. `limit` counts for "
+        "jobs of a single task, and `affinity` for jobs of one role and fixed size whose tasks want parts of devices; "
+        "the parts of any other job begin on devices that nobody else has."
+    ),
     traits=Traits(
         scheduling_input="request, limit and labels",
         dimensions="time and space",

@@ -54,7 +54,7 @@ class Olympian(PlainRule):
         """Where there are fewest; memory is the accounts' concern."""
         return (len(hosts),) if len(hosts) < self._params.most else None
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
         """Equal cost, or cost by weight: the same part of the time for each unit of weight."""
         weights = [self._weight(live) for live in jobs]
         return [max(int(WHOLE * weight / sum(weights)), 1) for weight in weights]

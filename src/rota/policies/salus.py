@@ -71,7 +71,7 @@ class Salus(PlainRule):
             return None
         return (len(hosts),)
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float) -> Sequence[int]:
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
         """Nearly all of the time for the one whose iterations go first, a thousandth for others in the lane."""
         if self._params.order in (Order.FAIR, Order.PACK):
             return [WHOLE // len(jobs)] * len(jobs)

@@ -1,0 +1,162 @@
+"""Parts of devices, task by task: which device each goes to, by who has parts of it already.
+
+A `Laying` is one job's way onto devices. It tries places in the inventory as a plan sees it; in the end it gives all of
+them back and says which they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rota.core.live import LiveJob
+from rota.core.model import WHOLE, DeviceType, Job
+from rota.core.placement import Placement, Slot
+from rota.core.policy import Draft
+from rota.core.reasons import Reason
+from rota.mechanisms.guests import Device, Guests, is_settled
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A device of which parts are held: by whom, how much would be left after one more task, and how many are its own.
+
+    What others have beyond what they asked for counts as left.
+    """
+
+    at: Device
+    kind: DeviceType
+    holders: tuple[LiveJob, ...]
+    left_milli: int
+    own: int
+
+
+class Laying:
+    """Lays the tasks of a job of one role that asks for parts of devices."""
+
+    def __init__(self, live: LiveJob, draft: Draft, guests: Guests, *, turns: bool = False) -> None:
+        self._live = live
+        self._draft = draft
+        self._guests = guests
+        self._turns = turns
+        self._role = live.job.roles[0]
+        self._mark = draft.mark()
+        self.slots: list[Slot] = []
+
+    def places(self) -> Iterator[Place]:
+        """The devices with room for one more task beside those that have parts of them."""
+        nodes, own = self._draft.inventory.nodes, [(slot.node, slot.devices) for slot in self.slots]
+        types = self._role.device_types
+        for at in dict.fromkeys([*self._guests.parts, *own]):
+            kind = nodes[at[0]].node.device_type
+            if types and kind not in types:
+                continue
+            holders = self._guests.parts.get(at, {})
+            here = own.count(at)
+            asked = sum(asked_of(holder, at) for holder in holders) + (here + 1) * self._role.device_milli
+            if asked <= WHOLE:
+                yield Place(at, kind, tuple(holders), WHOLE - asked, here)
+
+    def put(self, place: Place) -> bool:
+        """One more task on a device, whose holders give back what they have beyond what they asked for."""
+        mark = self._draft.mark()
+        if all(map(self._trimmed, place.holders)) and self._take(
+            Slot(*place.at, 1, 0, self._role.device_milli, self._turns)
+        ):
+            return True
+        self._draft.undo(mark)
+        return False
+
+    def _trimmed(self, holder: LiveJob) -> bool:
+        assert holder.placement is not None
+        asked = asked_parts(holder, holder.placement)
+        if asked == holder.placement:
+            return True
+        if not can_give(holder, self._draft):
+            return False
+        self._draft.share(holder, asked)
+        return True
+
+    def open(self) -> Reason | None:
+        """One more task on a device that nobody has, or why there is none."""
+        offered = self._draft.offer(_alone(self._live))
+        if isinstance(offered, Reason):
+            return offered
+        took = self._take(offered[0]._replace(milli=self._role.device_milli, in_turn=self._turns))
+        assert took, "a device that was offered whole has room for a part"
+        return None
+
+    def done(self) -> Placement:
+        """Where the tasks are to be; the places are free again for them."""
+        self._give_back()
+        return tuple(self.slots)
+
+    def give_up(self) -> None:
+        """Leave everything as it was."""
+        self._give_back()
+        self._draft.undo(self._mark)
+
+    def _take(self, slot: Slot) -> bool:
+        if not self._draft.inventory.is_free((slot,), self._live.job.roles):
+            return False
+        self._draft.inventory.take((slot,), self._live.job.roles)
+        self.slots.append(slot)
+        return True
+
+    def _give_back(self) -> None:
+        for slot in reversed(self.slots):
+            self._draft.inventory.give((slot,), self._live.job.roles)
+
+
+def can_give(live: LiveJob, draft: Draft) -> bool:
+    """Whether a job's part can become another: it runs and no order is on its way, or this plan gave it its part."""
+    return is_settled(live) or live in draft.touched
+
+
+def asked_of(holder: LiveJob, at: Device) -> int:
+    """Thousandths of a device that the tasks of a job there asked for."""
+    roles = holder.job.roles
+    slots = holder.placement or ()
+    return sum(roles[slot.role].device_milli * slot.tasks for slot in slots if (slot.node, slot.devices) == at)
+
+
+def asked_parts(live: LiveJob, placement: Placement) -> Placement:
+    """The same devices, of which each task that wants a part has what it asked for."""
+    roles = live.job.roles
+    return tuple(
+        slot._replace(milli=roles[slot.role].device_milli * slot.tasks) if roles[slot.role].is_fraction else slot
+        for slot in placement
+    )
+
+
+def apart(live: LiveJob, draft: Draft) -> Placement | Reason:
+    """Devices that nobody has for each task that wants a part of one, and what the allocator offers for the others."""
+    roles = tuple(replace(role, device_milli=WHOLE) if role.is_fraction else role for role in live.job.roles)
+    offered = draft.offer(_probe(live, replace(live.job, roles=roles)))
+    if isinstance(offered, Reason):
+        return offered
+    single = [one for slot in offered for one in _one_by_one(slot, is_part=live.job.roles[slot.role].is_fraction)]
+    return asked_parts(live, tuple(single))
+
+
+def _one_by_one(slot: Slot, *, is_part: bool) -> Iterator[Slot]:
+    """A slot for each task, where each is to have part of one device."""
+    if not is_part:
+        yield slot
+        return
+    mask = slot.devices
+    while mask:
+        yield slot._replace(devices=mask & -mask, tasks=1)
+        mask &= mask - 1
+
+
+def _alone(live: LiveJob) -> LiveJob:
+    """A single task of a job, had it asked for a whole device."""
+    role = replace(live.job.roles[0], device_milli=WHOLE, count=1)
+    return _probe(live, replace(live.job, roles=(role,)))
+
+
+def _probe(live: LiveJob, job: Job) -> LiveJob:
+    probe = LiveJob(job, live.seq, live.submitted_s, live.nominal_rate)
+    probe.since_s = live.since_s
+    return probe
