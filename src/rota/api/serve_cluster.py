@@ -283,7 +283,9 @@ async def _result(work: asyncio.Future[None]) -> None:
 
 
 def _refuse_file(file: JobFile) -> None:
-    raise RotaError("this Rota schedules pods of a Kubernetes cluster; submit with `rota submit --context`, or kubectl")
+    raise RotaError(
+        "this Rota schedules pods of a Kubernetes cluster; submit with `rota --context NAME submit`, or kubectl"
+    )
 
 
 def check_settings(settings: ClusterSettings) -> None:

@@ -39,6 +39,9 @@ def submit(
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
+    image: Annotated[
+        str | None, typer.Option(help="The container image to run it in; on Kubernetes there must be one.")
+    ] = None,
     no_image: Annotated[
         bool, typer.Option("--no-image", help="Run without the file's container image, on the machine as it is.")
     ] = False,
@@ -58,11 +61,14 @@ def submit(
       rota submit --array 0-9 --gpus 1 -- python sweep.py
 
       rota submit openpai-job.yaml --no-image
+
+      rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
     job: Json = _from_file(Path(what[0])) if _is_file(what) else {"run": what}
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own = {
         "name": name,
+        "image": image,
         "workers": workers,
         "tenant": tenant,
         "priority": priority,

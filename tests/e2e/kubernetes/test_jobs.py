@@ -161,3 +161,19 @@ def test_devices_of_what_was_deleted_are_free_at_once(
     managed.admin.make(pod("third", 8))
 
     eventually(lambda: seen.node_of("third"))
+
+
+def test_job_made_anew_under_its_name_does_not_wait_for_the_one_before(
+    managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(managed, nodes=1, beats=True)
+    launch(managed, {"gang_timeout": "10m", "linger": "10m"})
+    managed.admin.make(job("again", 2, 4))
+    eventually(lambda: len(running(seen, "again")) == 2)
+    before = {each["metadata"]["uid"] for each in running(seen, "again")}
+
+    path = "/apis/batch/v1/namespaces/default/jobs/again"
+    managed.admin.delete(path, {"propagationPolicy": "Background"})
+    managed.admin.make(job("again", 2, 4))
+
+    eventually(lambda: len({each["metadata"]["uid"] for each in running(seen, "again")} - before) == 2)

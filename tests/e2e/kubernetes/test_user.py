@@ -57,6 +57,8 @@ def test_job_is_held_released_and_keeps_the_name_that_was_printed(
     name = rota(managed, "submit", "--held", train).stdout.strip()
 
     assert listed(managed) == [(name, "bert", "held")]
+    user = ClusterUser("test", managed.kubeconfig("admin-token"))
+    assert (user.job("bert")["gpus"], user.job("bert")["tasks"]) == (8, 2)
     assert seen.pods() == {}
     assert rota(managed, "why", name).stdout == f"job {name} is held\n"
     assert "only a waiting job can be held" in rota(managed, "hold", name).stderr
@@ -66,6 +68,18 @@ def test_job_is_held_released_and_keeps_the_name_that_was_printed(
     assert "only a waiting job can be held" in rota(managed, "hold", name).stderr
     assert rota(managed, "cancel", name).returncode == 0
     eventually(lambda: seen.pods() == {})
+
+
+def test_name_that_two_jobs_have_is_refused_with_their_ids(managed: Bed, train: str) -> None:
+    first, second = (rota(managed, "submit", "--held", train).stdout.strip() for _ in range(2))
+
+    refused = rota(managed, "cancel", "bert")
+
+    assert refused.returncode == 2
+    ids = ", ".join(each for each, _, _ in listed(managed))
+    assert refused.stderr == f"error: 2 jobs are called 'bert': {ids}; give the id of one\n"
+    assert rota(managed, "cancel", first).returncode == 0
+    assert listed(managed) == [(second, "bert", "held")]
 
 
 def test_waiting_job_is_held_so_that_others_go_first(
@@ -126,19 +140,22 @@ def test_dry_run_asks_the_server_and_makes_nothing(
     assert (refused.returncode, refused.stderr) == (1, 'error: namespaces "nowhere" not found\n')
 
 
-def test_waiting_job_is_told_when_it_will_start(managed: Bed, seen: View, launch: Launch, kubelets: Kubelets) -> None:
+def test_waiting_job_is_told_when_it_will_start(
+    managed: Bed, seen: View, train: str, launch: Launch, kubelets: Kubelets
+) -> None:
     kubelets(managed, nodes=1, beats=True)
     launch(managed)
     managed.admin.make(pod("runs", 8, notes={"rota.dev/estimate": "2h"}))
     eventually(lambda: seen.node_of("runs"))
-    managed.admin.make(pod("waits", 4))
+    assert rota(managed, "submit", train).returncode == 0
 
     user = ClusterUser("test", managed.kubeconfig("admin-token"))
-    expected = eventually(lambda: user.why("waits")["expected"], every_s=0.5)
+    eventually(lambda: user.job("bert")["tasks"] == 2)
+    expected = eventually(lambda: user.why("bert")["expected"], every_s=0.5)
 
     assert expected["position"] == 1
-    told = rota(managed, "why", "waits").stdout
-    assert "needs 4 devices" in told
+    told = rota(managed, "why", "bert").stdout
+    assert "needs 8 devices" in told
     assert "expected start: " in told
 
 

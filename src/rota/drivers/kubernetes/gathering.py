@@ -12,7 +12,7 @@ from rota.drivers.kubernetes.client import MissingRight
 from rota.drivers.kubernetes.gang import Gang, Source, Stage, job_id, job_of, role_index
 from rota.drivers.kubernetes.notes import PLACEMENT
 from rota.drivers.kubernetes.pods import Phase, Pod
-from rota.drivers.kubernetes.sizes import ask_size, has_ended, maker_path
+from rota.drivers.kubernetes.sizes import ask_size, has_ended, made, maker_path
 from rota.drivers.kubernetes.surroundings import Surroundings
 
 GROUP_S = 2.0
@@ -119,7 +119,8 @@ class Gathering:
     async def _await_end(self, gang: Gang, path: str) -> None:
         while gang.deadline_s is not None and gang.stage in (Stage.GATHERING, Stage.SEATED):
             try:
-                ended = has_ended(await self._around.api.get(path))
+                value = await self._around.api.get(path)
+                ended = has_ended(value) or not made(gang, value)
             except Unavailable as error:
                 ended = getattr(error, "status", 0) == 404
             except MissingRight:

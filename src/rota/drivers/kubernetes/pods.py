@@ -160,7 +160,7 @@ def _exit_code(status: Json) -> int | None:
 
 def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bool, mistake: str) -> Wants:
     asked = _requests(spec)
-    devices = sum(asked.get(name, 0) for name in settings.devices) // 1000
+    devices = _devices(asked, settings)
     if PREFIX + "gpus" in annotations:
         devices = int(annotations[PREFIX + "gpus"])
     plain = Wants(devices * WHOLE, asked.get("cpu", 0), asked.get("memory", 0) // 1000)
@@ -183,6 +183,15 @@ def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bo
         tolerates=tolerates,
         refused=mistake or _refused(spec, asked, annotations, settings),
     )
+
+
+def devices_asked(spec: Json, settings: ClusterSettings) -> int:
+    """How many devices a pod of this description asks for."""
+    return _devices(_requests(spec), settings)
+
+
+def _devices(asked: Mapping[str, int], settings: ClusterSettings) -> int:
+    return sum(asked.get(name, 0) for name in settings.devices) // 1000
 
 
 def _requests(spec: Json) -> dict[str, int]:

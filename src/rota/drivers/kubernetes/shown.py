@@ -12,7 +12,7 @@ from rota.drivers.kubernetes.gang import Gang, is_elastic, job_id, job_name, ran
 from rota.drivers.kubernetes.makers import held_tasks, id_of, name_of
 from rota.drivers.kubernetes.nodes import node_seen
 from rota.drivers.kubernetes.notes import PREFIX, SEAT
-from rota.drivers.kubernetes.pods import Phase, Pod
+from rota.drivers.kubernetes.pods import Phase, Pod, devices_asked
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
@@ -66,24 +66,27 @@ def job_shown(gang: Gang, values: dict[str, Json], settings: ClusterSettings) ->
     }
 
 
-def job_to_come(made: Json) -> Json:
-    """A job whose pods have not been made yet, or are not to be made until it is released."""
-    tasks = held_tasks(made)
+def job_to_come(made: list[Json], settings: ClusterSettings) -> Json:
+    """A job whose pods have not been made yet, or are not to be made until it is released, by all Jobs of it."""
+    first = made[0]
+    is_held = held_tasks(first) is not None
+    tasks = [held_tasks(value) or int(value["spec"].get("parallelism", 0)) for value in made]
+    devices = [devices_asked(value["spec"]["template"]["spec"], settings) for value in made]
     reason = {"code": "gang-incomplete", "sentence": "its pods have not been made yet"}
     never = dict.fromkeys(("started", "ended", "exit_code", "failure"))
     return {
         **never,
-        "id": id_of(made),
-        "name": name_of(made),
-        "tenant": made["metadata"]["namespace"],
+        "id": id_of(first),
+        "name": name_of(first),
+        "tenant": first["metadata"]["namespace"],
         "owner": "",
-        "state": "waiting" if tasks is None else "held",
-        "reason": reason if tasks is None else None,
-        "submitted": made["metadata"]["creationTimestamp"],
+        "state": "held" if is_held else "waiting",
+        "reason": None if is_held else reason,
+        "submitted": first["metadata"]["creationTimestamp"],
         "attempt": 0,
         "message": "",
-        "gpus": 0,
-        "tasks": tasks or made["spec"].get("parallelism", 0),
+        "gpus": sum(count * each for count, each in zip(tasks, devices, strict=True)),
+        "tasks": sum(tasks),
         "priority": 0,
         "nodes": [],
     }

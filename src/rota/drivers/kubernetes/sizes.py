@@ -19,9 +19,16 @@ async def ask_size(api: Api, gang: Gang) -> int | None:
     if path is None:
         return None
     try:
-        return tasks_of(await api.get(path))
+        value = await api.get(path)
     except (Refused, MissingRight):
         return None
+    return tasks_of(value) if made(gang, value) else None
+
+
+def made(gang: Gang, value: Json) -> bool:
+    """Whether an object is the one whose pods these are; after it was deleted another may have its name."""
+    owner = gang.owner if gang.key.source is Source.OWNER else None
+    return owner is None or value["metadata"]["uid"] == owner.uid
 
 
 def owner_path(gang: Gang) -> str | None:

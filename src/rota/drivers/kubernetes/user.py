@@ -20,7 +20,7 @@ from rota.core.model import WHOLE
 from rota.drivers.kubernetes import makers
 from rota.drivers.kubernetes.client import Api, MissingRight
 from rota.drivers.kubernetes.connection import connect
-from rota.drivers.kubernetes.gang import Gang, job_id, job_name, key_of, rank, said_size
+from rota.drivers.kubernetes.gang import Gang, job_id, key_of, rank, said_size
 from rota.drivers.kubernetes.job_objects import objects_of
 from rota.drivers.kubernetes.notes import PREFIX
 from rota.drivers.kubernetes.pods import Phase, Pod, pod_of
@@ -61,16 +61,21 @@ class ClusterUser:
         yield from found[:limit]
 
     def job(self, job_id: str) -> Json:
-        """Everything about a job."""
-        for job in self._do(self._all_jobs()):
-            if job_id in (job["id"], job["name"]) or job["id"].startswith(f"{job_id}-"):
-                return job
-        raise RotaError(f"there is no job {job_id!r}; `rota --context ... ps --all` lists them")
+        """Everything about a job, by its id or by its name; of those of one name the one that has not ended."""
+        found = [job for job in self._do(self._all_jobs()) if _is_called(job, job_id)]
+        by_id = [job for job in found if job["id"] == job_id]
+        alive = by_id or [job for job in found if job["state"] not in FINAL]
+        if len(alive) > 1:
+            ids = ", ".join(job["id"] for job in alive)
+            raise RotaError(f"{len(alive)} jobs are called {job_id!r}: {ids}; give the id of one")
+        if not found:
+            raise RotaError(f"there is no job {job_id!r}; `rota --context ... ps --all` lists them")
+        return (alive or found)[0]
 
     def why(self, job_id: str) -> Json:
         """Why a job waits."""
         job = self.job(job_id)
-        expected = self._do(self._expected(job_id)) if job["state"] == "waiting" and job["attempt"] else None
+        expected = self._do(self._expected(job["id"])) if job["state"] == "waiting" and job["attempt"] else None
         return {"state": job["state"], "reason": job["reason"], "expected": expected}
 
     def try_out(self, file: Json) -> Json:
@@ -80,25 +85,21 @@ class ClusterUser:
 
     def act(self, job_id: str, action: str) -> Json:
         """`cancel` a job: what makes its pods is deleted with them. `hold` it while it waits; `release` it."""
+        job = self.job(job_id)
         match action:
             case "cancel":
-                self._do(self._cancel(job_id))
+                self._do(self._cancel(job["id"]))
             case "hold":
-                self._must_be(job_id, "waiting", "held")
-                self._do(self._hold(job_id))
+                _must_be(job, "waiting", "held")
+                self._do(self._hold(job["id"]))
             case _:
-                self._must_be(job_id, "held", "released")
-                self._do(self._release(job_id))
-        return {"id": job_id}
-
-    def _must_be(self, job_id: str, state: str, done: str) -> None:
-        now = self.job(job_id)["state"]
-        if now != state:
-            raise RotaError(f"job {job_id} is {now}; only a {state} job can be {done}")
+                _must_be(job, "held", "released")
+                self._do(self._release(job["id"]))
+        return {"id": job["id"]}
 
     def logs(self, job_id: str, *, follow: bool = False, **options: int | None) -> Iterator[bytes]:
         """What a task says; with `follow` until the job has ended."""
-        yield from _drawn(self._logs(job_id, follow, options.get("task") or 0, options.get("tail")))
+        yield from _drawn(self._logs(self.job(job_id)["id"], follow, options.get("task") or 0, options.get("tail")))
 
     # -- the cluster -----------------------------------------------------------------------------
 
@@ -182,16 +183,17 @@ class ClusterUser:
         return await makers.all_makers(api, self._connection.namespace)
 
     async def _makers_of(self, api: Api, wanted: str) -> list[Json]:
-        return [value for value in await self._makers(api) if wanted in (makers.id_of(value), makers.name_of(value))]
+        return [value for value in await self._makers(api) if makers.id_of(value) == wanted]
 
     async def _all_jobs(self) -> list[Json]:
         async with self._session() as api:
             found = [job_shown(gang, values, self._settings) for gang, values in await self._gangs(api)]
             shown = {job["id"] for job in found}
+            to_come: dict[str, list[Json]] = {}
             for value in await self._makers(api):
                 if makers.id_of(value) not in shown and not makers.has_ended(value):
-                    shown.add(makers.id_of(value))
-                    found.append(job_to_come(value))
+                    to_come.setdefault(makers.id_of(value), []).append(value)
+            found += [job_to_come(made, self._settings) for made in to_come.values()]
         return sorted(found, key=lambda job: (job["submitted"], job["id"]), reverse=True)
 
     async def _make(self, made: list[list[Json]], *, dry_run: bool = False) -> list[str]:
@@ -239,10 +241,9 @@ class ClusterUser:
 
     async def _named(self, api: Api, wanted: str) -> tuple[Gang, dict[str, Json]]:
         for gang, values in await self._gangs(api):
-            pods = list(gang.members.values())
-            if wanted in (job_id(gang, pods), job_name(gang, pods[0])):
+            if wanted == job_id(gang, list(gang.members.values())):
                 return gang, values
-        raise RotaError(f"there is no job {wanted!r}; `rota --context ... ps --all` lists them")
+        raise RotaError(f"job {wanted} has no pods")
 
     async def _logs(self, wanted: str, follow: bool, task: int, tail: int | None) -> AsyncIterator[bytes]:
         async with self._session() as api:
@@ -283,6 +284,15 @@ class ClusterUser:
             if pod.holds and pod.node is not None:
                 held[pod.node] = held.get(pod.node, 0) + pod.wants.device_milli // WHOLE
         return [node_shown(value, held, self._settings) for value in values]
+
+
+def _is_called(job: Json, wanted: str) -> bool:
+    return wanted in (job["id"], job["name"]) or job["id"].startswith(f"{wanted}-")
+
+
+def _must_be(job: Json, state: str, done: str) -> None:
+    if job["state"] != state:
+        raise RotaError(f"job {job['id']} is {job['state']}; only a {state} job can be {done}")
 
 
 def _plain(values: Json) -> Json:
