@@ -24,7 +24,8 @@ from pathlib import Path
 from rota.core.cluster import Cluster, Node
 from rota.core.model import DeviceType, Job, JobId, NodeId, Role
 from rota.drivers.simulator.study import Setting, simulate
-from rota.estimate.estimator import Estimator, one_thread
+from rota.estimate.estimator import Estimator
+from rota.estimate.fit import one_thread
 from rota.estimate.observations import Value, read_observations
 from rota.perf.profiles import Profiles
 from rota.perf.speed import Costs, SpeedModel

@@ -3,10 +3,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from threadpoolctl import threadpool_limits
+
+from rota.estimate.fit import one_thread
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
-    with threadpool_limits(1):
+    with one_thread():
         yield

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from rota.core.errors import RotaError
-from rota.estimate.estimator import Estimator, Fit, Way, folds_by, reach
+from rota.estimate.estimator import Estimator
+from rota.estimate.fit import Fit, folds_by, reach
 from rota.estimate.law import MEMORY, FittedLaw
 from rota.estimate.model_file import read_estimator, write_estimator
 from rota.estimate.observations import Observation, Value, observation, read_observations
@@ -58,11 +59,14 @@ def test_law_does_not_follow_an_outlier() -> None:
     assert law.predict([asked])[0] == pytest.approx(asked.labels["gpu_memory_mb"], rel=0.1)
 
 
-def test_estimate_of_a_known_model_is_near_and_trusted() -> None:
-    estimator = Estimator.learn(_grid(noise=0.03), ["gpu_memory_mb"])
+@pytest.fixture(scope="module")
+def grid() -> Estimator:
+    return Estimator.learn(_grid(noise=0.03), ["gpu_memory_mb"])
 
+
+def test_estimate_of_a_known_model_is_near_and_trusted(grid: Estimator) -> None:
     asked = _trained("small", 32.0, "adam")
-    found = estimator.predict("gpu_memory_mb", asked.attributes)
+    found = grid.predict("gpu_memory_mb", asked.attributes)
 
     assert found.value == pytest.approx(asked.labels["gpu_memory_mb"], rel=0.15)
     assert found.low < asked.labels["gpu_memory_mb"] < found.high
@@ -70,23 +74,99 @@ def test_estimate_of_a_known_model_is_near_and_trusted() -> None:
     assert not found.is_trusted(0.0)
 
 
-def test_counts_are_taken_from_a_run_of_the_same_model() -> None:
-    estimator = Estimator.learn(_grid(noise=0.03), ["gpu_memory_mb"])
+def test_counts_are_taken_from_a_run_of_the_same_model(grid: Estimator) -> None:
     flags: dict[str, Value] = {"model": "large", "batch": 256.0, "optimizer": "adam", "precision": "fp32"}
 
-    found = estimator.predict("gpu_memory_mb", flags)
+    found = grid.predict("gpu_memory_mb", flags)
 
     assert found.value == pytest.approx(_trained("large", 256.0, "adam").labels["gpu_memory_mb"], rel=0.2)
     assert found.error is not None
 
 
-def test_unknown_model_is_estimated_but_not_trusted() -> None:
-    estimator = Estimator.learn(_grid(), ["gpu_memory_mb"])
+def test_unknown_model_is_judged_by_models_that_were_left_out(grid: Estimator) -> None:
+    known = grid.trust["gpu_memory_mb"]
+    assert known.unseen is not None
+    assert known.uncounted is not None
+    counted = {**_trained("large", 16.0, "adam").attributes, "model": "huge"}
+    flags: dict[str, Value] = {"model": "huge", "batch": 4.0, "optimizer": "adam"}
 
-    found = estimator.predict("gpu_memory_mb", {"model": "huge", "batch": 4.0})
+    seen = grid.predict("gpu_memory_mb", _trained("large", 16.0, "adam").attributes)
+    unseen = grid.predict("gpu_memory_mb", counted)
+    uncounted = grid.predict("gpu_memory_mb", flags)
+
+    assert (unseen.error, uncounted.error) == (known.unseen.error, known.uncounted.error)
+    assert seen.high / seen.low < unseen.high / unseen.low < uncounted.high / uncounted.low
+    assert uncounted.doubt(0.25) == f"the measured error is {known.uncounted.error:.0%}, above 25%"
+
+
+def test_of_one_kind_alone_nobody_knows_how_others_do() -> None:
+    runs = [run for run in _grid(noise=0.03) if run.attributes["model"] == "small"]
+
+    found = Estimator.learn(runs, ["gpu_memory_mb"]).predict("gpu_memory_mb", {"model": "huge", "batch": 4.0})
 
     assert found.error is None
     assert not found.is_trusted(10.0)
+
+
+def test_family_is_that_of_the_model() -> None:
+    runs = [
+        Observation(attributes={**run.attributes, "family": f"the {run.attributes['model']} ones"}, labels=run.labels)
+        for run in _grid(noise=0.03)
+    ]
+    estimator = Estimator.learn(runs, ["gpu_memory_mb"])
+    flags: dict[str, Value] = {"model": "large", "batch": 32.0, "optimizer": "adam", "precision": "fp32"}
+
+    found = estimator.predict("gpu_memory_mb", flags)
+
+    assert found == estimator.predict("gpu_memory_mb", {**flags, "family": "the large ones"})
+    assert found.is_trusted(0.25)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"batch": 100000.0}, "batch is 100000; runs of model=large that were learned from have 1 to 128"),
+        ({"batch": 0.5}, "batch is 0.5; runs of model=large that were learned from have 1 to 128"),
+        ({"batch": "many"}, "batch is 'many'; runs of model=large that were learned from have 1 to 128"),
+        ({"optimizer": "lion"}, "optimizer is 'lion'; runs of model=large that were learned from have 'adam', 'sgd'"),
+        (
+            {"optimizer": None},
+            "it does not say optimizer; runs of model=large that were learned from have 'adam', 'sgd'",
+        ),
+    ],
+    ids=["far above", "below", "no number", "new word", "left out"],
+)
+def test_what_lies_beyond_the_runs_is_not_trusted_and_named(
+    grid: Estimator, changed: dict[str, Value | None], said: str
+) -> None:
+    told = {**_trained("large", 32.0, "adam").attributes, **changed}
+
+    found = grid.predict("gpu_memory_mb", {name: value for name, value in told.items() if value is not None})
+
+    assert found.doubt(10.0) == said
+    assert not found.is_trusted(10.0)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"batch": 150.0}, {"user": "somebody"}, {"data": "/any/where"}, {}],
+    ids=["margin", "whose", "flag", "same"],
+)
+def test_what_lies_within_or_near_the_runs_is_trusted(grid: Estimator, changed: dict[str, Value]) -> None:
+    assert grid.predict("gpu_memory_mb", {**_trained("large", 32.0, "adam").attributes, **changed}).is_trusted(0.25)
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        (-5.0, "batch is -5; it must not be negative: past runs have 1 to 128"),
+        (float("inf"), "batch is inf; it must be"),
+    ],
+    ids=["negative", "infinite"],
+)
+def test_nonsense_is_refused(grid: Estimator, batch: float, said: str) -> None:
+    with pytest.raises(RotaError, match=said):
+        grid.predict("gpu_memory_mb", {**_trained("large", 32.0, "adam").attributes, "batch": batch})
 
 
 def test_label_without_runs_has_the_usual_value() -> None:
@@ -101,14 +181,9 @@ def test_forest_alone_learns_flags_without_counts() -> None:
         for epochs in range(1, 40)
     ]
 
-    fit = Fit("duration_s", runs, Way.BEST)
+    fit = Fit("duration_s", runs)
 
     assert fit.predict([observation({"program": "a.py", "epochs": 20, "user": "u0"})])[0] == pytest.approx(200, rel=0.2)
-
-
-def test_white_box_needs_counts() -> None:
-    with pytest.raises(RotaError, match="no white box for step_s"):
-        Fit("step_s", [observation({"model": "a", "step_s": 1.0})], Way.WHITE_BOX)
 
 
 def test_repeats_of_a_configuration_share_a_fold() -> None:
@@ -124,17 +199,17 @@ def test_reach_holds_nine_of_ten() -> None:
     assert reach(np.linspace(-1, 1, 1999)) == pytest.approx(0.9, abs=0.01)
 
 
-def test_file_says_the_same_as_what_was_written(tmp_path: Path) -> None:
-    estimator = Estimator.learn(_grid(noise=0.1), ["gpu_memory_mb"])
-    write_estimator(estimator, tmp_path / "model.json")
+def test_file_says_the_same_as_what_was_written(grid: Estimator, tmp_path: Path) -> None:
+    write_estimator(grid, tmp_path / "model.json")
     asked = _trained("small", 48.0, "sgd").attributes
 
     read = read_estimator(tmp_path / "model.json")
 
-    assert read.predict("gpu_memory_mb", asked) == estimator.predict("gpu_memory_mb", asked)
+    assert read.predict("gpu_memory_mb", asked) == grid.predict("gpu_memory_mb", asked)
+    assert read.trust == grid.trust
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"form": "rota estimator 1", "trust": {"x": 1}, "runs": []}', "[1]"])
+@pytest.mark.parametrize("text", ["", "{}", '{"form": "rota estimator 2", "trust": {"x": 1}, "runs": []}', "[1]"])
 def test_file_that_is_no_estimator_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "model.json").write_text(text)
 
@@ -150,7 +225,9 @@ def test_table_without_a_label_is_refused(tmp_path: Path) -> None:
 
 
 def test_too_few_runs_are_refused() -> None:
-    with pytest.raises(RotaError, match="gpu_memory_mb: 3 runs are too few"):
+    with pytest.raises(
+        RotaError, match="gpu_memory_mb: 3 different runs with a value above 0 are too few to learn from; it takes 8"
+    ):
         Estimator.learn(_grid()[:3], ["gpu_memory_mb"])
 
 

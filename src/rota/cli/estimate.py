@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rota.cli import human
 from rota.cli.manager import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.core.errors import RotaError
+
+if TYPE_CHECKING:
+    from rota.estimate.observations import Observation
 
 app = typer.Typer(help="Learn from past runs what jobs need, and how far to trust that.", no_args_is_help=True)
 DataArgument = Annotated[
@@ -38,12 +42,12 @@ def score(
 
       rota estimate score runs.csv
     """
-    from rota.estimate.estimator import one_thread
-    from rota.estimate.observations import known_label, read_observations
-    from rota.estimate.score import labels_in, scores
+    from rota.estimate.fit import one_thread
+    from rota.estimate.observations import read_observations
+    from rota.estimate.score import scores
 
     runs = read_observations(data)
-    labels = [known_label(name) for name in label or ()] or labels_in(runs)
+    labels = _wanted(label) or _enough(runs, data)
     with one_thread(), progress("scoring", 2 * len(labels)) as bar:
         found = []
         for each in scores(runs, labels, seed):
@@ -66,13 +70,13 @@ def train(
 
       rota estimate train runs.csv model.json
     """
-    from rota.estimate.estimator import Estimator, one_thread
+    from rota.estimate.estimator import Estimator
+    from rota.estimate.fit import one_thread
     from rota.estimate.model_file import write_estimator
-    from rota.estimate.observations import known_label, read_observations
-    from rota.estimate.score import labels_in
+    from rota.estimate.observations import read_observations
 
     runs = read_observations(data)
-    labels = [known_label(name) for name in label or ()] or labels_in(runs)
+    labels = _wanted(label) or _enough(runs, data)
     with one_thread(), progress("learning", None):
         estimator = Estimator.learn(runs, labels, seed)
     write_estimator(estimator, model)
@@ -98,19 +102,31 @@ def predict(
 
     Examples:
 
-      rota estimate predict model.json -- python train.py --model resnet50 --batch 64 --size 224
+      rota estimate train h200 model.json
+
+      rota estimate predict model.json -- python train.py --model resnet50 --batch 64 --size 224 \\
+        --precision bf16 --optimizer adam
     """
-    from rota.estimate.estimator import one_thread
+    from rota.estimate.fit import one_thread
     from rota.estimate.flags import attributes_of
     from rota.estimate.model_file import read_estimator
-    from rota.estimate.observations import known_label
 
     estimator = read_estimator(model)
-    labels = [known_label(name) for name in label or ()] or list(estimator.trust)
+    labels = _wanted(label) or list(estimator.trust)
+    for name in labels:
+        if name not in estimator.trust:
+            raise RotaError(f"--label is {name!r}: {model} has not learned that, but {', '.join(estimator.trust)}")
     attributes = attributes_of(command)
     with one_thread():
         found = [estimator.predict(name, attributes) for name in labels]
-    emit([{**asdict(each), "trusted": each.is_trusted(bound)} for each in found], _ESTIMATE_COLUMNS, output)
+    rows = [{**asdict(each), "trusted": each.is_trusted(bound), "why": each.doubt(bound)} for each in found]
+    emit(rows, _ESTIMATE_COLUMNS, output)
+    labels_by_doubt: dict[str, list[str]] = {}
+    for row in rows:
+        if row["why"]:
+            labels_by_doubt.setdefault(row["why"], []).append(row["label"])
+    for why, doubted in labels_by_doubt.items():
+        typer.echo(f"not trusted ({', '.join(doubted)}): {why}", err=True)
 
 
 @app.command()
@@ -157,6 +173,26 @@ def report(
 
         rows = [{**row, **{key: amount_of(row["what"], row[key]) for key in ("asked", "used")}} for row in rows]
     emit(rows, _OVER_COLUMNS, output)
+
+
+def _wanted(names: Sequence[str] | None) -> list[str]:
+    from rota.estimate.observations import known_label
+
+    return [known_label(name) for name in names or ()]
+
+
+def _enough(runs: Sequence[Observation], data: Path) -> list[str]:
+    """The labels that can be learned; a table in which there is none is refused."""
+    from rota.estimate.score import labels_in
+    from rota.estimate.trust import FEWEST
+
+    labels = labels_in(runs)
+    if not labels:
+        different = len({run.key for run in runs})
+        raise RotaError(
+            f"{data}: {different} different runs are too few to learn from; it takes {FEWEST} with a label above 0"
+        )
+    return labels
 
 
 def _wasted(rows: Sequence[Mapping[str, Any]], days: float) -> str:

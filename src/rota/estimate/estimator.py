@@ -1,47 +1,25 @@
-"""Estimates of a label with an interval, and the error that was measured for runs of the same kind.
-
-A random forest learns the logarithm of the label from all attributes; where the white box explains the label, the
-forest learns only what that leaves unexplained. Intervals and errors come from runs that were held out: each is
-judged by a fit that has not seen it, nor any other run of the same configuration.
-"""
+"""Estimates of a label with an interval, the error that was measured for runs like it, and why not to trust one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any
 
-import numpy as np
-
-from rota.core.errors import RotaError
-from rota.estimate.law import LAWS, FittedLaw, explains
-from rota.estimate.observations import COUNTED, Encoder, Floats, Observation, Value, with_label
-
-TREES = 100
-FOLDS = 10
-FEWEST = 8
-"""Below so many runs nothing is learned."""
-FEWEST_OF_KIND = 3
-"""Below so many held-out runs of a kind nothing is known of its error."""
-COVERAGE = 0.9
-
-
-class Way(Enum):
-    """How a label is estimated."""
-
-    BEST = "best"
-    FOREST = "forest"
-    WHITE_BOX = "white box"
+from rota.estimate.fit import Fit, Way
+from rota.estimate.law import explains
+from rota.estimate.observations import COUNTED, Observation, Value, with_label
+from rota.estimate.ranges import Ranges
+from rota.estimate.trust import Spread, Trust, measure, without_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """What a run will probably take; nine runs in ten lie between `low` and `high`.
 
-    `error` is the median relative error that was measured on held-out runs of its kind; None where there were too few.
+    `error` is the median relative error that was measured on held-out runs of its kind, or of kinds left out whole
+    where its own was never seen; None where there were too few. `outside` says what about the run lies beyond those
+    that were learned from: of that nothing was measured.
     """
 
     label: str
@@ -49,106 +27,19 @@ class Estimate:
     low: float
     high: float
     error: float | None
+    outside: tuple[str, ...] = ()
 
     def is_trusted(self, bound: float) -> bool:
-        """Whether the measured error is below a bound."""
-        return self.error is not None and self.error <= bound
+        """Whether the measured error is below a bound, and holds for this run."""
+        return self.doubt(bound) is None
 
-
-def import_forest() -> Any:
-    """scikit-learn's forest; it is loaded only when something is learned."""
-    try:
-        from sklearn.ensemble import RandomForestRegressor
-    except ImportError:
-        raise RotaError("estimates need scikit-learn; install it with: pip install 'rota[estimate]'") from None
-    return RandomForestRegressor
-
-
-def one_thread() -> AbstractContextManager[object]:
-    """Small matrices gain nothing from more threads, and lose much where the machine is busy."""
-    import_forest()
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[object] = threadpool_limits(1)
-    return limits
-
-
-class Fit:
-    """One label, learned from some runs."""
-
-    def __init__(self, label: str, runs: Sequence[Observation], way: Way = Way.BEST, seed: int = 0) -> None:
-        law = LAWS.get(label) if way is not Way.FOREST and all(map(explains, runs)) else None
-        if way is Way.WHITE_BOX and law is None:
-            raise RotaError(f"there is no white box for {label} in these runs")
-        self._law = None if law is None else FittedLaw(law, runs)
-        self._forest = None
-        self._encoder = Encoder(runs)
-        if way is Way.WHITE_BOX:
-            return
-        logs = np.log([run.labels[label] for run in runs]) - self._explained(runs)
-        forest = import_forest()(TREES, min_samples_leaf=1 if law is None else 2, max_features=0.5, random_state=seed)
-        self._forest = forest.fit(self._encoder.encode(runs), logs)
-
-    def predict(self, runs: Sequence[Observation]) -> Floats:
-        """What each run will probably take."""
-        left = 0.0 if self._forest is None else self._forest.predict(self._encoder.encode(runs))
-        return np.asarray(np.exp(self._explained(runs) + left))
-
-    def _explained(self, runs: Sequence[Observation]) -> Floats:
-        return np.zeros(len(runs)) if self._law is None else np.log(self._law.predict(runs))
-
-
-def folds_by(keys: Sequence[object], folds: int, seed: int = 0) -> Floats:
-    """A fold for each run, at random; equal keys share one. With fewer keys than folds, each key is one."""
-    distinct = list(dict.fromkeys(keys))
-    order = np.random.default_rng(seed).permutation(len(distinct))
-    fold_of = {key: int(place) % folds for key, place in zip(distinct, order, strict=True)}
-    return np.array([fold_of[key] for key in keys])
-
-
-def held_out(
-    runs: Sequence[Observation],
-    folds: Floats,
-    fit: Callable[[list[Observation]], Callable[[list[Observation]], Floats]],
-) -> Floats:
-    """What a fit says of each run that has not seen the run's fold."""
-    said = np.zeros(len(runs))
-    for fold in np.unique(folds):
-        here = np.flatnonzero(folds == fold).tolist()
-        seen = [runs[index] for index in np.flatnonzero(folds != fold).tolist()]
-        said[here] = fit(seen)([runs[index] for index in here])
-    return said
-
-
-def reach(deviations: Floats) -> float:
-    """How far the logarithm may be off in nine cases of ten, as the deviations of held-out runs say (conformal)."""
-    rank = math.ceil((len(deviations) + 1) * COVERAGE) - 1
-    return float(np.sort(np.abs(deviations))[min(rank, len(deviations) - 1)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
-    """How far estimates of a label were off on held-out runs: nine in ten of their logarithms, and by kind of run."""
-
-    runs: int
-    reach: float
-    errors: Mapping[str, float]
-    """The median relative error of each kind of which there were enough."""
-
-
-def measure(label: str, runs: Sequence[Observation], seed: int = 0) -> Trust:
-    """Judge each run by a fit that has not seen its configuration."""
-    mine = with_label(runs, label)
-    if len({run.key for run in mine}) < FEWEST:
-        raise RotaError(f"{label}: {len(mine)} runs are too few to learn from; it takes {FEWEST} different ones")
-    folds = folds_by([run.key for run in mine], FOLDS, seed)
-    said = held_out(mine, folds, lambda seen: Fit(label, seen, seed=seed).predict)
-    truth = np.array([run.labels[label] for run in mine])
-    by_kind: dict[str, list[float]] = {}
-    for run, error in zip(mine, np.abs(said - truth) / truth, strict=True):
-        by_kind.setdefault(run.kind, []).append(float(error))
-    errors = {kind: float(np.median(found)) for kind, found in by_kind.items() if len(found) >= FEWEST_OF_KIND}
-    return Trust(runs=len(mine), reach=reach(np.log(truth / said)), errors=errors)
+    def doubt(self, bound: float) -> str | None:
+        """Why it is not trusted; None if it is."""
+        if self.outside:
+            return "; ".join(self.outside)
+        if self.error is None:
+            return "too few runs like it were seen to know the error"
+        return f"the measured error is {self.error:.0%}, above {bound:.0%}" if self.error > bound else None
 
 
 class Estimator:
@@ -157,7 +48,8 @@ class Estimator:
     def __init__(self, runs: Sequence[Observation], trust: Mapping[str, Trust]) -> None:
         self.runs = tuple(runs)
         self.trust = trust
-        self._fits: dict[tuple[str, Way], Fit] = {}
+        self._fits: dict[tuple[str, bool], Fit] = {}
+        self._ranges: dict[str, Ranges] = {}
 
     @classmethod
     def learn(cls, runs: Sequence[Observation], labels: Sequence[str], seed: int = 0) -> Estimator:
@@ -165,30 +57,53 @@ class Estimator:
         return cls(runs, {label: measure(label, runs, seed) for label in labels})
 
     def predict(self, label: str, attributes: Mapping[str, Value]) -> Estimate:
-        """What a run will probably take; the usual where nothing is learned of the label yet."""
+        """What a run will probably take; the usual where nothing is learned of the label yet. Nonsense is refused."""
         known = self.trust.get(label)
         if known is None:
             return unlearned(label)
-        run = self._with_counts(Observation(attributes=attributes, labels={}))
+        run = self._completed(Observation(attributes=attributes, labels={}))
         mine = with_label(self.runs, label)
-        lacks_counts = label in LAWS and all(map(explains, mine)) and not explains(run)
-        way = Way.FOREST if lacks_counts else Way.BEST
-        if (label, way) not in self._fits:
-            self._fits[label, way] = Fit(label, mine, way)
-        value = float(self._fits[label, way].predict([run])[0])
-        width = math.exp(known.reach)
-        error = None if lacks_counts else known.errors.get(run.kind)
-        return Estimate(label=label, value=value, low=value / width, high=value * width, error=error)
+        if label not in self._ranges:
+            self._ranges[label] = Ranges(mine)
+        self._ranges[label].refuse_nonsense(run)
+        lacks_counts = all(map(explains, mine)) and not explains(run)
+        value = float(self._fit(label, mine, lacks_counts).predict([run])[0])
+        found = known.uncounted if lacks_counts else self._spread(known, run, mine)
+        width = math.exp(known.reach if found is None else found.reach)
+        return Estimate(
+            label=label,
+            value=value,
+            low=value / width,
+            high=value * width,
+            error=None if found is None else found.error,
+            outside=self._ranges[label].outside(run),
+        )
 
-    def _with_counts(self, run: Observation) -> Observation:
-        """The run with what was counted for one that differs only in how it trains."""
-        if explains(run):
-            return run
+    def _fit(self, label: str, mine: Sequence[Observation], lacks_counts: bool) -> Fit:
+        if (label, lacks_counts) not in self._fits:
+            self._fits[label, lacks_counts] = (
+                Fit(label, [without_counts(run) for run in mine], Way.FOREST) if lacks_counts else Fit(label, mine)
+            )
+        return self._fits[label, lacks_counts]
+
+    def _spread(self, known: Trust, run: Observation, mine: Sequence[Observation]) -> Spread | None:
+        """How far estimates of runs like this were off; None if nobody knows."""
+        models = {other.attributes["model"] for other in mine if "model" in other.attributes}
+        is_new_model = bool(models) and "model" in run.attributes and run.attributes["model"] not in models
+        if is_new_model or all(other.kind != run.kind for other in mine):
+            return known.unseen
+        error = known.errors.get(run.kind)
+        return None if error is None else Spread(reach=known.reach, error=error)
+
+    def _completed(self, run: Observation) -> Observation:
+        """The run with its model's family, and what was counted for one that differs only in how it trains."""
+        told = dict(run.attributes)
         for known in reversed(self.runs):
-            if explains(known) and same_model(known.attributes, run.attributes):
-                counts = {name: known.attributes[name] for name in COUNTED}
-                return Observation(attributes={**run.attributes, **counts}, labels={})
-        return run
+            if "family" in known.attributes and "model" in told and known.attributes.get("model") == told["model"]:
+                told.setdefault("family", known.attributes["family"])
+            if not all(name in told for name in COUNTED) and explains(known) and same_model(known.attributes, told):
+                told |= {name: known.attributes[name] for name in COUNTED}
+        return Observation(attributes=told, labels={})
 
 
 def same_model(known: Mapping[str, Value], asked: Mapping[str, Value]) -> bool:

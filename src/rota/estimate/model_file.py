@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import RotaError
-from rota.estimate.estimator import Estimator, Trust
+from rota.estimate.estimator import Estimator
 from rota.estimate.observations import LABELS, Observation
+from rota.estimate.trust import Spread, Trust
 
-FORM = "rota estimator 1"
+FORM = "rota estimator 2"
 
 
 def write_estimator(estimator: Estimator, path: Path) -> None:
@@ -45,7 +46,17 @@ def _label(name: str) -> str:
 
 def _trust(value: Mapping[str, Any]) -> Trust:
     errors = {str(kind): float(error) for kind, error in value["errors"].items()}
-    return Trust(runs=int(value["runs"]), reach=float(value["reach"]), errors=errors)
+    return Trust(
+        runs=int(value["runs"]),
+        reach=float(value["reach"]),
+        errors=errors,
+        unseen=_spread(value["unseen"]),
+        uncounted=_spread(value["uncounted"]),
+    )
+
+
+def _spread(value: Mapping[str, Any] | None) -> Spread | None:
+    return None if value is None else Spread(reach=float(value["reach"]), error=float(value["error"]))
 
 
 def _run(value: Mapping[str, Any]) -> Observation:

@@ -44,6 +44,9 @@ OTHER_RESULTS = frozenset({"steps", "step_mean_s", "saved_mb", "reserved_mb", "a
 GROUPS = ("family", "model", "name", "program")
 """Columns that say which runs are of a kind, the widest kind first."""
 
+WHOSE = ("tenant", "user")
+"""Columns that say whose a run is: that somebody is new is no reason to doubt an estimate."""
+
 BUILT_IN: Mapping[str, str] = {"h200": "h200-alone.csv"}
 """Tables that come with Rota, by name."""
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rota.core.errors import RotaError
-from rota.estimate.estimator import FEWEST, FOLDS, Fit, Way, folds_by, held_out, import_forest, reach
+from rota.estimate.fit import TREES, Fit, Way, folds_by, import_forest, parts, reach
 from rota.estimate.law import LAWS, explains
 from rota.estimate.observations import LABELS, Encoder, Floats, Observation, with_label
+from rota.estimate.trust import FEWEST, FOLDS, enough
 
 RANDOM = "random"
 KINDS = "kinds left out"
@@ -54,9 +53,7 @@ def scores(
 ) -> Iterator[Score]:
     """The score of each label under both splits."""
     for label in labels:
-        mine = with_label(runs, label)
-        if len({run.key for run in mine}) < FEWEST:
-            raise RotaError(f"{label}: {len(mine)} runs are too few to learn from; it takes {FEWEST} different ones")
+        mine = enough(label, runs)
         for split, folds in _splits(mine, seed):
             tell(f"{label}, {split}")
             yield _score(mine, label, split, folds, seed)
@@ -71,12 +68,7 @@ def _splits(runs: Sequence[Observation], seed: int) -> Iterator[tuple[str, Float
 
 def _score(runs: Sequence[Observation], label: str, split: str, folds: Floats, seed: int) -> Score:
     truth = np.array([run.labels[label] for run in runs])
-    has_law = label in LAWS and all(map(explains, runs))
-    said = {
-        way: held_out(runs, folds, partial(_fitted, label, way, seed))
-        for way in Way
-        if has_law or way is not Way.WHITE_BOX
-    }
+    said = _said(runs, label, folds, seed)
     best = said[Way.BEST]
     errors = np.abs(best - truth) / truth
     low, high = _intervals(best, truth, folds)
@@ -100,8 +92,18 @@ def _score(runs: Sequence[Observation], label: str, split: str, folds: Floats, s
     )
 
 
-def _fitted(label: str, way: Way, seed: int, runs: list[Observation]) -> Callable[[list[Observation]], Floats]:
-    return Fit(label, runs, way, seed).predict
+def _said(runs: Sequence[Observation], label: str, folds: Floats, seed: int) -> dict[Way, Floats]:
+    """What each way says of each run, by fits that have not seen its fold; without a white box the best is a forest."""
+    has_law = label in LAWS and all(map(explains, runs))
+    said = {way: np.zeros(len(runs)) for way in Way if has_law or way is not Way.WHITE_BOX}
+    for here, elsewhere in parts(folds):
+        asked, seen = [runs[index] for index in here], [runs[index] for index in elsewhere]
+        best = Fit(label, seen, seed=seed)
+        said[Way.BEST][here] = said[Way.FOREST][here] = best.predict(asked)
+        if has_law:
+            said[Way.FOREST][here] = Fit(label, seen, Way.FOREST, seed).predict(asked)
+            said[Way.WHITE_BOX][here] = np.exp(best.explained(asked))
+    return said
 
 
 def rmsre(truth: Floats, said: Floats) -> float:
@@ -143,7 +145,7 @@ def _usual_models(runs: Sequence[Observation], truth: Floats, folds: Floats, see
 
     models: dict[str, Callable[[], Any]] = {
         "nearest neighbours": lambda: KNeighborsRegressor(3, weights="distance"),
-        "random forest": lambda: forest(50, random_state=seed),
+        "random forest": lambda: forest(TREES // 2, random_state=seed),
         "linear regression": LinearRegression,
         "linear support vectors": lambda: SVR(kernel="linear"),
         "kernel support vectors": lambda: SVR(C=10.0),
@@ -155,8 +157,7 @@ def _usual_models(runs: Sequence[Observation], truth: Floats, folds: Floats, see
     spread = (float(logs.min()), float(logs.max()))
     for name, make in models.items():
         said = np.zeros(len(runs))
-        for fold in np.unique(folds):
-            here, seen = np.flatnonzero(folds == fold).tolist(), np.flatnonzero(folds != fold).tolist()
+        for here, seen in parts(folds):
             encoder = Encoder([runs[index] for index in seen])
             model = make_pipeline(StandardScaler(), make())
             with warnings.catch_warnings():

@@ -148,7 +148,7 @@ class _Learner:
                 self._seen = count
         finally:
             records.close()
-        from rota.estimate.estimator import one_thread
+        from rota.estimate.fit import one_thread
 
         with one_thread():
             return {label: asdict(self._estimator.predict(label, question["attributes"])) for label in self._trusts}
@@ -158,7 +158,7 @@ class _Learner:
         return [label for label in PREDICTED.values() if label in self._estimator.trust]
 
     def _learn(self, records: Records, home: Path) -> Estimator:
-        from rota.estimate.estimator import one_thread
+        from rota.estimate.fit import one_thread
         from rota.estimate.score import labels_in
 
         runs = [use.run for use in past_uses(records, home)]
