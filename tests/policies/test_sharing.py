@@ -165,6 +165,26 @@ def test_antman_stops_an_opportunistic_job_that_stands_in_the_way() -> None:
     assert rows["ot"].preemptions == 1
 
 
+@pytest.mark.parametrize(
+    ("together", "priority", "end_s"),
+    [
+        # A loss of 5 % can be borne: the second half runs beside the first from the start.
+        (9.5, 0, 100.0),
+        (9.5, -1, 100.0),
+        # One of 10 % can't: it waits for the end of the first at 95.
+        (9.0, 0, 95.0 + 95.0),
+        (9.0, -1, 95.0 + 95.0),
+    ],
+)
+def test_antman_puts_parts_on_one_device_only_if_guarantees_hold(together: float, priority: int, end_s: float) -> None:
+    speed = speeds(("g", "g", together, together))
+    first = job("a", gpus=0.5, work=950.0, model="g")
+    second = job("b", gpus=0.5, work=950.0, model="g", priority=priority)
+
+    assert ends(run("antman", first, second, speed=speed))["b"] == end_s
+    assert ends(run("antman", first, second, speed=speed, gpus=2))["b"] == (100.0 if together == 9.5 else 95.0)
+
+
 # -- kubeshare -----------------------------------------------------------------------------------
 
 

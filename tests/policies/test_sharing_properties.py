@@ -51,6 +51,7 @@ asked_for: st.SearchStrategy[list[Asked]] = st.lists(
     st.fixed_dictionaries(
         {
             "gpus": st.sampled_from([0.25, 0.5, 1, 1, 2]),
+            "tasks": st.sampled_from([1, 1, 2]),
             "work": st.integers(100, 2000),
             "model": st.sampled_from(MODELS),
             "memory": st.integers(1, 16),
@@ -69,6 +70,7 @@ def _jobs(asked: list[Asked]) -> list[Submission]:
             job=job(
                 f"j{number}",
                 gpus=each["gpus"],
+                workers=each["tasks"] if each["gpus"] <= 1 else 1,
                 work=float(each["work"]),
                 model=each["model"],
                 priority=each["priority"],
@@ -112,8 +114,7 @@ def test_memory_is_never_exceeded_and_all_work_is_done_once(policy: str, asked: 
 @settings(max_examples=8)
 def test_guaranteed_job_is_never_slower_than_its_bound(gaps: float, guard: float, asked: list[Asked]) -> None:
     submissions = _jobs(asked)
-    whole = [each.job for each in submissions if not each.job.roles[0].is_fraction]
-    watch = Bound({each.id: 10.0 for each in whole if each.priority > OPPORTUNISTIC})
+    watch = Bound({each.job.id: 10.0 for each in submissions if each.job.priority > OPPORTUNISTIC})
 
     course(f"antman:guard={guard}", submissions, watch, SpeedModel(profiles=PROFILES, gaps=gaps), Costs())
 

@@ -25,9 +25,12 @@ from rota.mechanisms.probe import on_node
 Homes = list[tuple[LiveJob, Placement]]
 
 
-def consolidate(draft: Draft, holders: Iterable[LiveJob]) -> int:
-    """Move jobs together as far as it goes with devices that are free now; how many were moved."""
-    crowd = _Crowd(draft, holders)
+def consolidate(draft: Draft, holders: Iterable[LiveJob], *, parts: bool = True) -> int:
+    """Move jobs together as far as it goes with devices that are free now; how many were moved.
+
+    Without `parts`, those that asked for parts of devices stay where they are.
+    """
+    crowd = _Crowd(draft, holders, parts=parts)
     while crowd.empty_a_node():
         pass
     while crowd.empty_a_device():
@@ -38,7 +41,7 @@ def consolidate(draft: Draft, holders: Iterable[LiveJob]) -> int:
 class _Crowd:
     """Who is where, and who of them can be moved."""
 
-    def __init__(self, draft: Draft, holders: Iterable[LiveJob]) -> None:
+    def __init__(self, draft: Draft, holders: Iterable[LiveJob], *, parts: bool) -> None:
         self._draft = draft
         self._by_node: dict[int, dict[LiveJob, None]] = {}
         self._where: dict[LiveJob, int] = {}
@@ -48,7 +51,7 @@ class _Crowd:
         for live in holders:
             if live.placement is None or live.state is JobState.WAITING:
                 continue
-            if is_movable(live):
+            if is_movable(live) and (parts or not live.job.roles[0].is_fraction):
                 self._put(live, live.placement[0].node)
             else:
                 self._fixed.update(slot.node for slot in (live.parked or live.placement))
@@ -224,7 +227,7 @@ class Consolidating:
             self._blocked = True
             return
         self._stale = False
-        if not consolidate(draft, self._holders):
+        if not consolidate(draft, self._holders, parts=getattr(self._policy, "moves_parts", True)):
             self._due_s = draft.now_s + self._every_s
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:

@@ -64,6 +64,12 @@ class Guests:
         """The groups of those with parts of the devices of which a job has parts, its own among them."""
         return list({self._seats[other]: None for at in self._seats.get(live, ()) for other in self.parts.get(at, ())})
 
+    def partners(self, live: LiveJob) -> dict[LiveJob, None]:
+        """Those with parts of devices of which a job has parts."""
+        found = {other: None for at in self._seats.get(live, ()) for other in self.parts.get(at, ())}
+        found.pop(live, None)
+        return found
+
     def seats(self, live: LiveJob) -> Seats | None:
         """The devices that a job holds."""
         return self._seats.get(live)
@@ -108,6 +114,11 @@ def may_share(job: Job) -> bool:
     if len(job.roles) > 1 or job.exclusive or job.elastic is not None or not job.gpu_milli:
         return False
     return job.locality is None or not job.locality.hard
+
+
+def wants_part(job: Job) -> bool:
+    """Whether each task of a job wants part of a device, and may have it on any."""
+    return may_share(job) and job.roles[0].is_fraction
 
 
 def is_settled(live: LiveJob) -> bool:

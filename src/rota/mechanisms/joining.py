@@ -48,6 +48,11 @@ class SharingScheduler:
         return self._rule.overlaps
 
     @property
+    def moves_parts(self) -> bool:
+        """As the rule wants."""
+        return self._rule.moves_parts
+
+    @property
     def memory(self) -> Any:
         """What the rule remembers, and when groups may be formed anew."""
         due = {"regroup_s": self._regroup_s} if self._regroup_s > -math.inf else {}
@@ -257,15 +262,20 @@ class SharingScheduler:
     def _displace(self, draft: Draft, live: LiveJob) -> bool:
         """Stop those who have to yield, one by one, until there is room."""
         mark = draft.mark()
+        left: dict[LiveJob, tuple[Seats, ...]] = {}
         for victim in self._rule.yields(live, list(self._holders)):
             if victim.stopping is not None or victim.placement is None or victim.reserved:
                 continue
             draft.release(victim)
+            left[victim] = self._guests.rekey(victim)
             offered = self._rule.free(live, draft, self._guests)
             if not isinstance(offered, Reason):
                 self._take(draft, live, offered)
+                self._stale.update({seats: None for concerned in left.values() for seats in concerned})
                 return True
         draft.undo(mark)
+        for victim in left:
+            self._guests.rekey(victim)
         return False
 
 

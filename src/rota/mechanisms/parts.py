@@ -43,9 +43,14 @@ class Laying:
         self._mark = draft.mark()
         self.slots: list[Slot] = []
 
+    @property
+    def devices(self) -> list[Device]:
+        """The devices of the tasks so far."""
+        return [(slot.node, slot.devices) for slot in self.slots]
+
     def places(self) -> Iterator[Place]:
         """The devices with room for one more task beside those that have parts of them."""
-        nodes, own = self._draft.inventory.nodes, [(slot.node, slot.devices) for slot in self.slots]
+        nodes, own = self._draft.inventory.nodes, self.devices
         types = self._role.device_types
         for at in dict.fromkeys([*self._guests.parts, *own]):
             kind = nodes[at[0]].node.device_type

@@ -26,6 +26,10 @@ class SharingRule(Protocol):
     def overlaps(self) -> bool:
         """Whether the next job loads on devices while the one before only saves."""
 
+    @property
+    def moves_parts(self) -> bool:
+        """Whether tasks with parts of devices may be moved to any others that have room."""
+
     def shares(self, job: Job) -> bool:
         """Whether a job takes part in sharing at all; others have what they ask for to themselves."""
 
@@ -92,6 +96,7 @@ class PlainRule:
     migrates = False
     """Whether who came last to a group moves to free devices for which nobody waits."""
     overlaps = False
+    moves_parts = True
     regroup_s = math.inf
 
     def shares(self, job: Job) -> bool:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.live import LiveJob
 from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job
+from rota.core.placement import Placement
+from rota.core.policy import Draft
+from rota.core.reasons import Reason
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import sharing
-from rota.mechanisms.guests import is_settled
+from rota.mechanisms.guests import Guests, is_settled, wants_part
+from rota.mechanisms.parts import Laying, apart
 from rota.mechanisms.sharing_rule import PlainRule
 
 _PROBE = 10
@@ -48,6 +52,8 @@ class AntManParams:
 class AntMan(PlainRule):
     """Guaranteed jobs first; opportunistic ones (priority -1) on what is free, else beside the idlest of the others."""
 
+    moves_parts = False
+
     def __init__(self, params: AntManParams, knowledge: Knowledge) -> None:
         self._params = params
         self._speed = knowledge.speed
@@ -63,6 +69,35 @@ class AntMan(PlainRule):
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
         """Guaranteed jobs first, then who came first."""
         return (not _is_guaranteed(live), live.seq)
+
+    def free(self, live: LiveJob, draft: Draft, guests: Guests) -> Placement | Reason:
+        """For each task that wants a part the fullest device where all keep their guarantee, or one nobody has."""
+        if not any(role.is_fraction for role in live.job.roles):
+            return draft.offer(live)
+        if not wants_part(live.job):
+            return apart(live, draft)
+        laying = Laying(live, draft, guests)
+        for _ in range(live.job.roles[0].count):
+            reason = self._lay(laying, live, guests)
+            if reason is not None:
+                laying.give_up()
+                return reason
+        return laying.done()
+
+    def _lay(self, laying: Laying, live: LiveJob, guests: Guests) -> Reason | None:
+        beside = {holder: None for at in laying.devices for holder in guests.parts.get(at, ())}
+        for place in sorted(laying.places(), key=lambda place: (place.left_milli, place.at)):
+            mates = beside | dict.fromkeys(place.holders)
+            kept = all(self._keeps(each, guests.partners(each) | {live: None}, place.kind) for each in place.holders)
+            if kept and self._keeps(live, mates, place.kind) and laying.put(place):
+                return None
+        return laying.open()
+
+    def _keeps(self, live: LiveJob, mates: Iterable[LiveJob], kind: DeviceType) -> bool:
+        """Whether a job with parts of devices runs beside others, and at its bound if it is guaranteed."""
+        rate = self._speed.among(live.job, 1.0, [(mate.job, 1.0) for mate in mates], kind)
+        least = self._params.guard * self._speed.on_type(live.job, kind) if _is_guaranteed(live) else 0.0
+        return rate > 0 and rate >= least - 1e-9
 
     def joins(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
@@ -187,7 +222,8 @@ antman = sharing(
     differs=(
         "at most one opportunistic job runs beside a guaranteed one; a job is never larger than what it asked for, so "
         "that there are no bursts of memory; and guaranteed jobs keep their guarantee unless `patience_s` is given. "
-        "That is for jobs of whole devices: those that asked for parts share them as asked, at the speed this leaves."
+        "Jobs that asked for parts of devices have them as asked, several guaranteed ones on a device too, but only "
+        "beside such as leave every guaranteed one its speed by what is known; consolidation leaves them in place."
     ),
     traits=Traits(
         prior_knowledge="utilisation",

@@ -12,7 +12,7 @@ from rota.core.policy import Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import label, number, sharing
-from rota.mechanisms.guests import Guests, may_share
+from rota.mechanisms.guests import Guests, wants_part
 from rota.mechanisms.parts import Laying, Place, apart
 from rota.mechanisms.sharing_rule import PlainRule
 
@@ -95,11 +95,6 @@ class KubeShare(PlainRule):
     def _limit(self, job: Job) -> int:
         asked = min(job.roles[0].device_milli, WHOLE)
         return min(max(round(number(job, "limit", 0.0) * WHOLE), asked), WHOLE)
-
-
-def wants_part(job: Job) -> bool:
-    """Whether each task of a job wants part of a device, and may have it on any."""
-    return may_share(job) and job.roles[0].is_fraction
 
 
 def _affinity(job: Job) -> str | None:
