@@ -1,9 +1,16 @@
 from __future__ import annotations
 
-from builders import World, on, start
+from dataclasses import replace
+
+import pytest
+
+from builders import GIB, World, cluster, job, node, on, start
+from rota.core.codec import decode_event, encode_event
+from rota.core.errors import InvariantBroken
 from rota.core.events import Interrupted
-from rota.core.model import JobId
+from rota.core.model import Job, JobId
 from rota.core.reasons import ReasonCode
+from rota.core.state import State
 
 
 def test_failed_job_waits_before_it_is_tried_again() -> None:
@@ -40,3 +47,45 @@ def test_fork_keeps_the_time_of_the_next_try() -> None:
     world.step(Interrupted(JobId("flaky"), 0.0, retry_s=10.0))
 
     assert world.engine.fork(world.engine._policy).wakeup_s == 10.0
+
+
+HUNGRY = job("hungry", gpus=1, memory_bytes=GIB)
+HUNGRIER = job("hungry", gpus=1, memory_bytes=4 * GIB)
+
+
+def test_interrupted_job_asks_for_more_memory_from_then_on() -> None:
+    nodes = cluster(node("n1", 4, memory_bytes=2 * GIB), node("n2", 4, memory_bytes=8 * GIB))
+    world = World(of=nodes).running("hungry", job=HUNGRY, at=on("n1", 1))
+
+    world.step(Interrupted(JobId("hungry"), 0.0, retry_s=10.0, job=HUNGRIER))
+
+    assert world.timer(10.0) == [start("hungry", on("n2", 1))]
+    assert world.live("hungry").job == HUNGRIER
+
+
+def test_job_that_was_cancelled_meanwhile_does_not_ask_for_more() -> None:
+    world = World(gpus=4).running("hungry", job=HUNGRY)
+    world.cancel("hungry")
+
+    world.step(Interrupted(JobId("hungry"), 0.0, retry_s=10.0, job=HUNGRIER))
+
+    assert world.states() == {"hungry": "cancelled"}
+    assert world.live("hungry").job == HUNGRY
+
+
+@pytest.mark.parametrize(
+    "other", [job("hungry", gpus=2, memory_bytes=GIB), replace(HUNGRIER, priority=5)], ids=["devices", "priority"]
+)
+def test_nothing_but_memory_changes_on_the_way(other: Job) -> None:
+    state = State(cluster(node("n1", 4)))
+    live = state.admit(HUNGRY, 1.0)
+
+    with pytest.raises(InvariantBroken, match="it can't ask anew"):
+        state.ask_anew(live, other)
+
+
+def test_journal_keeps_what_is_asked_for_anew() -> None:
+    event = Interrupted(JobId("hungry"), 2.0, 10.0, HUNGRIER)
+
+    assert decode_event(encode_event(event)) == event
+    assert "job" not in encode_event(Interrupted(JobId("hungry"), 2.0))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from managers import Manager
+from managers import Manager, eventually
 from rota.core.errors import RotaError
 
 pytestmark = pytest.mark.slow
@@ -40,13 +40,15 @@ def test_nothing_known_gives_the_usual(manager: Manager) -> None:
     found = manager.wait(job_id)
 
     assert found["spec"]["resources"]["memory"] == "4Gi"
-    assert found["spec"]["estimated"] == {"memory": {"given": "4Gi", "trusted": False, "error": None}}
+    why = "nothing was learned of it yet"
+    assert found["spec"]["estimated"] == {"memory": {"given": "4Gi", "trusted": False, "error": None, "why": why}}
 
 
 def test_learned_estimate_is_given_where_it_is_trusted(manager: Manager) -> None:
     ids = manager.client.submit([_job(mib, memory="2Gi", cpus=0.1) for mib in range(40, 340, 20)])
     for job_id in ids:
         manager.wait(job_id, within_s=120)
+    eventually(lambda: manager.client.resources(ids[0])[-1]["estimate"], within_s=120)
 
     (job_id,) = manager.client.submit(_job(210, memory="auto", cpus=0.1))
     (other,) = manager.client.submit({**_job(210, memory="auto", cpus=0.1), "name": "never-seen"})
@@ -57,6 +59,41 @@ def test_learned_estimate_is_given_where_it_is_trusted(manager: Manager) -> None
     assert told["error"] < 0.25
     assert 210 * MIB < told["given"] < 700 * MIB
     assert manager.wait(other)["spec"]["estimated"]["memory"]["trusted"] is False
+
+
+def test_far_beyond_what_was_learned_the_usual_is_given_and_why_is_said(manager: Manager) -> None:
+    (job_id,) = manager.client.submit(_job(100000, memory="auto"), held=True)
+
+    told = manager.client.job(job_id)["spec"]["estimated"]["memory"]
+    manager.client.act(job_id, "cancel")
+
+    assert (told["given"], told["trusted"]) == ("4Gi", False)
+    assert "mib is 100000; runs of name=hold that were learned from have " in told["why"]
+    assert told["why"] in manager.rota("why", job_id).stdout
+
+
+def test_job_that_ran_out_of_what_was_chosen_is_tried_again_with_more(manager: Manager) -> None:
+    needy = HOLD.replace("int(sys.argv[2])", "(int(sys.argv[2]) + 600)")
+    asked = {**_job(100, memory="auto", cpus=0.1), "run": ["python3", "-c", needy, "--mib", "100"]}
+    (job_id,) = manager.client.submit(asked)
+
+    eventually(lambda: manager.client.job(job_id)["failure"] == "out-of-memory", within_s=60)
+    assert "which Rota chose; tried again with" in manager.rota("why", job_id).stdout
+    found = manager.wait(job_id, within_s=60)
+
+    assert found["state"] == "succeeded"
+    told = found["spec"]["estimated"]["memory"]
+    assert told["raised"] >= 1
+    assert told["given"] > 600 * MIB
+    assert found["attempt"] == told["raised"] + 1
+    said = manager.rota("why", job_id).stdout
+    assert f"(auto, raised {told['raised']} time" in said
+    assert "memory: out of memory with " in said
+
+    (following,) = manager.client.submit({**asked, "run": ["python3", "-c", needy, "--mib", "120"]})
+    again = manager.wait(following, within_s=60)
+    assert again["attempt"] == 1
+    assert again["spec"]["estimated"]["memory"]["given"] == told["given"]
 
 
 def test_request_estimate_and_use_are_side_by_side(manager: Manager) -> None:

@@ -10,7 +10,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from builders import cluster, job, node
+from rota.core.codec import decode_job
 from rota.core.decisions import Cause
 from rota.core.engine import Engine
 from rota.core.events import End, Event, JobArrived, JobEnded, Lapsed, Started
@@ -20,7 +23,9 @@ from rota.core.policy import Allocator, Draft, Policy
 from rota.core.reasons import ReasonCode
 from rota.core.state import State
 from rota.drivers.local.order import Order, Word
+from rota.live import control as control_module
 from rota.live.control import MOST_EVENTS, Control, Entry, Tape
+from rota.live.raising import MOST_RAISES
 from rota.live.record import Record
 from rota.placement import style
 from rota.policies import find_policy
@@ -184,5 +189,36 @@ def test_long_list_is_one_transaction_of_many_steps_with_pauses_in_between(tmp_p
         assert {stored for _, stored in seen} <= {0, len(names)}
         numbers = [json.loads(body)["n"] for body in control._records.steps()]
         assert numbers[:4] == [0, 1, 2, 3]
+
+    with_loop(tmp_path, course, policy, slow=False)
+
+
+def test_job_that_ran_out_of_what_was_chosen_is_kept_with_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_module, "pause_s", lambda failures: 0.0)
+    policy, _ = _rebuilt()
+    spec = {
+        "run": "true",
+        "resources": {"gpus": 1, "memory": "1Gi"},
+        "estimated": {"memory": {"given": "1Gi", "trusted": True, "error": 0.1}},
+    }
+
+    async def course(control: Control, driver: Notes) -> None:
+        entry = Entry([JobArrived(job("1", memory_bytes=1 << 30))])
+        entry.records = {JobId("1"): Record(json.dumps(spec))}
+        await control.apply(entry)
+        for _ in range(MOST_RAISES):
+            control.answered(JobEnded(JobId("1"), End.FAILED, 0.0), Word(failure="out-of-memory", exit_code=137))
+            await control.apply(Entry([]))
+
+        assert driver.started == [JobId("1")] * (1 + MOST_RAISES)
+        (row,) = control._records.live_jobs()
+        assert decode_job(json.loads(row.job)).roles[0].memory_bytes == 1 << 30 + MOST_RAISES
+        assert json.loads(row.spec)["estimated"]["memory"]["raised"] == MOST_RAISES
+        control.answered(JobEnded(JobId("1"), End.FAILED, 0.0), Word(failure="out-of-memory", exit_code=137))
+        await control.apply(Entry([]))
+        ended = control._records.job("1")
+        assert ended is not None
+        assert (ended.state, ended.failure) == ("failed", "out-of-memory")
+        assert "out of memory with 16.00 GiB, which Rota chose; that is raised at most 4 times" in ended.message
 
     with_loop(tmp_path, course, policy, slow=False)

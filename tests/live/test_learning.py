@@ -1,72 +1,37 @@
-"""What a manager learns from jobs that have succeeded, and when it learns anew."""
+"""What a manager learns from jobs that have succeeded, when it learns anew, and that nobody waits for it."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from rota.estimate.estimator import Estimate
+from pasts import Past
+from rota.core.model import JobId
+from rota.estimate import fit
+from rota.estimate.estimator import Estimate, Estimator
 from rota.files.job_shape import JobFile
-from rota.live.learning import AGAIN_AFTER, _Learner, amount, settled_by
-from rota.live.past_use import MB, over_requested, past_uses
-from rota.store.database import open_database
-from rota.store.records import Batch, Records
+from rota.live import learning
+from rota.live.control import News
+from rota.live.learning import AGAIN_AFTER, Learning, amount, learn, settled_by
+from rota.live.past_use import MB, attributes, over_requested, past_uses
 
 
-class Past:
-    """A manager's records and folders, filled with jobs that are over."""
+def ask(estimator: Estimator, size: int, label: str = "host_memory_mb") -> Estimate:
+    return estimator.predict(label, attributes({"name": "train", "run": f"python train.py --size {size}"}))
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.records = Records(open_database(home / "rota.db"))
-        self._jobs = 0
 
-    def add(
-        self,
-        used_mb: float,
-        *,
-        size: int,
-        state: str = "succeeded",
-        attempt: int = 1,
-        gpus: dict[str, float] | None = None,
-    ) -> None:
-        number = self._jobs
-        self._jobs += 1
-        resources = {"memory": "1Gi", "cpus": 1, "gpus": 4}
-        spec = {"name": "train", "run": f"python train.py --size {size}", "resources": resources}
-        row = {
-            "id": str(number),
-            "seq": number,
-            "name": "train",
-            "tenant": "default",
-            "owner": "ann",
-            "state": state,
-            "submitted_s": 0.0,
-            "started_s": 100.0,
-            "ended_s": 110.0,
-            "job": "{}",
-            "spec": json.dumps(spec),
-            "live": "{}",
-            "attempt": attempt,
-            "failures": attempt - 1,
-            "exit_code": 0,
-            "message": "",
-            "failure": None,
-            "version": 0,
-        }
-        self.records.write(Batch(new_jobs=[row]))()
-        folder = self.home / "runs" / str(number) / str(attempt) / "0"
-        folder.mkdir(parents=True)
-        (folder / "exit.json").write_text(json.dumps({"cpu_s": 5.0, "memory_bytes": int(used_mb * MB)}))
-        if gpus is not None:
-            (folder / "gpus.json").write_text(json.dumps(gpus))
+def learned(past: Past) -> Estimator:
+    return learn(past.records.url, past.home)
 
-    def ask(self, learner: _Learner, size: int, label: str = "host_memory_mb") -> Estimate:
-        attributes = {"name": "train", "program": "train.py", "tenant": "default", "tasks": 1.0, "size": float(size)}
-        question = {"database": self.records.url, "home": str(self.home), "attributes": attributes}
-        return Estimate(**learner.answer(question)[label])
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is learned from so few jobs needs no more."""
+    monkeypatch.setattr(fit, "TREES", 15)
 
 
 @pytest.fixture
@@ -78,25 +43,15 @@ def past(tmp_path: Path) -> Past:
 
 
 def test_memory_follows_the_flag(past: Past) -> None:
-    learner = _Learner()
+    estimator = learned(past)
 
-    small, large = past.ask(learner, 30), past.ask(learner, 170)
+    small, large = ask(estimator, 30), ask(estimator, 170)
 
     assert small.value == pytest.approx(70, rel=0.3)
     assert large.value == pytest.approx(350, rel=0.3)
     assert large.is_trusted(0.25)
-
-
-def test_it_learns_anew_when_enough_more_have_succeeded(past: Past) -> None:
-    learner = _Learner()
-    before = past.ask(learner, 1000).value
-
-    for _ in range(AGAIN_AFTER - 1):
-        past.add(4000, size=1000)
-    assert past.ask(learner, 1000).value == before
-
-    past.add(4000, size=1000)
-    assert past.ask(learner, 1000).value > 5 * before
+    said = "size is 100000; runs of name=train that were learned from have 10 to 190"
+    assert ask(estimator, 100000).doubt(0.25) == said
 
 
 def test_jobs_that_failed_or_were_tried_again_teach_nothing(past: Past) -> None:
@@ -104,6 +59,25 @@ def test_jobs_that_failed_or_were_tried_again_teach_nothing(past: Past) -> None:
     past.add(1, size=5, attempt=2)
 
     assert 5.0 not in {use.run.attributes["size"] for use in past_uses(past.records, past.home)}
+
+
+def test_of_one_that_was_tried_again_with_more_memory_that_is_known(past: Past) -> None:
+    ours = {"memory": {"given": "2Gi", "trusted": False, "raised": 1}}
+    past.add(1500, size=5, attempt=2, memory="2Gi", estimated=ours)
+
+    (found,) = [use for use in past_uses(past.records, past.home) if use.run.attributes["size"] == 5.0]
+
+    assert found.run.labels == {"host_memory_mb": 1500.0}
+    assert found.used == {"memory": 1500 * MB}
+
+
+def test_what_the_manager_chose_is_nobodys_waste(past: Past) -> None:
+    ours = {"memory": {"given": "4Gi", "trusted": False}, "cpus": {"given": 1, "trusted": False}}
+    past.add(10, size=5, memory="4Gi", estimated=ours)
+
+    found = [row for row in over_requested(past_uses(past.records, past.home)) if row["id"] == "19"]
+
+    assert [row["what"] for row in found] == []
 
 
 def test_most_wasteful_is_listed_first_and_the_modest_not_at_all(past: Past) -> None:
@@ -132,10 +106,10 @@ def test_gpus_are_learned_from_what_was_used_and_never_from_what_was_asked_for(p
     for size in range(10, 200, 10):
         seen = {"gpus": 2, "gpu_memory_bytes": 3 * size * MB, "gpu_busy_mean": 40.0, "gpu_busy_std": 5.0}
         past.add(50, size=size, gpus={**seen, "busy_from_s": 102.0, "busy_until_s": 107.0})
-    learner = _Learner()
+    estimator = learned(past)
 
-    assert past.ask(learner, 100, "gpus").value == pytest.approx(2.0)
-    assert past.ask(learner, 100, "gpu_memory_mb").value == pytest.approx(300, rel=0.3)
+    assert ask(estimator, 100, "gpus").value == pytest.approx(2.0)
+    assert ask(estimator, 100, "gpu_memory_mb").value == pytest.approx(300, rel=0.3)
     labels = next(iter(past_uses(past.records, past.home))).run.labels
     assert (labels["gpu_util_mean"], labels["load_s"], labels["train_s"], labels["save_s"]) == (40.0, 2.0, 5.0, 3.0)
     over = [row for row in over_requested(past_uses(past.records, past.home)) if row["what"] == "gpus"]
@@ -185,3 +159,101 @@ def test_what_is_not_trusted_is_not_said() -> None:
         "gpu_memory"
         not in settled_by(known(utilization=0.1, gpu_memory=None), asked, 0.25, predicts_use=True)["resources"]
     )
+
+
+# -- learning beside the manager's work ------------------------------------------------------------
+
+PUPIL = """
+import os, sys, time
+from pathlib import Path
+from rota.live.helper import answer_all
+
+HOME = Path(os.environ["PUPIL_HOME"])
+known = []
+
+def answer(question):
+    if "learn" not in question:
+        return {"host_memory_mb": dict(label="host_memory_mb", value=known[0], low=1, high=9, error=0, outside=[])}
+    time.sleep(0.01)
+    while not (HOME / "go").exists():
+        time.sleep(0.01)
+    if (HOME / "go").read_text() == "die":
+        os._exit(1)
+    known.append(float((HOME / "go").read_text()))
+    (HOME / "go").unlink()
+    return {"runs": 0}
+
+def main():
+    answer_all(answer)
+"""
+SPEC = {"name": "train", "run": "python train.py --size 5"}
+
+
+@pytest.fixture
+def pupil(past: Past, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Learning], Awaitable[None]]], None]:
+    """Runs a course of events against learning by a program that takes as long as the test wants."""
+    (past.home / "pupil.py").write_text(PUPIL)
+    monkeypatch.setenv("PYTHONPATH", str(past.home))
+    monkeypatch.setenv("PUPIL_HOME", str(past.home))
+    for name, value in (("REST", 0.0), ("FIRST_PAUSE_S", 0.01), ("LONG_S", 0.05)):
+        monkeypatch.setattr(learning, name, value)
+
+    def run(course: Callable[[Learning], Awaitable[None]]) -> None:
+        async def main() -> None:
+            asked = Learning(past.records, past.home, module="pupil")
+            working = asyncio.create_task(asked.run())
+            try:
+                async with asyncio.timeout(20):
+                    await course(asked)
+            finally:
+                working.cancel()
+                await asked.close()
+
+        asyncio.run(main())
+
+    return run
+
+
+async def until(asked: Learning, value: float) -> None:
+    """Wait until an estimate says so."""
+    while (found := await asked.estimates(SPEC)).get("memory") is None or found["memory"].value != value:
+        await asyncio.sleep(0.01)
+
+
+def test_nobody_waits_for_what_is_being_learned(
+    past: Past, pupil: Callable[[Callable[[Learning], Awaitable[None]]], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def course(asked: Learning) -> None:
+        while "learning takes long" not in caplog.text:
+            assert await asked.estimates(SPEC) == {}
+            await asyncio.sleep(0.01)
+        (past.home / "go").write_text("1")
+        await until(asked, 1.0)
+        for _ in range(AGAIN_AFTER - 1):
+            past.add(50, size=5)
+        asked.noticed([News(JobId("1"), "default", "succeeded", 0)])
+        past.add(50, size=5)
+        caplog.clear()
+        asked.noticed([News(JobId("1"), "default", "succeeded", 0)])
+        while "learning takes long" not in caplog.text:
+            assert (await asked.estimates(SPEC))["memory"].value == 1.0
+            await asyncio.sleep(0.01)
+        (past.home / "go").write_text("2")
+        await until(asked, 2.0)
+
+    pupil(course)
+
+
+def test_learning_that_broke_off_is_begun_again(
+    past: Past, pupil: Callable[[Callable[[Learning], Awaitable[None]]], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def course(asked: Learning) -> None:
+        (past.home / "go").write_text("die")
+        while caplog.text.count("learning broke off") < 2:
+            await asyncio.sleep(0.01)
+        (past.home / "go").write_text("3")
+        await until(asked, 3.0)
+
+    pupil(course)

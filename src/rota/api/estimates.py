@@ -28,6 +28,8 @@ class ResourceOut(BaseModel):
     what: str
     asked: float
     auto: bool = Field(description="Whether the amount was left to the manager.")
+    raised: int = Field(0, description="How often the manager raised it, because the job ran out of it.")
+    why: str | None = Field(None, description="Why the manager gave what it gave, if not by an estimate alone.")
     estimate: float | None = None
     low: float | None = None
     high: float | None = None

@@ -31,6 +31,7 @@ from rota.live.boot import Scheduling, boot
 from rota.live.foresight import Foresight
 from rota.live.learning import BOUND, Learning
 from rota.live.lookout import Lookout
+from rota.live.raising import largest
 from rota.live.requests import Requests
 from rota.live.retention import keep_tidy
 from rota.live.tutor import Tutor
@@ -101,7 +102,14 @@ async def _serve(
     control = boot(records, options.scheduling)
     foresight = Foresight(options.scheduling, records.url)
     predicts_use = find_policy(options.scheduling.policy)[0].predicts_use
-    learning = Learning(records, options.settings.home, options.estimate_bound, predicts_use=predicts_use)
+    learning = Learning(
+        records,
+        options.settings.home,
+        options.estimate_bound,
+        predicts_use=predicts_use,
+        largest=lambda field: largest(field, control.state.inventory.nodes),
+    )
+    control.listen(learning.noticed)
     assert control.present is not None, "boot knows the cluster"
     driver = LocalDriver(control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps)
     service = Service(
@@ -134,6 +142,7 @@ async def _serve(
     tidying = asyncio.create_task(keep_tidy(records, options.settings.home, options.keep_s))
     tutor = Tutor(control, options.scheduling, records.url, options.settings.home)
     tutoring = asyncio.create_task(tutor.run())
+    teaching = asyncio.create_task(learning.run())
     cacert = None if options.certificate is None else str(options.certificate.absolute())
     write_sign(Sign(url=url_of(listening, secure=cacert is not None, near=True), cacert=cacert), options.settings.home)
     say(f"rota manages this machine at {url}; data in {options.settings.home}")
@@ -144,6 +153,7 @@ async def _serve(
     await http
     tidying.cancel()
     tutoring.cancel()
+    teaching.cancel()
     driver.close()
     await tutor.close()
     await foresight.close()

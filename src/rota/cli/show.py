@@ -54,6 +54,8 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
         emit([{"id": found["id"], **told, "resources": compared}], (), output)
         return
     said = told["reason"]["sentence"] if told["reason"] else found["message"]
+    if told["reason"] and told["reason"]["code"] == "waits-to-retry" and found["message"]:
+        said += f": {found['message']}"
     typer.echo(f"job {job} is {told['state']}" + (f": {said}" if said else ""))
     if told["expected"] is not None:
         typer.echo(expectation(told["expected"]))
@@ -72,7 +74,7 @@ def _show_resources(compared: list[dict[str, Any]]) -> None:
     rows = [
         {
             "what": each["what"],
-            "asked": amount_of(each["what"], each["asked"]) + (" (auto)" if each["auto"] else ""),
+            "asked": amount_of(each["what"], each["asked"]) + _origin(each),
             "estimate": _estimated(each),
             "used": None if each["used"] is None else amount_of(each["what"], each["used"]),
         }
@@ -80,6 +82,16 @@ def _show_resources(compared: list[dict[str, Any]]) -> None:
     ]
     typer.echo()
     emit(rows, _RESOURCES, OutputFormat.TABLE)
+    for each in compared:
+        if each["why"]:
+            typer.echo(f"{each['what']}: {each['why']}")
+
+
+def _origin(each: dict[str, Any]) -> str:
+    """Who chose an amount, where that was not the user."""
+    if not each["auto"]:
+        return ""
+    return f" (auto, raised {each['raised']} time{'s' * (each['raised'] != 1)})" if each["raised"] else " (auto)"
 
 
 def _estimated(each: dict[str, Any]) -> str | None:

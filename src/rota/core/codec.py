@@ -55,18 +55,18 @@ def encode_event(event: Event) -> Json:
     value: Json = {"event": _EVENT_NAMES[kind]}
     for name in _EVENT_FIELDS[kind]:
         field = getattr(event, name)
+        if _is_usual(name, field):
+            continue
         if name == "job":
             field = encode_job(field)
         elif name == "node":
             field = encode_plain(field)
         elif name == "end":
             field = field.value
-        elif name == "cells" and field is not None:
+        elif name == "cells":
             field = encode_cells(field)
-        elif name == "tenants" and field is not None:
+        elif name == "tenants":
             field = encode_tenants(field)
-        elif _is_usual(name, field):
-            continue
         value[name] = field
     return value
 
@@ -78,7 +78,7 @@ def _is_usual(name: str, field: object) -> bool:
             return not field
         case "nominal_rate":
             return field == 1.0
-        case "retry_s" | "cells" | "tenants":
+        case "retry_s" | "cells" | "tenants" | "job":
             return field is None
         case _:
             return False

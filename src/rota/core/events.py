@@ -160,12 +160,13 @@ class JobEnded:
 class Interrupted:
     """A fault took a running job's devices or tasks away; `work` is what its last checkpoint kept.
 
-    The job contends again at once, or from `retry_s` on.
+    The job contends again at once, or from `retry_s` on. `job` is what it asks for from then on, if that is more.
     """
 
     job_id: JobId
     work: float
     retry_s: float | None = None
+    job: Job | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,6 +277,8 @@ class Intake:
     def _interrupted(self, event: Interrupted) -> None:
         live = self._state.live(event.job_id)
         self._requeue(live, event.work, event.retry_s)
+        if event.job is not None and not live.state.is_final:
+            self._state.ask_anew(live, event.job)
 
     def _requeue(self, live: LiveJob, work: float, retry_s: float | None) -> None:
         """A run came to nothing; the job waits again, or has had its last chance."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rota.core.cluster import Cluster, Node
@@ -119,6 +120,13 @@ class State:
                 live.unmet += 1
                 self.dependents.setdefault(needed, []).append(live)
         return live
+
+    def ask_anew(self, live: LiveJob, job: Job) -> None:
+        """A job that holds nothing asks for more than before, though not devices; nothing else about it changes."""
+        is_same = job.gpu_milli == live.job.gpu_milli and replace(job, roles=live.job.roles) == live.job
+        if live.placement is not None or not is_same:
+            raise InvariantBroken(f"job {live.job.id} holds devices or would become another; it can't ask anew")
+        live.job = job
 
     def order_stop(self, live: LiveJob, held: Placement, cause: Cause) -> None:
         """The job must leave the devices it holds; they stay physically held until it answers."""

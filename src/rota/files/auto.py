@@ -48,6 +48,23 @@ def unsettled(values: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def raised(values: Mapping[str, Any], field: str, amount: int, why: str) -> dict[str, Any]:
+    """The job file with more of a field, wherever it has what the manager gave, and why."""
+    told = values["estimated"][field]
+
+    def more(part: Any) -> Any:
+        is_ours = isinstance(part, dict) and field in part and part[field] == told["given"]
+        return {**part, field: amount} if is_ours else part
+
+    made = {**values, "estimated": {**values["estimated"], field: {**told, "given": amount, "why": why}}}
+    made["estimated"][field]["raised"] = told.get("raised", 0) + 1
+    if "resources" in made:
+        made["resources"] = more(made["resources"])
+    if isinstance(made.get("roles"), dict):
+        made["roles"] = {name: more(role) for name, role in made["roles"].items()}
+    return made
+
+
 def _parts(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     roles = values.get("roles")
     for part in (values.get("resources"), *(roles.values() if isinstance(roles, dict) else ())):

@@ -167,11 +167,13 @@ class RolePart(Shape):
 
 
 class EstimatedPart(Shape):
-    """What an `auto` became, and whether an estimate or the usual."""
+    """What an `auto` became, and whether an estimate or the usual; how often it was raised since, and why."""
 
     given: float | Text
     trusted: bool
     error: float | None = None
+    raised: Annotated[int, Field(strict=True, ge=0)] = 0
+    why: Text | None = None
 
 
 class JobFile(Shape):

@@ -26,11 +26,14 @@ async def compared(row: Any, home: Path, learning: Learning | None) -> list[dict
         if not asked[field] and field not in used and found is None:
             continue
         estimate = {} if found is None else in_units(field, found)
+        ours = (spec.get("estimated") or {}).get(field)
         lines.append(
             {
                 "what": field,
                 "asked": asked[field],
-                "auto": field in (spec.get("estimated") or {}),
+                "auto": ours is not None,
+                "raised": 0 if ours is None else ours.get("raised", 0),
+                "why": None if ours is None else ours.get("why"),
                 "estimate": estimate.get("value"),
                 "low": estimate.get("low"),
                 "high": estimate.get("high"),

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
@@ -24,6 +24,7 @@ from rota.core.cluster import Cluster
 from rota.core.decisions import Cause, Decision, Move, Resize, Start
 from rota.core.engine import Engine
 from rota.core.events import (
+    End,
     Event,
     Interrupted,
     JobCancelled,
@@ -41,12 +42,14 @@ from rota.core.live import LiveJob
 from rota.core.model import JobId, JobState
 from rota.core.reasons import Reason
 from rota.core.state import State
+from rota.drivers.local.failure import pause_s
 from rota.drivers.local.order import Word
 from rota.live.dependents import Dependents
 from rota.live.hands import Carrier, Driver, Hands
 from rota.live.leases import Leases
 from rota.live.present import KEY as CLUSTER_KEY
 from rota.live.present import Present
+from rota.live.raising import NoMore, Raise, more_memory
 from rota.live.record import Record, dump, shown_state
 from rota.live.times import Times
 from rota.live.transaction import Transaction
@@ -157,6 +160,8 @@ class Control:
 
     def answered(self, event: Event, word: Word) -> None:
         """The driver's word on a job."""
+        if isinstance(event, JobEnded) and event.end is End.FAILED:
+            event, word = self._second_thought(event, word)
         if isinstance(event, JobEnded | Interrupted | StartFailed):
             record = self.kept[event.job_id]
             record.exit_code, record.message, record.failure = word.exit_code, word.message, word.failure
@@ -166,6 +171,24 @@ class Control:
             record = self.kept[event.job_id]
             record.message, record.failure = "it ran into its time limit", Cause.TIME_LIMIT.value
         self._put(Entry([event]))
+
+    def _second_thought(self, event: JobEnded, word: Word) -> tuple[Event, Word]:
+        """A job that ran out of the memory that we chose for it is tried again with more, while there is more."""
+        live, record = self.state.jobs[event.job_id], self.kept[event.job_id]
+        found: Raise | NoMore | None = None
+        if live.stopping is None:
+            found = more_memory(record.spec, live, self.state.inventory.nodes, word.failure)
+        if isinstance(found, Raise) and (why := self.engine.refuse(found.job)) is not None:
+            found = NoMore(message=f"{word.message}; it can't have more: {why}")
+        match found:
+            case None:
+                return event, word
+            case NoMore(message=message):
+                return event, replace(word, message=message)
+            case Raise(spec=spec, job=job, message=message):
+                record.spec = dump(spec)
+                retry_s = time.time() + pause_s(record.failures + 1)
+                return Interrupted(event.job_id, event.work, retry_s, job), replace(word, message=message)
 
     @property
     def pending(self) -> Sequence[Entry]:

@@ -56,6 +56,11 @@ class Helper:
         answer: Json = json.loads(line)
         return answer
 
+    async def retire(self) -> None:
+        """No more will be asked; what was is answered first."""
+        async with self._turn:
+            await self.close()
+
     async def close(self) -> None:
         """No more will be asked."""
         if self._process is not None and self._process.returncode is None:

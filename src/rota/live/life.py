@@ -77,6 +77,8 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[Moment]:
         case ev.Stopped():
             state, what = _STOPPED[stopping]
             yield Moment(at_s=at_s, what=what, state=state)
+        case ev.Interrupted(job=job) if job is not None:
+            yield Moment(at_s=at_s, what="ran out of memory and will be tried again with more", state=JobState.WAITING)
         case ev.Interrupted():
             yield Moment(at_s=at_s, what="was interrupted and will be tried again", state=JobState.WAITING)
         case ev.JobEnded(end=end):

@@ -26,6 +26,7 @@ FIELDS: Mapping[str, str] = {
     "memory": "host_memory_mb",
 }
 """The labels that stand for a job file's fields; memory is in MiB there, in bytes here."""
+_PEAKS = frozenset({FIELDS["memory"], FIELDS["gpu_memory"]})
 PREDICTED: Mapping[str, str] = {**FIELDS, UTILIZATION: "gpu_util_mean"}
 """All that is asked of an estimator, by what it becomes in a job file: a field, or the label by which jobs share."""
 
@@ -82,17 +83,23 @@ def used_of(told: Mapping[str, float], run_s: float, tasks: float) -> dict[str, 
 
 
 def past_uses(records: Records, home: Path, since_s: float = 0.0, limit: int = 2000) -> Iterator[Use]:
-    """Jobs that succeeded at the first try, newest first; of others nobody knows how long they really took."""
+    """Jobs that succeeded at the first try, newest first; of others nobody knows how long they really took.
+
+    Of those that were tried again with more memory, it is known how much they took of that. What was asked for is what
+    users said, not what the manager gave for `auto`.
+    """
     for row in records.succeeded(since_s, limit):
         spec = json.loads(row.spec)
-        told = usage(home, JobId(row.id), row.attempt) if row.attempt == 1 else None
+        ours = spec.get("estimated") or {}
+        was_raised = any(part.get("raised") for part in ours.values())
+        told = usage(home, JobId(row.id), row.attempt) if row.attempt == 1 or was_raised else None
         run_s = max(row.ended_s - row.started_s, 1e-3)
         if told is None:
             continue
         known = attributes(spec)
         tasks = known["tasks"]
         assert isinstance(tasks, float)
-        asked = asked_of(spec)
+        asked = {field: amount for field, amount in asked_of(spec).items() if field not in ours}
         used = used_of(told, run_s, tasks)
         labels = {"cpu_cores": used["cpus"], "host_memory_mb": used["memory"] / MB, "duration_s": run_s}
         if "gpus" in told:
@@ -100,6 +107,9 @@ def past_uses(records: Records, home: Path, since_s: float = 0.0, limit: int = 2
         said = progress(home, JobId(row.id))
         if said is not None and said["steps_per_s"] > 0:
             labels["step_s"] = 1 / said["steps_per_s"]
+        if row.attempt > 1:
+            used = {field: amount for field, amount in used.items() if field in ("memory", "gpu_memory")}
+            labels = {label: value for label, value in labels.items() if label in _PEAKS}
         yield Use(
             id=row.id,
             name=row.name,

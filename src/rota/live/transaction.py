@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.core.decisions import Decision
-from rota.core.events import Event, JobArrived
+from rota.core.events import Event, Interrupted, JobArrived
 from rota.core.live import LiveJob
 from rota.core.model import JobId
 from rota.core.reasons import Reason
@@ -45,6 +45,10 @@ class Transaction:
             if isinstance(event, JobArrived):
                 new[event.job.id] = encoded["job"]
                 self._dependents.remember(self._state.jobs[event.job.id])
+            elif isinstance(event, Interrupted) and event.job is not None:
+                spec = self._kept[event.job_id].spec
+                revised = {"key": event.job_id, "new_job": dump(encoded["job"]), "new_spec": spec}
+                self.batch.revised_jobs.append(revised)
         for job_id in self._dependents.touched(events, decisions):
             live, record = self._state.jobs[job_id], self._kept[job_id]
             self.touched[job_id] = live

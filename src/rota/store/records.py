@@ -16,6 +16,7 @@ Json = dict[str, Any]
 FINAL = ("succeeded", "failed", "cancelled")
 SMALL = 64
 _NEW_JOB, _NEW_STEP, _NEW_AUDIT = insert(jobs), insert(steps), insert(audit)
+_REVISE = update(jobs).where(jobs.c.id == bindparam("key")).values(job=bindparam("new_job"), spec=bindparam("new_spec"))
 _LISTED = [column for column in jobs.c if column.name not in ("job", "live")]
 
 
@@ -27,6 +28,8 @@ class Batch:
     changed_jobs: list[Json] = field(default_factory=list)
     steps: list[Json] = field(default_factory=list)
     answers: list[Json] = field(default_factory=list)
+    revised_jobs: list[Json] = field(default_factory=list)
+    """Jobs that ask for something else from now on: `key`, `new_job` and `new_spec`."""
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[Json] = field(default_factory=list)
     memory: str | None = None
@@ -118,6 +121,8 @@ class Records:
             connection.execute(_NEW_JOB, batch.new_jobs)
         if batch.changed_jobs:
             connection.execute(self._change, batch.changed_jobs)
+        if batch.revised_jobs:
+            connection.execute(_REVISE, batch.revised_jobs)
         if batch.steps:
             connection.execute(_NEW_STEP, batch.steps)
         if batch.answers:
@@ -330,6 +335,18 @@ class Records:
         wanted = (
             select(*columns, jobs.c.started_s, jobs.c.ended_s)
             .where(jobs.c.state == "succeeded", jobs.c.started_s.is_not(None), jobs.c.ended_s >= since_s)
+            .order_by(jobs.c.seq.desc())
+            .limit(limit)
+        )
+        with self._engine.connect() as connection:
+            return connection.execute(wanted).all()
+
+    def ran_out(self, failures: Sequence[str], limit: int = 500) -> Sequence[Any]:
+        """Jobs that failed in one of some ways, for good or for a while, newest first: id, state, failure, request."""
+        tried_again = (jobs.c.failures > 0) & jobs.c.spec.contains('"raised"')
+        wanted = (
+            select(jobs.c.id, jobs.c.state, jobs.c.failure, jobs.c.spec)
+            .where(jobs.c.failure.in_(failures) | tried_again)
             .order_by(jobs.c.seq.desc())
             .limit(limit)
         )

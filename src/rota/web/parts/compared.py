@@ -24,9 +24,15 @@ def show_compared(lines: Sequence[dict[str, Any]]) -> None:
             for line in lines:
                 with html.tr():
                     html.td(TITLES[line["what"]])
-                    html.td(_amount(line, "asked") + (" (auto)" if line["auto"] else ""))
+                    html.td(_amount(line, "asked") + _origin(line))
                     html.td(_estimate(line))
                     html.td(_amount(line, "used"))
+
+
+def _origin(line: dict[str, Any]) -> str:
+    if not line["auto"]:
+        return ""
+    return f" (auto, raised {line['raised']}×)" if line["raised"] else " (auto)"
 
 
 def _estimate(line: dict[str, Any]) -> str:
