@@ -7,9 +7,7 @@ Prints the tables of docs/reference/reproductions.md.
 from __future__ import annotations
 
 import os
-import random
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from rota.perf.profile_files import read_profiles
 from rota.perf.speed import Costs, SpeedModel
 from rota.report.metrics import measure
 from rota.traces.formats import read_trace
+from rota.traces.generators import generate
 from rota.traces.workload import Workload
 
 PAIRS = ("gen_single_120.trace", "v100=16/4")
@@ -48,23 +47,6 @@ SHARING = (
     "muri:most=2",
     "horus",
 )
-PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time"
-SIZES = ((0, 1000, 48), (1, 250, 16), (1, 500, 14), (1, 800, 6), (2, 1000, 5), (4, 1000, 6), (8, 1000, 5))
-"""Devices, thousandths of one, and how many of a hundred pods ask for that; no devices stands for one whole device."""
-
-
-def alibaba_like(path: Path, pods: int, seed: int = 1) -> Path:
-    """A pod list in Alibaba's format of 2023 with about as many parts of devices as it has."""
-    rng = random.Random(seed)
-    lines, at_s = [PODS], 0.0
-    for number in range(pods):
-        gpus, milli, _ = rng.choices(SIZES, weights=[weight for *_, weight in SIZES])[0]
-        at_s += rng.expovariate(1 / 60.0)
-        run_s = max(rng.lognormvariate(7.6, 1.2), 60.0)
-        shape = f"4000,8192,{gpus or 1},{milli},"
-        lines.append(f"p{number},{shape},LS,Succeeded,{at_s:.0f},{at_s + run_s:.0f},{at_s:.0f}")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
 
 
 def run(workload: Workload, cluster: str, policy: str, speed: SpeedModel, costs: Costs = COSTS) -> History:
@@ -86,8 +68,9 @@ def line(name: str, history: History, than: History) -> str:
 HEAD = "| policy | avg JCT | makespan | GPU busy | pre-emptions | suspensions | moves |\n|---|---|---|---|---|---|---|"
 
 
-def pairs(folder: Path) -> None:
+def pairs() -> None:
     """All policies on jobs with measured pairs, beside one job a device."""
+    folder = Path(os.environ["ROTA_DATA"]) / "gavel"
     trace, cluster = PAIRS
     workload = read_trace(folder / trace, format="gavel")
     speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"), turns=TURNS)
@@ -123,10 +106,9 @@ def _with_jobs(workload: Workload, make: Callable[[Job, int], Job]) -> Workload:
     return replace(workload, submissions=changed)
 
 
-def fragmentation(folder: Path) -> None:
+def fragmentation() -> None:
     """Consolidation on an Alibaba-like list of pods: what it frees, and what it costs."""
-    with tempfile.TemporaryDirectory() as made:
-        workload = read_trace(alibaba_like(Path(made) / "pods.csv", 2000), format="alibaba2023")
+    workload = generate("alibaba-like", jobs=2000, seed=1, gpus=96, load=1.0)
     print("| policy | free devices on nodes in use | delay by fragmentation | avg JCT | makespan | moves |")
     print("|---|---|---|---|---|---|")
     for policy in ("fifo:backfill=true", "srsf"):
@@ -145,10 +127,13 @@ TABLES = {"pairs": pairs, "fragmentation": fragmentation}
 
 def main() -> None:
     """The tables that are named, or all."""
-    folder = Path(os.environ["ROTA_DATA"]) / "gavel"
-    for name in sys.argv[1:] or TABLES:
+    names = sys.argv[1:] or list(TABLES)
+    unknown = [name for name in names if name not in TABLES]
+    if unknown:
+        sys.exit(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+    for name in names:
         print(f"\n### {name}\n")
-        TABLES[name](folder)
+        TABLES[name]()
 
 
 if __name__ == "__main__":

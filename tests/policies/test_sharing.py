@@ -400,6 +400,8 @@ def test_names_do_not_collide() -> None:
         "muri:gain=-1",
         "lucid:most=-1",
         "horus:limit=0",
+        "horus:unknown=0",
+        "antman:unknown=nan",
     ],
 )
 def test_parameters_out_of_bounds_are_refused(policy: str) -> None:

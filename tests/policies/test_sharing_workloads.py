@@ -39,7 +39,8 @@ def pods(path: Path, count: int = 60) -> Path:
     for number in range(count):
         gpus, milli = rng.choice([(1, 250), (1, 500), (1, 700), (1, 1000), (2, 1000), (4, 1000)])
         at_s, run_s = number * 30, rng.randrange(60, 1200)
-        lines.append(f"p{number},2000,1024,{gpus},{milli},,LS,Succeeded,{at_s},{at_s + run_s},{at_s}")
+        qos = rng.choice(["LS", "BE", "Burstable"])
+        lines.append(f"p{number},2000,1024,{gpus},{milli},,{qos},Succeeded,{at_s},{at_s + run_s},{at_s}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -60,6 +61,20 @@ def test_all_of_them_run_pods_that_ask_for_parts(tmp_path: Path) -> None:
     rows = rota_sim("--trace", str(pods(tmp_path / "pods.csv")), "--cluster", "gpu=8/4", "--move-cost", "5", *asked)
 
     assert [(row["policy"], row["succeeded"]) for row in rows] == [(policy, 60) for policy in policies]
+
+
+def test_best_effort_pods_yield_and_are_packed_where_devices_are_taken_to_be_idle(tmp_path: Path) -> None:
+    policies = ("fifo:backfill=true", "antman", "antman:unknown=0.5", "horus", "horus:unknown=0.5")
+    asked = [option for policy in policies for option in ("--policy", policy)]
+
+    fifo, antman, idle, horus, packed = rota_sim(
+        "--trace", str(pods(tmp_path / "pods.csv")), "--cluster", "gpu=4/4", *asked
+    )
+
+    assert fifo["preemptions"] == horus["preemptions"] == 0
+    assert antman["preemptions"] > 0
+    assert idle["avg_jct_s"] < antman["avg_jct_s"]
+    assert packed["avg_jct_s"] < horus["avg_jct_s"]
 
 
 @needs_data

@@ -114,6 +114,19 @@ def test_philly_like_has_the_statistics_of_philly() -> None:
     assert by_weekday[2] > 1.4 * by_weekday[6]
 
 
+def test_alibaba_like_has_the_published_sizes_and_opportunistic_best_effort_pods() -> None:
+    jobs = [entry.job for entry in generate("alibaba-like", jobs=20_000, seed=1).submissions]
+    best_effort = [job for job in jobs if dict(job.labels)["qos"] == "BE"]
+    parts = [job for job in jobs if job.gpu_milli < 1000]
+
+    assert all(job.tasks == 1 for job in jobs)
+    assert len(parts) / len(jobs) == pytest.approx(0.378 / 0.867, abs=0.01)
+    assert sum(job.gpu_milli == 1000 for job in jobs) / len(jobs) == pytest.approx(0.480 / 0.867, abs=0.01)
+    assert {job.gpu_milli for job in jobs if job.gpu_milli > 1000} == {2000, 4000, 8000}
+    assert {job.id for job in jobs if job.priority == -1} == {job.id for job in best_effort}
+    assert sum(job.gpu_milli < 1000 for job in best_effort) > 0.8 * len(best_effort)
+
+
 def test_gavel_like_follows_its_generator() -> None:
     submissions = generate("gavel-like", jobs=20_000, seed=1).submissions
     sizes = Counter(entry.job.gpu_milli // 1000 for entry in submissions)

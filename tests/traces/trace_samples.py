@@ -31,6 +31,7 @@ def sub(
     model: str | None = None,
     estimate_s: float | None = None,
     outcome: Outcome = Outcome.SUCCEEDED,
+    priority: int = 0,
     **labels: str,
 ) -> Submission:
     job = Job(
@@ -42,6 +43,7 @@ def sub(
         work=work,
         model=model,
         estimate_s=estimate_s,
+        priority=priority,
         labels=tuple(labels.items()),
     )
     return Submission(job=job, submit_s=at, outcome=outcome)
@@ -179,6 +181,7 @@ pod-c,2000,512,0,0,nan,BE,Pending,1030,1090,
             10.0,
             role=Role(device_milli=250, cpu_milli=2000, memory_bytes=512 * MIB),
             outcome=Outcome.FAILED,
+            priority=-1,
             qos="BE",
         ),
         sub(
@@ -187,6 +190,7 @@ pod-c,2000,512,0,0,nan,BE,Pending,1030,1090,
             60.0,
             role=per_node(1, 0, cpu_milli=2000, memory_bytes=512 * MIB),
             outcome=Outcome.CANCELLED,
+            priority=-1,
             qos="BE",
         ),
     ),

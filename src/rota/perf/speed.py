@@ -225,7 +225,7 @@ class SpeedModel:
         idle, use = (1.0 - self.use(job, device_type)) * self.gaps, self.use(mate, device_type)
         return 0.0 if idle >= use or part * use <= idle else (part * use - idle) / (use - idle)
 
-    def use(self, job: Job, device_type: DeviceType) -> float:
+    def use(self, job: Job, device_type: DeviceType, unknown: float = UNKNOWN) -> float:
         """The part of the time in which a job alone keeps its devices busy: as said, as measured, or as asked for."""
         said = said_by(job)
         if said is not None:
@@ -234,7 +234,7 @@ class SpeedModel:
             return job.roles[0].device_milli / WHOLE
         alone = self.on_type(job, device_type)
         if job.model is None or not self.knows_pairs or not alone > 0:
-            return UNKNOWN
+            return unknown
         return of_pair(self.beside(job, job, device_type) / alone)
 
     @property

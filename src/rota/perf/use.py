@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from rota.core.errors import RotaError
 from rota.core.model import Job
 
 UNKNOWN = 1.0
@@ -19,6 +20,12 @@ LABEL = "utilization"
 def of_pair(ratio: float) -> float:
     """How busy one copy keeps a device of which two have so much of their speed each."""
     return 1.0 if ratio <= 0.5 else max(1.0 / (2.0 * ratio), 0.5)
+
+
+def check_part(name: str, value: float) -> None:
+    """Refuse a parameter that is no part of 1."""
+    if not 0 < value <= 1:
+        raise RotaError(f"{name} is {value:g}; it must be a part of 1, such as 0.5")
 
 
 def said_by(job: Job) -> float | None:

@@ -22,6 +22,7 @@ from rota.mechanisms.declare_sharing import sharing
 from rota.mechanisms.guests import Guests, is_settled, wants_part
 from rota.mechanisms.parts import Laying, apart
 from rota.mechanisms.sharing_rule import PlainRule
+from rota.perf.use import check_part
 
 _PROBE = 10
 """Thousandths with which an opportunistic job begins, to see what it does to the other."""
@@ -33,18 +34,21 @@ class AntManParams:
     """A guaranteed job keeps at least the part `guard` of its speed alone; it is joined if it is busy below `busy`.
 
     One that has waited for `patience_s` may run beside another guaranteed one as if it were opportunistic. It has its
-    guarantee back when that one ends, or as soon as there are free devices for it.
+    guarantee back when that one ends, or as soon as there are free devices for it. A job of which nothing is known is
+    taken to be busy for the part `unknown` of the time.
     """
 
     guard: float = 0.95
     busy: float = 0.8
     patience_s: float = math.inf
+    unknown: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0.05 <= self.guard <= 0.98 or not 0 < self.busy <= 1:
             raise RotaError(
                 f"guard is {self.guard:g} and busy {self.busy:g}; guard must be 0.05 to 0.98, busy a part of 1"
             )
+        check_part("unknown", self.unknown)
         if not self.patience_s >= 0:
             raise RotaError(f"patience_s is {self.patience_s:g}; it must be a number of seconds, or inf")
 
@@ -109,7 +113,7 @@ class AntMan(PlainRule):
         if _is_guaranteed(live) and _is_guaranteed(host) and now_s < live.since_s + self._params.patience_s:
             return None
         guaranteed = host if _is_guaranteed(host) else live
-        busy = self._speed.use(guaranteed.job, kind)
+        busy = self._speed.use(guaranteed.job, kind, self._params.unknown)
         self._kinds[host.seq] = kind
         self._alone.setdefault(guaranteed.seq, self._speed.on_type(guaranteed.job, kind))
         both = (self._speed.beside(live.job, host.job, kind), self._speed.beside(host.job, live.job, kind))

@@ -12,20 +12,25 @@ from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import sharing
 from rota.mechanisms.sharing_rule import PlainRule
 from rota.perf.profiles import Profiles
-from rota.perf.use import said_by
+from rota.perf.use import check_part, said_by
 from rota.perf.utilisation import Predictor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorusParams:
-    """Jobs share devices while their predicted utilisations add up to at most `limit`, at most `most` of them."""
+    """Jobs share devices while their predicted utilisations add up to at most `limit`, at most `most` of them.
+
+    A job of which nothing is known is taken to be busy for the part `unknown` of the time.
+    """
 
     limit: float = 1.3
     most: int = 2
+    unknown: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.limit > 0 or self.most < 1:
             raise RotaError(f"limit is {self.limit:g} and most {self.most}; they must be above 0")
+        check_part("unknown", self.unknown)
 
 
 class Horus(PlainRule):
@@ -52,7 +57,7 @@ class Horus(PlainRule):
         """How busy a job will keep its devices, by its model's likes; what it says itself comes first."""
         said, model, profiles = said_by(live.job), live.job.model, self._speed.profiles
         if said is not None or model is None or not isinstance(profiles, Profiles) or not profiles.knows_pairs:
-            return self._speed.use(live.job, kind)
+            return self._speed.use(live.job, kind, self._params.unknown)
         if kind not in self._predictors:
             self._predictors[kind] = Predictor(profiles, kind)
         return self._predictors[kind].of(model)

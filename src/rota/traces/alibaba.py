@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError
-from rota.core.model import WHOLE, DeviceType, NodeId, Role
+from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, NodeId, Role
 from rota.traces.assemble import Shape, plain_job, shape_of
 from rota.traces.fields import amount, bad, whole
 from rota.traces.intake import Entry, Intake
@@ -29,6 +29,8 @@ OUTCOMES = {
     "Pending": Outcome.CANCELLED,
 }
 """A pod deleted while it ran had done what it was for; one deleted while it waited was given up."""
+BEST_EFFORT = frozenset({"BE", "BestEffort"})
+"""Classes of pods that were promised nothing; `LS` (latency-sensitive), `Guaranteed` and `Burstable` ones were."""
 
 
 def detects(source: Source) -> bool:
@@ -59,7 +61,8 @@ def _parser(columns: Columns, _: Intake) -> Parse:
         outcome = OUTCOMES.get(row[phase])
         if outcome is None:
             raise bad("pod_phase", row[phase], f"one of {', '.join(OUTCOMES)}")
-        job = plain_job(job_id("name", row[name]), shape, work, labels=(("qos", row[qos]),))
+        priority = OPPORTUNISTIC if row[qos] in BEST_EFFORT else 0
+        job = plain_job(job_id("name", row[name]), shape, work, labels=(("qos", row[qos]),), priority=priority)
         return created_s, job, outcome, 1.0
 
     return parse

@@ -36,13 +36,14 @@ class _Draft:
         model: str | None,
         estimate_s: float | None,
         labels: tuple[tuple[str, str], ...],
+        priority: int,
     ) -> None:
         self.id = id
         self.roles, self.gpu_milli = shape
         self.name = name
         self.tenant = tenant
         self.user = user
-        self.priority = 0
+        self.priority = priority
         self.work = work
         self.estimate_s = estimate_s
         self.model = model
@@ -68,9 +69,10 @@ def plain_job(
     model: str | None = None,
     estimate_s: float | None = None,
     labels: tuple[tuple[str, str], ...] = (),
+    priority: int = 0,
 ) -> Job:
-    """A job of the usual kind; the caller vouches for a non-empty id and for `work` and `estimate_s` >= 0."""
-    draft = _Draft(id, shape, work, tenant, user, name, model, estimate_s, labels)
+    """A job of the usual kind; the caller vouches for a non-empty id, `work` and `estimate_s` >= 0 and the priority."""
+    draft = _Draft(id, shape, work, tenant, user, name, model, estimate_s, labels, priority)
     draft.__class__ = Job  # type: ignore[assignment]  # same slots: the draft is finished
     return cast(Job, draft)
 
@@ -83,6 +85,11 @@ def shape_of(*roles: Role) -> Shape:
 def gang(gpus: int) -> Shape:
     """Tasks of one device each that start together."""
     return shape_of(Role(count=gpus, device_milli=WHOLE))
+
+
+def pod(device_milli: int) -> Shape:
+    """A single task with so many devices, or a part of one."""
+    return shape_of(Role(device_milli=device_milli))
 
 
 class Gangs(dict[str, Shape]):

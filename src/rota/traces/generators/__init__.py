@@ -9,10 +9,10 @@ from random import Random
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import Job, JobId, Role, TenantId
 from rota.perf.catalogue import catalogue
-from rota.traces.assemble import collection_paused, gang
+from rota.traces.assemble import collection_paused
 from rota.traces.generators.mixes import DEADLINES, FAILING, PROBE, RETRAIN, SWEEP
 from rota.traces.generators.planned import Campaign, Kind, Planned
-from rota.traces.generators.published import GAVEL_LIKE, PHILLY_LIKE
+from rota.traces.generators.published import ALIBABA_LIKE, GAVEL_LIKE, PHILLY_LIKE
 from rota.traces.generators.wishes import wishes
 from rota.traces.workload import Submission, Workload
 
@@ -20,7 +20,7 @@ DEFAULT_GPUS = 440
 DEFAULT_LOAD = 0.85
 
 KINDS: Mapping[str, Kind] = {
-    kind.name: kind for kind in (PHILLY_LIKE, GAVEL_LIKE, SWEEP, PROBE, RETRAIN, FAILING, DEADLINES)
+    kind.name: kind for kind in (PHILLY_LIKE, GAVEL_LIKE, ALIBABA_LIKE, SWEEP, PROBE, RETRAIN, FAILING, DEADLINES)
 }
 """Kinds of one pattern, by name."""
 
@@ -37,7 +37,7 @@ MIXED_SHARES: Mapping[str, float] = {
 
 DESCRIPTIONS: Mapping[str, str] = {
     **{kind.name: kind.description for kind in KINDS.values()},
-    MIXED: "all of these patterns together, over a stream of philly-like jobs",
+    MIXED: "sweeps, probes, retraining, failures and deadlines over a stream of philly-like jobs",
 }
 """Every name that `generate` knows, with a line about it."""
 
@@ -124,16 +124,17 @@ LEAST_SLACK = 1.1
 def _submissions(planned: list[Planned]) -> tuple[Submission, ...]:
     """Jobs in order of time, numbered from 0; a deadline leaves each at least a tenth more than its run."""
     id_of = {job: JobId(str(number)) for number, job in enumerate(planned)}
-    shapes: dict[int, tuple[Role, ...]] = {}
+    shapes: dict[tuple[float, bool], tuple[Role, ...]] = {}
     return tuple(
         [
             Submission(
                 job=Job(
                     id=id_of[job],
-                    roles=shapes.get(job.gpus) or shapes.setdefault(job.gpus, gang(job.gpus)[0]),
+                    roles=shapes.get(key := (job.gpus, job.is_pod)) or shapes.setdefault(key, job.shape[0]),
                     name=job.name,
                     tenant=TenantId(job.tenant),
                     user=job.user,
+                    priority=job.priority,
                     work=job.work,
                     depends_on=() if job.after is None else (id_of[job.after],),
                     deadline_s=None if job.due_s is None else max(job.due_s, _earliest_s(job)),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
+from rota.core.model import WHOLE
+from rota.traces.assemble import Shape, gang, pod
 from rota.traces.workload import Outcome
 
 
@@ -15,10 +17,11 @@ class Planned:
     """A job that will be submitted `submit_s` after its campaign begins, and once placed, at `submit_s`.
 
     `work` is what it asks for, `work * ends_at` what it will run. `due_s` is a deadline on the same clock as
-    `submit_s`, `after` a job that must succeed first.
+    `submit_s`, `after` a job that must succeed first. A pod is one task with all of its devices, or a part of one;
+    other jobs have a task for each.
     """
 
-    gpus: int
+    gpus: float
     work: float
     tenant: str
     user: str = ""
@@ -31,6 +34,13 @@ class Planned:
     due_s: float | None = None
     submit_s: float = 0.0
     model: str | None = None
+    is_pod: bool = False
+    priority: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        """Its roles."""
+        return pod(round(self.gpus * WHOLE)) if self.is_pod else gang(int(self.gpus))
 
     @property
     def gpu_s(self) -> float:

@@ -1,11 +1,11 @@
-"""Workloads with the statistics of published ones: Microsoft's Philly and Gavel's generator."""
+"""Workloads with the statistics of published ones: Microsoft's Philly, Gavel's generator, Alibaba's pods of 2023."""
 
 from __future__ import annotations
 
 import math
 from random import Random
 
-from rota.core.model import DEFAULT_TENANT
+from rota.core.model import DEFAULT_TENANT, OPPORTUNISTIC
 from rota.traces.generators.arrivals import diurnal, poisson, starting_at
 from rota.traces.generators.planned import Campaign, Kind, Planned, cut_short, seconds
 from rota.traces.workload import Outcome
@@ -46,6 +46,21 @@ GAVEL_SIZES = (1, 2, 4, 8)
 GAVEL_SHARES = (0.70, 0.10, 0.15, 0.05)
 
 
+# Weng et al., USENIX ATC 2023, table 1: share of tasks by the GPUs that they ask for; those that ask for none are left
+# out. Which parts of a GPU they ask for, and of which class they are, are the most frequent in the public list
+# (github.com/alibaba/clusterdata, cluster-trace-gpu-v2023): single GPUs and more are latency-sensitive but for a few.
+ALIBABA_SIZES = (0.0, 1.0, 2.0, 4.0, 8.0)
+ALIBABA_SHARES = (0.378, 0.480, 0.002, 0.002, 0.005)
+ALIBABA_PARTS = {"BE": (0.81, 0.81, 0.81, 0.47, 0.47, 0.32, 0.32, 0.22, 0.16), "LS": (0.47, 0.65, 0.46)}
+ALIBABA_BEST_EFFORT = {0.0: 0.6}
+"""Share of best-effort tasks by size; of those that do not stand here, `ALIBABA_FEW`."""
+ALIBABA_FEW = 0.05
+ALIBABA_BURSTABLE = 0.03
+ALIBABA_RUN_S = (1_500, 9_000)
+"""Median and mean run time; our reading of the list, in which runs take from seconds to months."""
+ALIBABA_LONGEST_S = 1e6
+
+
 def _log_normal(median: float, mean: float) -> tuple[float, float]:
     """Mean and deviation of the logarithm of a log-normal quantity with this median and mean."""
     return math.log(median), math.sqrt(2 * math.log(mean / median))
@@ -78,6 +93,26 @@ def _gavel(rng: Random, jobs: int) -> list[Campaign]:
     return campaigns
 
 
+def _alibaba(rng: Random, jobs: int) -> list[Campaign]:
+    campaigns: list[Campaign] = []
+    for size in rng.choices(ALIBABA_SIZES, ALIBABA_SHARES, k=jobs):
+        qos = "BE" if rng.random() < ALIBABA_BEST_EFFORT.get(size, ALIBABA_FEW) else "LS"
+        gpus = size or rng.choice(ALIBABA_PARTS[qos])
+        if size and qos == "LS" and rng.random() < ALIBABA_BURSTABLE:
+            qos = "Burstable"
+        run_s = seconds(min(rng.lognormvariate(*_log_normal(*ALIBABA_RUN_S)), ALIBABA_LONGEST_S))
+        asked = Planned(
+            gpus=gpus,
+            work=run_s,
+            tenant=DEFAULT_TENANT,
+            labels=(("qos", qos),),
+            is_pod=True,
+            priority=OPPORTUNISTIC if qos == "BE" else 0,
+        )
+        campaigns.append([asked])
+    return campaigns
+
+
 PHILLY_LIKE = Kind(
     name="philly-like",
     description="mostly one GPU, heavy-tailed runs, 15 uneven tenants, day and night; 3 in 10 end badly",
@@ -88,5 +123,11 @@ GAVEL_LIKE = Kind(
     name="gavel-like",
     description="run times of half an hour to a week, 1 to 8 GPUs, Poisson arrivals, all succeed",
     draw=_gavel,
+    place=starting_at(poisson),
+)
+ALIBABA_LIKE = Kind(
+    name="alibaba-like",
+    description="pods of Alibaba's list of 2023: 4 in 10 ask for part of a GPU, best-effort ones are opportunistic",
+    draw=_alibaba,
     place=starting_at(poisson),
 )
