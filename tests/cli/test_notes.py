@@ -51,18 +51,6 @@ def study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Study:
     return Study(tmp_path, capsys)
 
 
-def test_labels_of_jobs_that_share_are_named_if_they_can_not_be_read(study: Study) -> None:
-    study.labels = [{"utilization": "half", "stages": "1/2/3"}, {"persistent": "-1", "weight": "2"}]
-
-    _, told = study.run("--policy", "lucid", "--neighbours", "device=0.8")
-
-    assert "job a: label utilization is 'half', not a number above 0; its devices count as busy all the time" in told
-    assert "job a: label stages is '1/2/3', not four numbers with / between them; it counts as all GPU" in told
-    assert "job b: label persistent is '-1', not a number above 0; all of its device memory counts" in told
-    assert "label weight" not in told
-    assert "label" not in study.run("--policy", "fifo")[1]
-
-
 def test_nothing_is_said_of_pairs_where_stages_decide(study: Study) -> None:
     assert "pair" not in study.run("--policy", "muri", "--neighbours", "stages")[1]
 

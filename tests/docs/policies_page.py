@@ -9,6 +9,7 @@ import typing
 from docs.pages import anchor
 from rota.mechanisms.declare import DeclaredPolicy, Traits
 from rota.mechanisms.parameters import describe_type, show_value
+from rota.perf.sharing_labels import SHARING_LABELS
 from rota.policies import BUILT_IN, find_policy
 
 HEAD = """\
@@ -29,17 +30,25 @@ the policy itself wants nothing, jobs are moved together until whole nodes, and 
 are free. A node is emptied only if every job on it has a new home. Jobs that take turns or are packed with others
 stay where they are.
 
-Labels of a job (`labels` in a job file or a trace of Rota's own form) that some of them read: `utilization`, the part
-of the time in which it keeps its devices busy (`antman`, `lucid`, `horus`, `liquid`); `stages`, the parts of an
-iteration spent on storage, CPU, GPU and network, as `0.4/0.2/0.3/0.1` (`muri`); `weight` (`olympian`); `limit`, in
-devices, `affinity`, `anti-affinity` and `exclusion` (`kubeshare`). A job of priority -1 is opportunistic (`antman`).
+Labels of a job (`labels` in a [job file](job-file.md#labels-of-jobs-that-share-devices) or a trace of Rota's own form)
+that some of them read. A job of priority -1 is opportunistic (`antman`).
+
 """
+
+
+def label_table() -> str:
+    """The labels by which jobs say how they share devices."""
+    rows = [
+        [f"`{label.name}`", label.means, label.wants, ", ".join(f"`{name}`" for name in label.read_by)]
+        for label in SHARING_LABELS
+    ]
+    return _table(["label", "means", "is", "read by"], rows)
 
 
 def page() -> str:
     """The whole page."""
     found = [find_policy(name)[0] for name in BUILT_IN]
-    return "\n".join([HEAD, *map(_entry, found), _comparison(found)])
+    return "\n".join([HEAD + label_table() + "\n", *map(_entry, found), _comparison(found)])
 
 
 def _entry(policy: DeclaredPolicy) -> str:

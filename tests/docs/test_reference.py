@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from docs.pages import ROOT, headings, section
+from docs.policies_page import label_table
 from docs.policies_page import page as policies_page
 from rota.cli.commands import COMMANDS, load
 from rota.cli.main import app
@@ -23,6 +24,7 @@ from rota.core.reasons import Reason, ReasonCode
 from rota.files.cluster_file import ClusterFile, NodeEntry
 from rota.files.faults import HEADER
 from rota.mechanisms.ordering import Backfill, Turn
+from rota.perf.sharing_labels import SHARING_LABELS
 from rota.placement import SUMMARIES
 from rota.policies import BUILT_IN, JobView
 from rota.store.journal import JournalHeader
@@ -82,6 +84,11 @@ def test_page_of_policies_is_what_they_declare() -> None:
 
     assert committed == policies_page(), "run .venv/bin/python tests/docs/rewrite.py"
     assert [text for level, text in headings(REFERENCE / "policies.md") if level == 2][:-1] == list(BUILT_IN)
+
+
+def test_job_files_page_has_the_labels_of_sharing() -> None:
+    assert label_table() in (REFERENCE / "job-file.md").read_text(encoding="utf-8")
+    assert {name for label in SHARING_LABELS for name in label.read_by} <= set(BUILT_IN)
 
 
 def test_every_placement_has_a_heading_and_no_other() -> None:

@@ -11,19 +11,11 @@ from rota.core.model import WHOLE
 from rota.mechanisms.shares import above_zero
 from rota.perf.profiles import Profiles
 from rota.perf.stages import LABEL as STAGES
-from rota.perf.stages import read_stages
 from rota.policies import find_policy
 from rota.policies.gavel.entries import names_of
 
 _FAMILY = "gavel/"
 _LABELS = {"priority_weight": "it counts as 1", "slo": "it is no deadline"}
-_SHARING_LABELS = {
-    "utilization": "its devices count as busy all the time, unless pairs were measured",
-    "persistent": "all of its device memory counts as persistent",
-    "limit": "it has no more than it asks for",
-    "weight": "it counts as 1",
-    STAGES: "it counts as all GPU",
-}
 
 
 def study_notes(ready: Ready, request: Request, policies: Sequence[str]) -> tuple[str, ...]:
@@ -83,27 +75,14 @@ def _pairs(ready: Ready, profiles: Profiles) -> tuple[int, int]:
 
 def _unread_labels(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
     consequences = dict(_LABELS) if any(spec.startswith(_FAMILY) for spec in policies) else {}
-    if any(_shares(spec) for spec in policies):
-        consequences |= _SHARING_LABELS
     wrong: dict[str, list[str]] = {}
     for submission in ready.workload.submissions:
         for name, text in submission.job.labels:
-            if name in consequences and not _is_read(name, text):
+            if name in consequences and above_zero(text) is None:
                 wrong.setdefault(name, []).append(f"job {submission.job.id}: label {name} is {text!r}")
     for name, found in wrong.items():
         more = f" ({len(found) - 1:,} more like it)" if len(found) > 1 else ""
-        wanted = "four numbers with / between them" if name == STAGES else "a number above 0"
-        yield f"{found[0]}, not {wanted}; {consequences[name]}{more}"
-
-
-def _shares(spec: str) -> bool:
-    """Whether a policy lets jobs share devices, and reads what they say of that."""
-    placement = find_policy(spec)[0].traits.placement
-    return not spec.startswith(_FAMILY) and ("packed" in placement or "in turn" in placement)
-
-
-def _is_read(name: str, text: str) -> bool:
-    return read_stages(text) is not None if name == STAGES else above_zero(text) is not None
+        yield f"{found[0]}, not a number above 0; {consequences[name]}{more}"
 
 
 def _unknown_names(ready: Ready, policies: Sequence[str]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from rota.core.model import (
 from rota.files.auto import settled
 from rota.files.document import read_document
 from rota.files.shape import checked
+from rota.perf.sharing_labels import fault_in_labels
 
 if TYPE_CHECKING:
     from rota.files.job_shape import JobFile, ResourcesPart, RolePart
@@ -85,7 +86,7 @@ def read_job_file(path: Path) -> dict[str, Any]:
         from rota.files.openpai_job import job_values
 
         values = job_values(values, path)
-    job_file(values, path)
+    _refuse_labels(job_file(values, path), path)
     if not isinstance(values, dict):
         raise RotaError(f"{path}: it must be a mapping of fields to values")
     return values
@@ -147,6 +148,7 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
 def apart(values: dict[str, Any], source: Path | str = "job") -> list[tuple[dict[str, Any], JobFile]]:
     """The jobs that a file's plain values stand for: one, or one for each task if they do not wait for each other."""
     file = job_file(values, source)
+    _refuse_labels(file, source)
     counts = {name: part.count for name, part in file.roles.items()} or {"": file.full_size}
     total = sum(counts.values())
     if file.gang or total == 1:
@@ -159,6 +161,13 @@ def apart(values: dict[str, Any], source: Path | str = "job") -> list[tuple[dict
             part = {**values, **alone, "gang": True, "member": member}
             found.append((part, job_file(part, source)))
     return found
+
+
+def _refuse_labels(file: JobFile, source: Path | str) -> None:
+    """Jobs that are asked for must say of sharing what can be read; those that were accepted once go on as they are."""
+    fault = fault_in_labels(file.labels.items(), _roles(file)[0].device_milli)
+    if fault is not None:
+        raise RotaError(f"{source}: {f'job {file.name}: ' if file.name else ''}{fault}")
 
 
 def masked(values: dict[str, Any]) -> dict[str, Any]:
