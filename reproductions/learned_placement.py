@@ -1,7 +1,9 @@
-"""Learned placement: against the usual ways on 6 and on 64 servers, with parts of the training left out, curves.
+"""Learned placement: against the usual ways, with parts of the training left out, and with models it never met.
 
-Runs `rota learn` in out/learned-placement; files that are there already are taken as they are, so that what was broken
-off goes on, and what took long need not be done again. It takes about 12 minutes of one core.
+Runs `rota learn` in out/learned-placement: three trainings of each kind, one after the other, in about 40 minutes
+of one core. What has been done is kept there, so that a run that was broken off goes on; remove the folder to begin
+anew. The learning curves are drawn into docs/images/learning. Needs PyTorch (extra `learn`) and Matplotlib (extra
+`figures`).
 """
 
 from __future__ import annotations
@@ -9,25 +11,72 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "out" / "learned-placement"
+import matplotlib as mpl
+import numpy as np
+from scipy import stats
+
+mpl.use("svg")
+import matplotlib.pyplot as plt
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "out" / "learned-placement"
+FIGURES = ROOT / "docs" / "images" / "learning"
 SEED = 42
-LONG, SHORT = 250, 100
-LEFT_OUT = {
-    "nothing": (),
-    "reward model": ("reward-model",),
-    "exploration": ("exploration",),
-    "replay": ("replay",),
-    "vgg16 unknown": ("vgg16",),
-}
-POINTS = (25, 50, 75, 100)
+"""Of the workloads by which weights are judged."""
+TRAININGS = (1, 2, 3)
+LONG, SHORT, EVERY, VALIDATE = 250, 150, 10, 8
+POINTS = (50, 100, 150)
+NEAR = 1.02
+"""Who is within 2% of what a whole training comes to has reached its level."""
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of training."""
+
+    name: str
+    options: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    intervals: int = SHORT
+
+    @property
+    def experience(self) -> str:
+        return "-".join(("experience", *self.unseen)) + ".npz"
+
+    def file(self, seed: int) -> str:
+        return f"{self.name.replace(', ', '-').replace(' ', '-')}-{seed}"
+
+
+WHOLE = Kind(name="nothing", intervals=LONG)
+NO_MODEL = Kind(name="reward model", options=("--without", "reward-model"))
+COMPARING = (
+    WHOLE,
+    NO_MODEL,
+    Kind(name="exploration", options=("--without", "exploration")),
+    Kind(name="replay", options=("--without", "replay")),
+)
+ONE_WAY = (
+    Kind(name="one way, nothing", options=("--ways", "1")),
+    Kind(name="one way, exploration", options=("--ways", "1", "--without", "exploration")),
+    Kind(name="one way, replay", options=("--ways", "1", "--without", "replay")),
+)
+UNSEEN = (
+    Kind(name="never vgg16", unseen=("vgg16",)),
+    Kind(name="never vgg16 or alexnet", unseen=("vgg16", "alexnet")),
+)
+KINDS = (*COMPARING, *ONE_WAY, *UNSEEN)
 
 
 def rota(*args: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", "from rota.cli.main import run; run()", *args],
+        [sys.executable, "-c", "from rota.cli.main import run; run()", "learn", *args],
         cwd=FOLDER,
         check=True,
         stdout=subprocess.PIPE,
@@ -39,28 +88,75 @@ def kept(name: str, *args: str) -> Any:
     """What a command prints as JSON; run only if that is not known yet."""
     path = FOLDER / name
     if not path.exists():
-        path.write_text(rota(*args, "-o", "json"), encoding="utf-8")
+        draft = path.with_suffix(".part")
+        draft.write_text(rota(*args, "-o", "json"), encoding="utf-8")
+        draft.replace(path)
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def trained(name: str, without: tuple[str, ...], intervals: int) -> list[dict[str, Any]]:
-    left_out = [part for what in without for part in ("--without", what)]
-    common = ("--experience", "experience.npz", "--intervals", str(intervals), "--seed", "1", "--threads", "1")
-    found: list[dict[str, Any]] = kept(f"{name}.json", "learn", "train", f"{name}.npz", *common, *left_out)
+def collected(kind: Kind) -> None:
+    if (FOLDER / kind.experience).exists():
+        return
+    left_out = [part for model in kind.unseen for part in ("--without", model)]
+    rota("collect", "part.npz", "--workloads", "200", "--seed", "1", *left_out)
+    (FOLDER / "part.npz").replace(FOLDER / kind.experience)
+
+
+def trained(kind: Kind, seed: int) -> Rows:
+    """The learning curve."""
+    common = ("--experience", kind.experience, "--intervals", str(kind.intervals), "--seed", str(seed))
+    often = ("--threads", "1", "--every", str(EVERY), "--validate", str(VALIDATE))
+    name = kind.file(seed)
+    found: Rows = kept(f"{name}.json", "train", f"{name}.npz", *common, *often, *kind.options)
     return found
 
 
-def compared(servers: int) -> list[dict[str, Any]]:
-    args = ("learn", "eval", "--servers", str(servers), "--seed", str(SEED), "--weights", "nothing.npz")
-    found: list[dict[str, Any]] = kept(f"eval-{servers}.json", *args)["results"]
+def judged(kind: Kind, seed: int, servers: int) -> Rows:
+    """The weights of a training against the usual ways."""
+    name = kind.file(seed)
+    args = ("eval", "--servers", str(servers), "--seed", str(SEED), "--weights", f"{name}.npz")
+    found: Rows = kept(f"eval-{servers}-{name}.json", *args)["results"]
     return found
+
+
+def run_all() -> None:
+    """All that takes long, with what is done and what is left."""
+    trainings = [(kind, seed) for seed in TRAININGS for kind in KINDS]
+    judgements = [(kind, seed, 6) for kind in (WHOLE, *UNSEEN) for seed in TRAININGS]
+    judgements += [(WHOLE, 1, 64), *((kind, 1, 64) for kind in UNSEEN)]
+    count, began_s = len(trainings) + len(judgements), time.monotonic()
+
+    def say(number: int, what: str) -> None:
+        print(f"{number} of {count}, {time.monotonic() - began_s:.0f} s: {what}", file=sys.stderr, flush=True)
+
+    for number, (kind, seed) in enumerate(trainings, start=1):
+        say(number, f"training {kind.name}, seed {seed}")
+        collected(kind)
+        trained(kind, seed)
+    for number, (kind, seed, servers) in enumerate(judgements, start=len(trainings) + 1):
+        say(number, f"judging {kind.name}, seed {seed}, on {servers} servers")
+        judged(kind, seed, servers)
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean and Student's 95% interval of it."""
+    mean, count = float(np.mean(values)), len(values)
+    half = float(stats.t.ppf(0.975, count - 1) * np.std(values, ddof=1) / np.sqrt(count))
+    return mean, mean - half, mean + half
+
+
+def at(kind: Kind, intervals: int) -> list[float]:
+    """The completion times on workloads to validate by, of each training after so many intervals."""
+    return [
+        next(point["jct_s"] for point in trained(kind, seed) if point["interval"] == intervals) for seed in TRAININGS
+    ]
 
 
 def print_comparison(servers: int) -> None:
     print(f"{servers} servers\n")
     print("| placement | JCT, s | 95% interval | shorter than the best usual by | 95% interval | of oracle's gain |")
     print("|---|---:|---:|---:|---:|---:|")
-    for row in compared(servers):
+    for row in judged(WHOLE, 1, servers):
         print(
             f"| {row['policy']} | {row['avg_jct_s']:,.0f} | {row['low_s']:,.0f} to {row['high_s']:,.0f} "
             f"| {row['better_than_best_usual']:.1%} | {row['low']:.1%} to {row['high']:.1%} "
@@ -69,26 +165,86 @@ def print_comparison(servers: int) -> None:
     print()
 
 
-def print_curves() -> None:
-    print("curves\n")
-    print("| left out | " + " | ".join(f"after {point}" for point in POINTS) + " | jobs placed |")
-    print("|---|" + "---:|" * (len(POINTS) + 1))
-    for name, without in LEFT_OUT.items():
-        points = trained(name.replace(" ", "-"), without, SHORT if without else LONG)
-        curve = {point["interval"]: point for point in points}
-        jct = " | ".join(f"{curve[point]['jct_s']:,.0f}" for point in POINTS)
-        print(f"| {name} | {jct} | {curve[POINTS[-1]]['placed']:,} |")
+def print_parts(kinds: Sequence[Kind]) -> None:
+    """How far each training comes, against the first of them, and how many jobs that takes."""
+    whole = kinds[0]
+    print("parts left out\n")
+    print(
+        "| left out | "
+        + " | ".join(f"JCT after {point}" for point in POINTS)
+        + f" | 95% interval | longer than with all, after {POINTS[-1]} | jobs placed to reach the level |"
+    )
+    print("|---|" + "---:|" * (len(POINTS) + 3))
+    for kind in kinds:
+        jct = " | ".join(f"{np.mean(at(kind, point)):,.0f}" for point in POINTS)
+        _, low, high = interval(at(kind, POINTS[-1]))
+        against = zip(at(kind, POINTS[-1]), at(whole, POINTS[-1]), strict=True)
+        more = "" if kind is whole else "{:.1%} ({:.1%} to {:.1%})".format(*interval([a / b - 1 for a, b in against]))
+        print(f"| {kind.name} | {jct} | {low:,.0f} to {high:,.0f} | {more} | {samples(kind)} |")
     print()
+
+
+def samples(kind: Kind) -> str:
+    """Jobs that were placed until the level of whole trainings was reached, by training."""
+    level = NEAR * float(np.mean(at(WHOLE, LONG)))
+    found = [
+        next((point["placed"] for point in trained(kind, seed) if point["jct_s"] <= level), None) for seed in TRAININGS
+    ]
+    return ", ".join("never" if count is None else f"{count:,}" for count in found)
+
+
+def print_unseen() -> None:
+    print("models never seen\n")
+    print("| never seen | servers | trainings | shorter than the best usual by | 95% interval | of oracle's gain |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for kind in (WHOLE, *UNSEEN):
+        name = " and ".join(kind.unseen) or "none"
+        rows = [judged(kind, seed, 6)[0] for seed in TRAININGS]
+        mean, low, high = interval([row["better_than_best_usual"] for row in rows])
+        part = np.mean([row["part_of_oracle"] for row in rows])
+        print(f"| {name} | 6 | {len(rows)} | {mean:.1%} | {low:.1%} to {high:.1%} | {part:.0%} |")
+    for kind in (WHOLE, *UNSEEN):
+        row = judged(kind, 1, 64)[0]
+        name = " and ".join(kind.unseen) or "none"
+        print(
+            f"| {name} | 64 | 1 | {row['better_than_best_usual']:.1%} "
+            f"| {row['low']:.1%} to {row['high']:.1%} | {row['part_of_oracle']:.0%} |"
+        )
+    print()
+
+
+def draw(name: str, title: str, kinds: Sequence[Kind]) -> None:
+    """Learning curves: the mean of the trainings, and from the best to the worst of them."""
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rota", "font.size": 9}):
+        figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+        for kind in kinds:
+            curves = [[point for point in trained(kind, seed) if point["interval"] <= SHORT] for seed in TRAININGS]
+            placed = np.mean([[point["placed"] for point in curve] for curve in curves], axis=0)
+            times = np.array([[point["jct_s"] for point in curve] for curve in curves])
+            label = kind.name.removeprefix("one way, ")
+            (line,) = axes.plot(placed, times.mean(0), linewidth=1.6, label=label)
+            axes.fill_between(placed, times.min(0), times.max(0), color=line.get_color(), alpha=0.15, linewidth=0)
+        axes.set(xlabel="jobs placed in training", ylabel="mean completion time, s", title=title)
+        axes.set_ylim(2000, 3600)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(title="left out" if kinds is not UNSEEN else None, frameon=False)
+        figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
+        plt.close(figure)
 
 
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    if not (FOLDER / "experience.npz").exists():
-        rota("learn", "collect", "experience.npz", "--workloads", "200", "--seed", "1")
-    trained("nothing", (), LONG)
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    run_all()
     print_comparison(6)
     print_comparison(64)
-    print_curves()
+    print_parts(COMPARING)
+    print_parts(ONE_WAY)
+    print_unseen()
+    draw("twelve-ways", "Twelve placements of each job are compared", COMPARING)
+    draw("one-way", "One placement of each job, against the critic", (*ONE_WAY, NO_MODEL))
+    draw("never-seen", "Models that no training has met", (WHOLE, *UNSEEN))
 
 
 if __name__ == "__main__":

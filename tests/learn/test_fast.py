@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rota.cli.main import status
 from rota.core.errors import RotaError
 from rota.core.placement import Slot
 from rota.learn.collect import collect
@@ -18,7 +19,7 @@ from rota.learn.fast_speeds import speeds
 from rota.learn.lif import LeastInterference, fit_linear
 from rota.learn.play import mean_jct_s, play
 from rota.learn.seen import rows_of
-from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload, workloads
+from rota.learn.workloads import KIND_NAMES, MODELS, Shape, cluster_of, workload, workloads
 from rota.perf.shared_servers import SharedServers
 from rota.policies.harmony import SHIPPED
 
@@ -83,9 +84,23 @@ def test_experience_survives_its_file_and_holds_only_speeds(tmp_path: Path) -> N
     assert again.samples == seen.samples > 20
     assert (again.speed <= 1.0 + 1e-6).all()
     assert np.allclose(again.speed, seen.speed)
-    nameless = again.without("vgg16")
-    assert len(nameless.kinds) == len(again.kinds) - 1
-    assert nameless.samples == again.samples
+
+
+def test_models_left_out_occur_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "experience.npz")
+    some = ["learn", "collect", out, "--servers", "2", "--workloads", "3"]
+
+    assert status([*some, "--without", "vgg16", "--without", "alexnet"]) == 0
+    seen = Experience.load(Path(out))
+    assert seen.kinds == tuple(kind for kind in KIND_NAMES if kind not in ("vgg16", "alexnet"))
+    assert seen.kind.max() < len(seen.kinds)
+
+    assert status([*some, "--without", "hpc"]) == 2
+    assert "there is no model 'hpc' to leave out" in capsys.readouterr().err
+    assert status([*some, *(part for model in MODELS for part in ("--without", model))]) == 2
+    assert "leaves no model" in capsys.readouterr().err
+    assert status(["learn", "collect", out, "--without", "vgg16", "--journal", out]) == 2
+    assert "can't be used with --journal" in capsys.readouterr().err
 
 
 def test_bad_experience_is_refused(tmp_path: Path) -> None:

@@ -11,20 +11,19 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'rota[le
 
 from rota.cli.main import status
 from rota.core.errors import RotaError
-from rota.core.inventory import Inventory
+from rota.learn import session
 from rota.learn.again import learn_again
 from rota.learn.collect import collect
-from rota.learn.decisions import Situation
+from rota.learn.decisions import Ints, Situation
 from rota.learn.experience import Experience
 from rota.learn.fast_cluster import FREE, Arrival
 from rota.learn.networks import ActorCritic, Views
 from rota.learn.play import mean_jct_s, play
 from rota.learn.reward import fit_reward
 from rota.learn.session import Order, run_training
-from rota.learn.train import Recipe, Trainer
-from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workloads
+from rota.learn.train import Progress, Recipe, Trainer
+from rota.learn.workloads import KIND_NAMES, Shape, models_but, workloads
 from rota.mechanisms.actor import Actor, Network, checked, job_seen, pooled, servers_seen
-from rota.mechanisms.rooms import Room
 from rota.mechanisms.weights import load_learned
 from rota.policies.harmony import SHIPPED
 
@@ -122,13 +121,37 @@ def test_training_is_taken_up_where_it_stopped(experience: Experience, tmp_path:
     assert load_learned(tmp_path / "weights.npz").about["reward_model"]["samples"] == experience.samples
 
 
-def test_kind_left_out_is_unknown_to_the_weights(experience: Experience, tmp_path: Path) -> None:
-    run_training(order(tmp_path, experience, intervals=1, without=("vgg16",)), quiet, quiet)
+def test_training_meets_no_job_of_a_model_that_the_experience_lacks(tmp_path: Path) -> None:
+    shape = Shape(servers=2, jobs_per_server=4, models=models_but(("vgg16", "alexnet")))
+    kinds = tuple(kind for kind in KIND_NAMES if kind not in ("vgg16", "alexnet"))
+    met: set[str] = set()
 
-    network = load_learned(tmp_path / "weights.npz").network
-    assert "vgg16" not in network.kinds
-    room = Room(Inventory(cluster_of(2)), network.kinds)
-    assert room.tasks.shape[-1] == len(KIND_NAMES)
+    class Noting(Trainer):
+        def _place(self, at: Ints, arrivals: list[Arrival]) -> list[bool]:
+            met.update(KIND_NAMES[arrival.kind] for arrival in arrivals)
+            return super()._place(at, arrivals)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "Trainer", Noting)
+        run_training(order(tmp_path, collect(shape, 8, 1, kinds), intervals=20), quiet, quiet)
+
+    assert met == set(kinds)
+    assert load_learned(tmp_path / "weights.npz").network.kinds == kinds
+
+
+@pytest.mark.parametrize("ways", [1, 4])
+def test_actor_learns_of_jobs_without_a_name(experience: Experience, ways: int) -> None:
+    """The input for unknown kinds is trained, which it would not be if every job had a name."""
+    reward, _ = fit_reward(experience, passes=1, seed=1)
+    trainer = Trainer(KIND_NAMES, Recipe(clusters=8, sizes=(3,), ways=ways, minibatch=16), reward, 1)
+    unknown = len(KIND_NAMES)
+    before = trainer.net.job.weight[:, unknown].detach().clone()
+    told: list[Progress] = []
+
+    trainer.run(24, told.append, every=24)
+
+    assert float((trainer.net.job.weight[:, unknown].detach() - before).abs().max()) > 1e-3
+    assert told[0].critic > 0
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,12 @@ def collect(
     journal: Annotated[
         Path | None, typer.Option(help="Take what this journal tells instead of running anything.", metavar="JOURNAL")
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A model of which there is no job, nor in training on this; may be repeated.", metavar="MODEL"
+        ),
+    ] = None,
 ) -> None:
     """Run jobs with all sorts of placements and write down who was beside whom, and how fast each ran.
 
@@ -65,18 +71,25 @@ def collect(
 
       rota learn collect experience.npz --workloads 200 --seed 7
 
+      rota learn collect experience.npz --without vgg16 --without alexnet
+
       rota learn collect experience.npz --journal results/journal.jsonl
     """
     from rota.learn.collect import collect as run
-    from rota.learn.workloads import KIND_NAMES, Shape
+    from rota.learn.workloads import KIND_NAMES, MODELS, Shape, models_but
 
+    models = models_but(without or ())
     if journal is not None:
+        if without:
+            raise RotaError("--without leaves models out of simulated workloads; it can't be used with --journal")
         from rota.learn.from_journal import read_experience
 
         found = read_experience(journal, KIND_NAMES)
     else:
         with progress("collecting", workloads) as bar:
-            found = run(Shape(servers=servers), workloads, seed, KIND_NAMES, lambda done: bar.update(done))
+            kinds = tuple(kind for kind in KIND_NAMES if kind in models or kind not in MODELS)
+            shape = Shape(servers=servers, models=models)
+            found = run(shape, workloads, seed, kinds, lambda done: bar.update(done))
     found.save(out)
     typer.echo(f"{found.samples:,} speeds in {len(found):,} moments: {out}", err=True)
 
@@ -97,10 +110,14 @@ def train(
     without: Annotated[
         list[str] | None,
         typer.Option(
-            help="Leave out: reward-model, exploration, replay, or the name of a kind, which is then unknown.",
+            help="Leave out: reward-model, exploration or replay; may be repeated.",
             metavar="WHAT",
         ),
     ] = None,
+    ways: Annotated[
+        int, typer.Option(help="Placements of each job that are compared; 1: only the critic says what is good.", min=1)
+    ] = 12,
+    every: Annotated[int, typer.Option(help="Intervals between two points of the curve.", min=1)] = 25,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Fit a model of speeds to experience, then train a placement against it; prints the learning curve.
@@ -129,6 +146,8 @@ def train(
         resume=resume,
         validate=validate,
         without=tuple(without or ()),
+        ways=ways,
+        every=every,
         command=shlex.join(["rota", *sys.argv[1:]]),
     )
     with progress("training", intervals) as bar:

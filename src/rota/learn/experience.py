@@ -87,13 +87,6 @@ class Experience:
             self.kinds, *(np.concatenate([wide(getattr(each, name)) for each in (self, other)]) for name in columns)
         )
 
-    def without(self, model: str) -> Experience:
-        """As if a kind had no name: its jobs are there, but of a kind that is not known."""
-        kinds = tuple(kind for kind in self.kinds if kind != model)
-        number = {kind: at for at, kind in enumerate(kinds)}
-        renamed = np.array([number.get(kind, len(kinds)) for kind in (*self.kinds, "")])
-        return Experience(kinds, renamed[self.kind], self.workers, self.servers, self.speed)
-
 
 @dataclass(slots=True)
 class Moment:

@@ -14,7 +14,7 @@ from rota.learn.seen import rows_of
 
 HELD_OUT = 0.1
 BATCH = 64
-UNKNOWN = 0.05
+UNKNOWN = 0.3
 """The part of moments in which a kind is taken for unknown, so that there is something to say of unknown ones."""
 ADAM = 2e-3
 

@@ -13,7 +13,7 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.learn.experience import Experience
 from rota.learn.lif import fit_linear
 from rota.learn.play import mean_jct_s, play
-from rota.learn.workloads import Shape, workload
+from rota.learn.workloads import MODELS, Shape, workload
 from rota.mechanisms.actor import Actor, checked
 from rota.mechanisms.weights import Learned, save_learned
 
@@ -21,7 +21,7 @@ try:
     import torch
 
     from rota.learn.reward import Fit, fit_reward
-    from rota.learn.train import Progress, Recipe, Trainer
+    from rota.learn.train import WAYS, Progress, Recipe, Trainer
 except ModuleNotFoundError as _err:
     raise RotaError(f"training needs {_err.name}; install it with: pip install 'rota[learn]'") from None
 
@@ -50,6 +50,7 @@ class Order:
     resume: bool = False
     validate: int = 4
     clusters: int = 64
+    ways: int = WAYS
     every: int = EVERY
     passes: int = PASSES
     without: tuple[str, ...] = ()
@@ -58,8 +59,8 @@ class Order:
 
 def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str], None]) -> Curve:
     """Train as ordered, write the weights, and return the learning curve."""
-    experience, recipe = _lessened(Experience.load(order.experience), order.without)
-    recipe = dataclasses.replace(recipe, clusters=order.clusters)
+    experience = Experience.load(order.experience)
+    recipe = _recipe(order)
     device = _device(order.device)
     torch.set_num_threads(order.threads)
     began_s = time.process_time()
@@ -71,7 +72,8 @@ def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str],
             f"reward model: {fit.samples:,} speeds; "
             f"held-out error {fit.median:.1%} (median), {fit.p90:.1%} (nine in ten)"
         )
-    trainer = Trainer(experience.kinds, recipe, reward, order.seed, device=device)
+    shape = Shape(models=tuple(model for model in MODELS if model in experience.kinds))
+    trainer = Trainer(experience.kinds, recipe, reward, order.seed, shape, device)
     curve: Curve = []
     if state is not None:
         trainer.restore(state)
@@ -95,18 +97,14 @@ def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str],
     return curve
 
 
-def _lessened(experience: Experience, without: tuple[str, ...]) -> tuple[Experience, Recipe]:
-    """What is left to learn from, and how, if parts are left out."""
-    recipe = Recipe()
-    for what in without:
-        if what in SPARE:
-            recipe = SPARE[what](recipe)
-        elif what in experience.kinds:
-            experience = experience.without(what)
-        else:
-            known = [*SPARE, *experience.kinds]
-            raise RotaError(f"--without: {what!r} can't be left out; {did_you_mean(what, known)}")
-    return experience, recipe
+def _recipe(order: Order) -> Recipe:
+    """How to learn, if parts are left out."""
+    recipe = Recipe(clusters=order.clusters, ways=order.ways)
+    for what in order.without:
+        if what not in SPARE:
+            raise RotaError(f"--without: {what!r} can't be left out; {did_you_mean(what, list(SPARE))}")
+        recipe = SPARE[what](recipe)
+    return recipe
 
 
 def _device(name: str) -> torch.device:
@@ -124,7 +122,7 @@ def _checkpoint(order: Order, kinds: tuple[str, ...]) -> dict[str, Any] | None:
     if not order.checkpoint.is_file():
         raise RotaError(f"--resume: there is no checkpoint {order.checkpoint}")
     try:
-        state: dict[str, Any] = torch.load(order.checkpoint, weights_only=True)
+        state: dict[str, Any] = torch.load(order.checkpoint, weights_only=True, map_location="cpu")
         if tuple(state["kinds"]) != kinds:
             raise RotaError(f"checkpoint {order.checkpoint}: it knows other kinds of jobs than {order.experience}")
     except RotaError:

@@ -25,12 +25,15 @@ from rota.learn.seen import on_servers, rows_of
 from rota.learn.workloads import KIND_NAMES, Shape
 from rota.mechanisms.actor import servers_seen
 
+WAYS = 12
 LEAST_SPREAD = 0.02
 SHARPNESS = 0.3
 FOLLOWED = 0.05
 """Steps with a smaller weight are not worth remembering."""
 GREEDY = 0.8
 """How often the actor's own best guess is what is carried out."""
+NAMELESS = 0.1
+"""The part of jobs whose kind is not told, so that the actor learns what to do with jobs of kinds that it never met."""
 Step = tuple[Ints, tuple[np.ndarray, ...], Ints]
 """Whose turn it was, what was seen, what was done."""
 
@@ -41,7 +44,7 @@ class Recipe:
 
     clusters: int = 64
     sizes: tuple[int, ...] = (6, 12)
-    ways: int = 12
+    ways: int = WAYS
     omega: float = 0.25
     entropy: float = 0.01
     adam: float = 1e-3
@@ -91,7 +94,7 @@ class Trainer:
         if self.reward is not None:
             self.reward.to(self.device)
         sizes = [recipe.sizes[index % len(recipe.sizes)] for index in range(recipe.clusters)]
-        self.world = FastClusters(self.shape, sizes, f"train {self.seed}")
+        self._begin(sizes, f"train {self.seed}")
         self.replay = Replay(recipe.replay if recipe.use_replay else recipe.minibatch * recipe.updates)
         known = {kind: number for number, kind in enumerate(self.kinds)}
         self._number = np.array([known.get(kind, len(self.kinds)) for kind in KIND_NAMES])
@@ -128,9 +131,14 @@ class Trainer:
         self.net.load_state_dict(state["net"])
         self.adam.load_state_dict(state["adam"])
         self.interval = state["interval"]
-        self.world = FastClusters(self.shape, self.world.sizes.tolist(), f"train {self.seed} from {self.interval}")
+        self._begin(self.world.sizes.tolist(), f"train {self.seed} from {self.interval}")
         self.world.placed = state["placed"]
         self._rng = np.random.default_rng((self.seed, self.interval))
+
+    def _begin(self, sizes: list[int], seed: str) -> None:
+        """Empty clusters."""
+        self.world = FastClusters(self.shape, sizes, seed)
+        self._nameless = np.zeros(self.world.kind.shape, np.bool_)
 
     def _progress(self) -> Progress:
         losses = np.array(self._losses or [(0.0, 0.0, 0.0)]).mean(0)
@@ -167,12 +175,12 @@ class Trainer:
 
     def _place(self, at: Ints, arrivals: list[Arrival]) -> list[bool]:
         world, recipe = self.world, self.recipe
-        kind = self._number[world.kind[at]]
-        tasks, talking = on_servers(kind, len(self.kinds), world.workers[at], world.parameter_servers[at])
-        own = self._number[[arrival.kind for arrival in arrivals]]
-        situation = Situation.of(
-            arrivals, own, len(self.kinds), servers_seen(tasks, talking), world.open[at], world.free()[at]
-        )
+        unknown = len(self.kinds)
+        kind = np.where(self._nameless[at], unknown, self._number[world.kind[at]])
+        tasks, talking = on_servers(kind, unknown, world.workers[at], world.parameter_servers[at])
+        nameless = self._rng.random(len(at)) < NAMELESS
+        own = np.where(nameless, unknown, self._number[[arrival.kind for arrival in arrivals]])
+        situation = Situation.of(arrivals, own, unknown, servers_seen(tasks, talking), world.open[at], world.free()[at])
         ways = recipe.ways if self.reward is not None else 1
         many = situation.repeated(ways)
         steps = self._act(many, ways)
@@ -186,7 +194,9 @@ class Trainer:
         slots = np.full(len(at), -1)
         for number, (index, way) in enumerate(zip(at, picked, strict=True)):
             if way >= 0:
-                slots[number] = world.place(int(index), arrivals[number], *many.mine[way].T)
+                slots[number] = slot = world.place(int(index), arrivals[number], *many.mine[way].T)
+                if slot >= 0:
+                    self._nameless[index, slot] = nameless[number]
         if self.reward is None:
             self._observe(at, slots, steps)
         return [bool(slot >= 0) for slot in slots]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from rota.core.cluster import Cluster, Node
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import WHOLE, DeviceType, Job, JobId, NodeId, Role
 from rota.perf.needs import KINDS
 from rota.traces.workload import Submission, Workload
@@ -82,6 +82,16 @@ def workload(shape: Shape, seed: object) -> Workload:
         job = Job(id=JobId(str(number)), roles=roles, model=model, work=work, name=model)
         submissions.append(Submission(job=job, submit_s=round(at_s, 3)))
     return Workload(submissions=tuple(submissions), source=f"shared servers (seed {seed})", format="rota")
+
+
+def models_but(left_out: Sequence[str]) -> tuple[str, ...]:
+    """The models of training jobs without some, which then occur nowhere."""
+    for name in left_out:
+        if name not in MODELS:
+            raise RotaError(f"--without: there is no model {name!r} to leave out; {did_you_mean(name, MODELS)}")
+    if not (kept := tuple(model for model in MODELS if model not in left_out)):
+        raise RotaError("--without: that leaves no model to learn from")
+    return kept
 
 
 def workloads(shape: Shape, seed: int, count: int) -> list[Workload]:
