@@ -157,3 +157,14 @@ def test_spread_by_profile_is_among_the_words_that_are_known(
     assert "--spread: unknown name 'bogus'; known: cluster, domain, network, profile, rack" in capsys.readouterr().err
     assert status([*given, "profil"]) == 2
     assert "did you mean 'profile'?" in capsys.readouterr().err
+
+
+def test_kinds_that_are_not_known_are_named_once_with_what_becomes_of_them(study: Study) -> None:
+    _, told = study.run("--policy", "harmony", "--policy", "fifo", "--contention")
+    _, silent = study.run("--policy", "fifo")
+
+    assert "--contention: 2 of 2 jobs are of no known kind ('a', 'b'; known: inception3, " in told
+    assert "they neither slow anybody down nor are slowed down" in told
+    assert "harmony: 2 of 2 jobs are of no known kind ('a', 'b'; known: inception3, " in told
+    assert told.count("its weights take them all for one unknown kind") == 1
+    assert "of no known kind" not in silent

@@ -17,7 +17,7 @@ from rota.learn.experience import Experience
 from rota.learn.from_journal import experience_of
 from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload
 from rota.live.boot import Scheduling, boot
-from rota.live.tutor import Tutor
+from rota.live.tutor import Tutor, with_learned
 from rota.live.tutor_work import Curves, judge, teach
 from rota.mechanisms.weights import Learned, load_learned, save_learned
 from rota.perf.speed import SpeedModel
@@ -94,7 +94,7 @@ def test_nothing_is_learned_from_a_few_speeds(tmp_path: Path, journal: Path) -> 
     short = tmp_path / "short.jsonl"
     short.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
 
-    said = teach(short, cluster_of(SERVERS), None, SHIPPED, tmp_path)
+    said = teach(short, cluster_of(SERVERS), None, SHIPPED, tmp_path, fewest=100)
 
     assert not said["better"]
     assert "100 are needed" in said["why"]
@@ -123,29 +123,37 @@ def told(tmp_path: Path) -> Callable[..., None]:
     return write
 
 
+def scheduling(policy: str = "harmony") -> Scheduling:
+    return Scheduling(cluster=cluster_of(SERVERS), policy=policy, placement=None, tenancy="none")
+
+
 @pytest.fixture
 def tutor(tmp_path: Path) -> Iterator[Tutor]:
-    scheduling = Scheduling(cluster=cluster_of(SERVERS), policy="harmony", placement=None, tenancy="none")
     records = Records(open_database(tmp_path / "rota.db"))
-    yield Tutor(boot(records, scheduling), scheduling, records.url, tmp_path)
+    yield Tutor(boot(records, scheduling()), scheduling(), records.url, tmp_path)
     records.close()
 
 
-def test_manager_uses_its_own_weights_once_it_has_some(tutor: Tutor, tmp_path: Path) -> None:
-    assert tutor.weights == SHIPPED
+def test_manager_uses_its_own_weights_once_it_has_some(tmp_path: Path) -> None:
+    given = scheduling("harmony:interval_s=5,weights=other.npz,learn_s=7")
+    assert with_learned(given, tmp_path) == given
     (tmp_path / "harmony.npz").write_bytes(SHIPPED.read_bytes())
 
-    tutor.take_up()
+    policy = with_learned(given, tmp_path).policy
 
-    assert tutor.weights == tmp_path / "harmony.npz"
+    name, _, options = policy.partition(":")
+    kept = tmp_path / "weights" / options.split(",")[0].removeprefix("weights=").rpartition("/")[2]
+    assert (name, options) == ("harmony", f"weights={kept},interval_s=5,learn_s=7")
+    assert kept.read_bytes() == SHIPPED.read_bytes()
+    assert with_learned(scheduling("fifo"), tmp_path) == scheduling("fifo")
 
 
 def test_spoiled_weights_in_the_managers_folder_are_left_alone(
-    tutor: Tutor, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "harmony.npz").write_bytes(b"spoiled")
 
-    tutor.take_up()
+    assert with_learned(scheduling(), tmp_path) == scheduling()
 
     assert [record.message for record in caplog.records if record.name == "rota.live.tutor"] == ["weights refused"]
 
@@ -154,4 +162,4 @@ def test_spoiled_weights_in_the_managers_folder_are_left_alone(
 def test_process_that_learns_answers_a_manager(tutor: Tutor) -> None:
     said = asyncio.run(tutor.learn())
 
-    assert said == {"better": False, "why": "0 speeds were seen; 100 are needed", "seen": 0}
+    assert said == {"better": False, "why": "0 speeds were seen; 100 are needed", "seen": 0, "of_unknown_kinds": 0}

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from rota.live.lookout import Lookout
 from rota.live.raising import largest
 from rota.live.requests import Requests
 from rota.live.retention import keep_tidy
-from rota.live.tutor import Tutor
+from rota.live.tutor import Tutor, with_learned
 from rota.policies import find_policy
 from rota.sdk.place import Sign, remove_sign, write_sign
 from rota.store.database import open_database
@@ -99,6 +99,7 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 async def _serve(
     options: Options, records: Records, access: Access, listening: socket.socket, say: Callable[[str], None]
 ) -> None:
+    options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
     control = boot(records, options.scheduling)
     foresight = Foresight(options.scheduling, records.url)
     predicts_use = find_policy(options.scheduling.policy)[0].predicts_use

@@ -96,14 +96,14 @@ async def stats(request: Request, who: Who) -> Response:
 def journal(
     request: Request,
     who: Who,
-    back: Annotated[int, Query(ge=0, le=1 << 31, description="How many starts of the manager ago.")] = 0,
+    back: Annotated[int, Query(ge=0, le=1 << 31, description="How many stretches ago.")] = 0,
 ) -> Response:
-    """The journal since the manager was last started, or an earlier stretch, as `rota sim --replay` reads it."""
+    """The journal's last stretch, since the manager was started, or an earlier one, as `rota sim --replay` reads it."""
     who.must_be_admin()
     records = service(request).records
     stretches = records.segments()
     if back >= len(stretches):
-        raise NotFound(f"back: {back} starts ago there is no journal; {len(stretches)} stretches are kept")
+        raise NotFound(f"back: {back} stretches ago there is no journal; {len(stretches)} are kept")
     last = len(stretches) - 1 - back
     first, header = stretches[last]
     before = stretches[last + 1][0] if back else None

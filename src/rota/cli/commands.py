@@ -202,6 +202,12 @@ COMMANDS: tuple[Entry, ...] = (
         summary="Create, list and revoke tokens.",
         group=Group.ADMIN,
     ),
+    Entry(
+        name="audit",
+        target="rota.cli.audit:audit",
+        summary="List who changed what.",
+        group=Group.ADMIN,
+    ),
 )
 
 

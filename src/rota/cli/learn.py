@@ -34,10 +34,13 @@ _SCORE_COLUMNS = (
     Column(key="avg_jct_s", title="JCT s", show=_seconds, right=True),
     Column(key="low_s", title="from", show=_seconds, right=True),
     Column(key="high_s", title="to", show=_seconds, right=True),
-    Column(key="better_than_best_usual", title="shorter by", show=_part, right=True),
-    Column(key="low", title="from", show=_part, right=True),
-    Column(key="high", title="to", show=_part, right=True),
-    Column(key="part_of_oracle", title="of oracle's", show=_part, right=True),
+    Column(key="better_than_best_usual", title="shorter by", show=_part, right=True, if_known=True),
+    Column(key="low", title="from", show=_part, right=True, if_known=True),
+    Column(key="high", title="to", show=_part, right=True, if_known=True),
+    Column(key="part_of_oracle", title="of oracle's", show=_part, right=True, if_known=True),
+    Column(key="part_low", title="from", show=_part, right=True, if_known=True),
+    Column(key="part_high", title="to", show=_part, right=True, if_known=True),
+    Column(key="best_in", title="best in", right=True),
 )
 _CURVE_COLUMNS = (
     Column(key="interval", title="interval", right=True),
@@ -92,6 +95,9 @@ def collect(
             found = run(shape, workloads, seed, kinds, lambda done: bar.update(done))
     found.save(out)
     typer.echo(f"{found.samples:,} speeds in {len(found):,} moments: {out}", err=True)
+    if found.nameless:
+        known = ", ".join(found.kinds)
+        typer.echo(f"{found.nameless:,} are of kinds that are not known, and count as one; known: {known}", err=True)
 
 
 @app.command()
@@ -166,6 +172,9 @@ def evaluate(
     policy: Annotated[
         list[str] | None, typer.Option(help="Only this way to place jobs; may be repeated.", metavar="NAME")
     ] = None,
+    length: Annotated[
+        bool, typer.Option("--length/--no-length", help="Whether the learned placement is told how long jobs are.")
+    ] = True,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Compare the learned placement with the usual ones and with a search that knows the truth.
@@ -177,7 +186,7 @@ def evaluate(
       rota learn eval --servers 64 --seed 42 --weights mine.npz
     """
     from rota.core.errors import did_you_mean
-    from rota.learn.compare import WAYS, compare
+    from rota.learn.compare import WAYS, compare, runs_for
     from rota.learn.workloads import Shape
     from rota.policies.harmony import SHIPPED
 
@@ -185,8 +194,9 @@ def evaluate(
     for name in names:
         if name not in WAYS:
             raise RotaError(f"--policy: unknown way to place jobs {name!r}; {did_you_mean(name, WAYS)}")
-    with progress("comparing", workloads * len(names)) as bar:
-        found = compare(Shape(servers=servers), seed, workloads, weights or SHIPPED, names, bar.advance)
+    with progress("comparing", workloads * len(runs_for(names))) as bar:
+        shape = Shape(servers=servers)
+        found = compare(shape, seed, workloads, weights or SHIPPED, names, bar.advance, length=length)
     rows = [asdict(score) for score in found]
     if output is OutputFormat.JSON:
         typer.echo(json.dumps({"seed": seed, "results": rows}, indent=2))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations_with_replacement
 
 from rota.cli.request import Ready, Request
 from rota.core.errors import did_you_mean
 from rota.core.model import WHOLE
 from rota.mechanisms.shares import above_zero
+from rota.perf.needs import KINDS
 from rota.perf.profiles import Profiles
+from rota.perf.shared_servers import kind_of
 from rota.perf.stages import LABEL as STAGES
 from rota.policies import find_policy
 from rota.policies.gavel.entries import names_of
+from rota.policies.harmony import HarmonyParams, learned
 
 _FAMILY = "gavel/"
 _LABELS = {"priority_weight": "it counts as 1", "slo": "it is no deadline"}
@@ -25,6 +28,7 @@ def study_notes(ready: Ready, request: Request, policies: Sequence[str]) -> tupl
         *_unmeasured_pairs(ready, request, policies),
         *_unread_labels(ready, policies),
         *_unknown_names(ready, policies),
+        *_unknown_kinds(ready, request, policies),
     )
 
 
@@ -99,6 +103,31 @@ def _unknown_names(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
                 if name not in known:
                     what = "no type of the cluster" if field == "prices" else "no job's entity"
                     yield f"{spec}: {field} names {name!r}, which is {what}; {did_you_mean(name, known)}"
+
+
+def _unknown_kinds(ready: Ready, request: Request, policies: Sequence[str]) -> Iterator[str]:
+    kinds = [kind_of(submission.job) for submission in ready.workload.submissions]
+    if request.contention and (lacking := _lacking(kinds, KINDS)):
+        yield f"--contention: {lacking}; they neither slow anybody down nor are slowed down"
+    for spec in policies:
+        declared, options = find_policy(spec)
+        params = declared.read(options)
+        if isinstance(params, HarmonyParams) and (lacking := _lacking(kinds, learned(params.weights).network.kinds)):
+            yield f"{spec}: {lacking}; its weights take them all for one unknown kind"
+
+
+def _lacking(kinds: Sequence[str | None], known: Collection[str]) -> str:
+    """Which kinds of jobs are not known, and of how many jobs; nothing if all are."""
+    lacking = [kind for kind in kinds if kind not in known]
+    if not lacking:
+        return ""
+    named = sorted({kind for kind in lacking if kind is not None})
+    shown = [*map(repr, named[:3]), *([f"{len(named) - 3:,} more"] if len(named) > 3 else [])]
+    if None in lacking:
+        shown.append("jobs that name no model")
+    return (
+        f"{len(lacking):,} of {len(kinds):,} jobs are of no known kind ({', '.join(shown)}; known: {', '.join(known)})"
+    )
 
 
 def _entities(ready: Ready) -> set[str]:

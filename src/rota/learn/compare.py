@@ -32,7 +32,8 @@ LEARNED, BOUND = "harmony", "oracle"
 class Way:
     """One way to place jobs."""
 
-    chooser: Callable[[Cluster, Learned], Chooser]
+    chooser: Callable[[Cluster, Learned, bool], Chooser]
+    """By the cluster, what was learned, and whether the learned placement is told how long jobs are."""
     placement: str = "spread"
     """Decides where the chooser has no answer."""
     alone: bool = False
@@ -40,20 +41,24 @@ class Way:
 
 
 WAYS = {
-    LEARNED: Way(chooser=lambda cluster, learned: Actor(learned.network), placement="consolidate"),
-    "load-balance": Way(chooser=lambda cluster, learned: Scored(least_loaded)),
-    "pack": Way(chooser=lambda cluster, learned: Scored(fullest), placement="best-fit"),
-    "standalone": Way(chooser=lambda cluster, learned: AsOffered(), placement="consolidate", alone=True),
-    "lif-linear": Way(chooser=lambda cluster, learned: LeastInterference(learned.network.kinds, learned.linear)),
-    "liquid": Way(chooser=lambda cluster, learned: AsOffered(), placement="liquid"),
-    BOUND: Way(chooser=lambda cluster, learned: Oracle(cluster.nodes)),
+    LEARNED: Way(
+        chooser=lambda cluster, learned, length: Actor(learned.network, knows_length=length), placement="consolidate"
+    ),
+    "load-balance": Way(chooser=lambda cluster, learned, length: Scored(least_loaded)),
+    "pack": Way(chooser=lambda cluster, learned, length: Scored(fullest), placement="best-fit"),
+    "standalone": Way(chooser=lambda cluster, learned, length: AsOffered(), placement="consolidate", alone=True),
+    "lif-linear": Way(
+        chooser=lambda cluster, learned, length: LeastInterference(learned.network.kinds, learned.linear)
+    ),
+    "liquid": Way(chooser=lambda cluster, learned, length: AsOffered(), placement="liquid"),
+    BOUND: Way(chooser=lambda cluster, learned, length: Oracle(cluster.nodes)),
 }
 """By name, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One way over all workloads: means, with the interval that holds the true mean with 95% confidence."""
+    """One way over all workloads: means, with the intervals that hold the true ones with 95% confidence."""
 
     policy: str
     servers: int
@@ -62,12 +67,16 @@ class Score:
     avg_jct_s: float
     low_s: float
     high_s: float
-    better_than_best_usual: float
-    """By what part its completion times are shorter than those of the best usual way."""
-    low: float
-    high: float
+    better_than_best_usual: float | None
+    """By what part its completion times are shorter than those of the best usual way; None if there is no other."""
+    low: float | None
+    high: float | None
     part_of_oracle: float | None
     """Of what the oracle gains over the best usual way, how much this one does."""
+    part_low: float | None
+    part_high: float | None
+    best_in: int
+    """In how many workloads no other way was better; of the oracle, how often its own search was that good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +87,14 @@ class Task:
     shape: Shape
     seed: str
     weights: Path
+    length: bool = True
 
 
 def mean_of(task: Task) -> float:
     """The mean completion time."""
     way, servers = WAYS[task.policy], task.shape.servers
     work = workload(task.shape, task.seed)
-    chooser = way.chooser(cluster_of(servers), load_learned(task.weights))
+    chooser = way.chooser(cluster_of(servers), load_learned(task.weights), task.length)
     return mean_jct_s(play(alone_on_servers(work) if way.alone else work, servers, chooser, placement=way.placement))
 
 
@@ -95,20 +105,29 @@ def compare(
     weights: Path,
     policies: Iterable[str] = tuple(WAYS),
     tell: Callable[[], None] = lambda: None,
+    *,
+    length: bool = True,
 ) -> list[Score]:
-    """All ways on workloads of one seed."""
+    """Some ways on workloads of one seed; `tell` hears of every run."""
     names = list(policies)
     load_learned(weights)
     tasks = [
-        Task(policy=name, shape=shape, seed=f"{seed}/{number}", weights=weights)
+        Task(policy=name, shape=shape, seed=f"{seed}/{number}", weights=weights, length=length)
         for number in range(count)
-        for name in sorted(names, key=lambda name: name != BOUND)
+        for name in sorted(runs_for(names), key=lambda name: name != BOUND)
     ]
-    means: dict[str, list[float]] = {name: [] for name in names}
+    means: dict[str, list[float]] = {name: [] for name in runs_for(names)}
     for task, mean_s in zip(tasks, _run_all(tasks), strict=True):
         means[task.policy].append(mean_s)
         tell()
-    return scores({name: np.array(found) for name, found in means.items()}, shape)
+    found = scores({name: np.array(seen) for name, seen in means.items()}, shape)
+    return [score for score in found if score.policy in names]
+
+
+def runs_for(names: Iterable[str]) -> list[str]:
+    """The ways that must be run to judge some: all of them for the oracle, which takes the best."""
+    asked = set(names)
+    return [name for name in WAYS if BOUND in asked or name in asked]
 
 
 def _run_all(tasks: list[Task]) -> Iterator[float]:
@@ -121,16 +140,19 @@ def _run_all(tasks: list[Task]) -> Iterator[float]:
 
 
 def scores(means: dict[str, np.ndarray], shape: Shape) -> list[Score]:
-    """What mean completion times by workload come to."""
-    usual = [name for name in RIVALS if name in means] or list(means)
-    best = means[min(usual, key=lambda name: float(means[name].mean()))]
-    bound = means.get(BOUND)
-    could = None if bound is None else float((best - bound).mean())
+    """What mean completion times by workload come to.
+
+    The oracle knows beforehand what each way would come to, and takes the best: its own search, or that of another.
+    """
+    shortest = np.min(list(means.values()), axis=0)
+    taken = {name: shortest if name == BOUND else seen for name, seen in means.items()}
+    usual = [name for name in RIVALS if name in means and len(means) > 1]
+    best = min((taken[name] for name in usual), key=lambda seen: float(seen.mean()), default=None)
     found = []
-    for name, seen in means.items():
-        gain = float((best - seen).mean())
+    for name, seen in taken.items():
         low_s, high_s = _interval(seen)
-        low, high = _interval(1.0 - seen / best)
+        better = _Part.of(best - seen, best) if best is not None else _Part()
+        part = _Part.of(best - seen, best - shortest) if best is not None and BOUND in means else _Part()
         found.append(
             Score(
                 policy=name,
@@ -140,13 +162,33 @@ def scores(means: dict[str, np.ndarray], shape: Shape) -> list[Score]:
                 avg_jct_s=float(seen.mean()),
                 low_s=low_s,
                 high_s=high_s,
-                better_than_best_usual=gain / float(best.mean()),
-                low=low,
-                high=high,
-                part_of_oracle=gain / could if could else None,
+                better_than_best_usual=better.mean,
+                low=better.low,
+                high=better.high,
+                part_of_oracle=part.mean,
+                part_low=part.low,
+                part_high=part.high,
+                best_in=int((means[name] <= shortest).sum()),
             )
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """How much one sum is of another, both over the same workloads; None where that means nothing."""
+
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, some: np.ndarray, whole: np.ndarray) -> _Part:
+        """With the interval of a ratio of means: what each workload adds to it is what is spread around it."""
+        if not whole.mean():
+            return cls()
+        part = some.mean() / whole.mean()
+        return cls(float(part), *_interval(part + (some - part * whole) / whole.mean()))
 
 
 def _interval(seen: np.ndarray) -> tuple[float, float]:

@@ -42,6 +42,11 @@ class Experience:
         """Speeds that were seen."""
         return int((self.speed > 0).sum())
 
+    @property
+    def nameless(self) -> int:
+        """Those of jobs of kinds that are not known."""
+        return int(((self.speed > 0) & (self.kind == len(self.kinds))).sum())
+
     def save(self, path: Path) -> None:
         """Write it as plain arrays."""
         with path.open("wb") as file:

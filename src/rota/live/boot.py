@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from rota.core import snapshot
 from rota.core.cluster import Cluster
@@ -113,18 +114,27 @@ def begin(records: Records, scheduling: Scheduling, was: Restored, about: str) -
     """The loop, ready to run from a state; the journal gets a new stretch that starts with it."""
     tape = Tape()
     engine = was.engine(tape)
-    header = JournalHeader(
-        cluster=was.present.whole(was.state),
-        policy=was.policy,
-        placement=was.placement,
-        tenancy=scheduling.tenancy,
-        about=about,
-        snapshot=snapshot.take(was.state, engine.memory),
-    )
-    first_step = records.begin_segment(encode_header(header))
+    header = header_of(engine, was.present, was.policy, was.placement, scheduling.tenancy, about)
+    first_step = records.begin_segment(header)
     control = Control(engine, tape, records, was.kept, first_step, plans_slowly=was.in_rounds, present=was.present)
     control.begin_with(was.first)
     return control
+
+
+def header_of(
+    engine: Engine, present: Present, policy: str, placement: str, tenancy: str, about: str
+) -> dict[str, Any]:
+    """What has to be known to run the journal from here on."""
+    return encode_header(
+        JournalHeader(
+            cluster=present.whole(engine.state),
+            policy=policy,
+            placement=placement,
+            tenancy=tenancy,
+            about=about,
+            snapshot=snapshot.take(engine.state, engine.memory),
+        )
+    )
 
 
 def _demote(state: State, alloc: Allocator) -> None:

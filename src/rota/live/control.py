@@ -66,6 +66,14 @@ MEMORY_EVERY_S = 1.0
 _MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged, WorkDone)
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A new stretch of the journal, as decisions are made otherwise from now on: how that comes, and its header."""
+
+    change: Callable[[], None]
+    header: Callable[[], dict[str, Any]]
+
+
 @dataclass(slots=True)
 class Entry:
     """What somebody wants to happen: events, and what is written with them."""
@@ -77,6 +85,8 @@ class Entry:
     audit: list[dict[str, Any]] = field(default_factory=list)
     cluster: Cluster | None = None
     """What the cluster is after the events, if they change it."""
+    stretch: Stretch | None = None
+    """Begins before the events."""
     done: asyncio.Future[None] | None = None
 
 
@@ -265,6 +275,10 @@ class Control:
         for entry in entries:
             self.kept.update(entry.records)
         made = Transaction(self.state, self.kept, self._dependents, self._names)
+        for entry in entries:
+            if entry.stretch is not None:
+                entry.stretch.change()
+                made.batch.stretch = (self.steps, entry.stretch.header())
         events = [event for entry in entries for event in entry.events if not self._is_late(event)]
         for first in range(0, len(events), MOST_EVENTS):
             if first:

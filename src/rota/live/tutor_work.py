@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rota.core.cluster import Cluster
 from rota.core.codec import decode_cluster
+from rota.core.errors import RotaError
 from rota.core.model import JobId
 from rota.drivers.local.folder import curve
 from rota.drivers.simulator.study import Setting, simulate
@@ -25,8 +26,6 @@ from rota.traces.formats import read_trace
 from rota.traces.workload import Workload
 
 DAYS = 7.0
-FEWEST = 100
-"""Speeds that must have been seen before anything is learned from them."""
 LEAST_GAIN = 0.005
 """By how much completion times must be shorter with new weights."""
 
@@ -43,7 +42,8 @@ def _answer(question: Json) -> Json:
         with tempfile.TemporaryDirectory(prefix="rota-tutor-") as folder:
             journal = Path(folder) / "journal.jsonl"
             _write(journal, cluster, records)
-            return teach(journal, cluster, question["placement"], Path(question["weights"]), Path(question["home"]))
+            weights, home = Path(question["weights"]), Path(question["home"])
+            return teach(journal, cluster, question["placement"], weights, home, fewest=question["fewest"])
     finally:
         records.close()
 
@@ -57,18 +57,19 @@ def _write(path: Path, cluster: Cluster, records: Records) -> None:
         file.writelines(f"{body}\n" for body in steps)
 
 
-def teach(journal: Path, cluster: Cluster, placement: str | None, weights: Path, home: Path) -> Json:
+def teach(journal: Path, cluster: Cluster, placement: str | None, weights: Path, home: Path, *, fewest: int) -> Json:
     """Learn from a journal; new weights are kept in `home` only if its jobs end sooner with them."""
     now = load_learned(weights)
     with journal.open(encoding="utf-8") as lines:
         seen = experience_of(lines, now.network.kinds, Curves(home).speed)
-    if seen.samples < FEWEST:
-        return {"better": False, "why": f"{seen.samples} speeds were seen; {FEWEST} are needed", "seen": seen.samples}
+    told = {"seen": seen.samples, "of_unknown_kinds": seen.nameless}
+    if seen.samples < fewest:
+        return {"better": False, "why": f"{seen.samples} speeds were seen; {fewest} are needed", **told}
     from rota.learn.again import learn_again
 
     draft = home / f"{FILE}.new"
     save_learned(draft, learn_again(seen, now, seen.samples))
-    return {"seen": seen.samples, **judge(journal, cluster, placement, weights, draft, home)}
+    return {**told, **judge(journal, cluster, placement, weights, draft, home)}
 
 
 def judge(journal: Path, cluster: Cluster, placement: str | None, weights: Path, draft: Path, home: Path) -> Json:
@@ -88,6 +89,8 @@ def judge(journal: Path, cluster: Cluster, placement: str | None, weights: Path,
 def _jct_s(work: Workload, weights: Path, setting: Setting) -> float:
     rows = simulate(work, f"harmony:weights={weights}", setting).history.jobs
     times = [row.end_s - row.submit_s for row in rows if row.end_s is not None]
+    if not times:
+        raise RotaError("no job of the journal has ended, so that nothing can be judged by it")
     return sum(times) / len(times)
 
 

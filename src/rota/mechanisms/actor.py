@@ -132,10 +132,11 @@ def checked(kinds: tuple[str, ...], of: Mapping[str, NDArray[np.generic]]) -> Ne
 
 
 class Actor:
-    """Chooses by a network, task by task."""
+    """Chooses by a network, task by task; it need not be told how long jobs are."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, *, knows_length: bool = True) -> None:
         self._network = network
+        self._knows_length = knows_length
         self._view: View | None = None
 
     @property
@@ -150,7 +151,8 @@ class Actor:
         """Each task, of either role, where the score is highest; None if one finds no room."""
         if self._view is None or self._view.room is not room:
             self._view = View(self._network, room)
-        return Placement(self._network, self._view, live.job).run()
+        length_s = live.job.work if self._knows_length else None
+        return Placement(self._network, self._view, live.job, length_s or 0.0).run()
 
 
 def pooled(encoded: Array) -> Array:
@@ -182,8 +184,10 @@ class View:
 class Placement:
     """One job being placed."""
 
-    def __init__(self, network: Network, view: View, job: Job) -> None:
+    def __init__(self, network: Network, view: View, job: Job, length_s: float) -> None:
+        """A length of 0 is none that is known."""
         self._network = network
+        self._length_s = length_s
         self._view = view
         self._room = room = view.room
         self._job = job
@@ -230,7 +234,7 @@ class Placement:
         best: tuple[float, int, int] | None = None
         nodes = int((self._mine.sum(axis=1) > 0).sum())
         seen = job_seen(
-            room.kind(job), len(self._network.kinds), self._counts, (left[0], left[1]), nodes, job.work or 0.0
+            room.kind(job), len(self._network.kinds), self._counts, (left[0], left[1]), nodes, self._length_s
         )
         free = (room.free[:, :FREE] / room.capacity[:, :FREE]).clip(0.0, 1.0).astype(np.float32)
         for side in range(ROLES):

@@ -185,6 +185,11 @@ class Consolidating:
         self.suspends = getattr(policy, "suspends", False)
 
     @property
+    def inner(self) -> Policy:
+        """The policy that comes first."""
+        return self._policy
+
+    @property
     def wakeup_s(self) -> float:
         """When the policy wants to be asked, or when jobs may be moved together."""
         return min(self._policy.wakeup_s, self._due_s if self._stale and not self._blocked else math.inf)

@@ -23,13 +23,19 @@ SHIPPED = Path(__file__).with_name("harmony.npz")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HarmonyParams:
     """`weights` is a file of `rota learn train`, or empty for those that come with Rota; `interval_s` is how often new
-    jobs are placed together, 0 at once; `learn_s` is how often a manager learns anew from its journal, 0 never."""
+    jobs are placed together, 0 at once; without `length` the network is not told how long jobs are; `learn_s` is how
+    often a manager learns anew from its journal, 0 never, and `learn_from` how many speeds it must have seen for
+    that."""
 
     weights: str = ""
     interval_s: float = 0.0
+    length: bool = True
     learn_s: float = 3600.0
+    learn_from: int = 100
 
     def __post_init__(self) -> None:
+        if self.learn_from < 1:
+            raise RotaError(f"learn_from is {self.learn_from}; it must be a number of speeds, 1 or more")
         for name, seconds in (("interval_s", self.interval_s), ("learn_s", self.learn_s)):
             if not 0 <= seconds < float("inf"):
                 raise RotaError(f"{name} is {seconds:g}; it must be a number of seconds, 0 or more")
@@ -52,7 +58,8 @@ def _first_come(job: JobView, now_s: float) -> Turn:
 
 def _make(params: HarmonyParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
     order = ListScheduler(SimpleRule(of=_first_come, backfill=Backfill.ANY, preempts=False), allocator)
-    return Placing(order, Actor(learned(params.weights).network), params.interval_s, says_so=True)
+    actor = Actor(learned(params.weights).network, knows_length=params.length)
+    return Placing(order, actor, params.interval_s, says_so=True)
 
 
 harmony = DeclaredPolicy(
@@ -60,7 +67,7 @@ harmony = DeclaredPolicy(
     cites="Bao et al., INFOCOM 2019",
     summary="First in first out, each task where a network has learned that it and those beside it run fast.",
     traits=Traits(
-        prior_knowledge="model; how fast jobs ran beside each other",
+        prior_knowledge="model; length, where jobs give it; how fast jobs ran beside each other",
         scheduling_input="arrival order, who is on which server",
         placement="learned",
     ),

@@ -161,7 +161,7 @@ class Client:
         return answer
 
     def journal(self, back: int = 0) -> Iterator[bytes]:
-        """The journal since the manager was last started, or of so many starts ago."""
+        """The last stretch of the journal, since the manager was started, or one of so many stretches ago."""
         with self._open("GET", f"/journal?back={back}") as answer:
             while said := answer.read1(CHUNK):
                 yield said

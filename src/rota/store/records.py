@@ -33,8 +33,10 @@ class Batch:
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[Json] = field(default_factory=list)
     memory: str | None = None
-    settings: dict[str, str] = field(default_factory=dict)
     """What the policy remembers from now on, if that is to be written."""
+    settings: dict[str, str] = field(default_factory=dict)
+    stretch: tuple[int, Json] | None = None
+    """A new stretch of the journal that begins with these steps: the number of the first, and its header."""
 
     @property
     def is_small(self) -> bool:
@@ -123,6 +125,10 @@ class Records:
             connection.execute(self._change, batch.changed_jobs)
         if batch.revised_jobs:
             connection.execute(_REVISE, batch.revised_jobs)
+        if batch.stretch is not None:
+            first, header = batch.stretch
+            connection.execute(delete(segments).where(segments.c.first_step == first))
+            connection.execute(insert(segments), {"first_step": first, "header": json.dumps(header)})
         if batch.steps:
             connection.execute(_NEW_STEP, batch.steps)
         if batch.answers:

@@ -168,3 +168,25 @@ def test_policy_that_plans_in_rounds_schedules_pods(bed: Bed, view: View, launch
     assert replica.process is not None
     assert replica.process.poll() is None
     assert view.promised_twice() == []
+
+
+def test_learned_policy_places_pods(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
+    """By name as any other: pods that send much stay together, and only where they may go; the network placed them."""
+    kubelets(bed, nodes=2, gpus=4)
+    tainted = node_object("tainted", 8)
+    tainted["spec"] = {"taints": [{"key": "team", "value": "vision", "effect": "NoSchedule"}]}
+    bed.admin.make(tainted)
+    replica = launch(bed, {"policy": "harmony"})
+    for name in ("one", "two"):
+        for value in gang(name, 2, 2, notes={"rota.dev/model": "vgg16"}):
+            bed.admin.make(value)
+
+    eventually(lambda: len(view.bound("one")) == len(view.bound("two")) == 2)
+
+    assert [len(set(view.bound(name).values())) for name in ("one", "two")] == [1, 1]
+    assert "tainted" not in view.bound("").values()
+    assert view.promised_twice() == []
+    journal = b"".join(Client(replica.url).journal()).decode()
+    assert '"order":"start"' in journal
+    assert '["model","vgg16"]' in journal
+    assert "placed-by-heuristic" not in journal

@@ -348,8 +348,8 @@ def _tenant(pod: Pod, settings: ClusterSettings) -> str:
 
 
 def _labels(pod: Pod) -> tuple[tuple[str, str], ...]:
-    """What tenancy reads: `rota.dev/pinned-cell` and `rota.dev/lazy-preemption`."""
-    names = {"pinned_cell": "pinned-cell", "lazy_preemption": "lazy-preemption"}
+    """What tenancy reads, `rota.dev/pinned-cell` and `rota.dev/lazy-preemption`, and of what model the job is."""
+    names = {"pinned_cell": "pinned-cell", "lazy_preemption": "lazy-preemption", "model": "model"}
     said = ((name, pod.says(label)) for name, label in names.items())
     return tuple((name, value) for name, value in said if value)
 

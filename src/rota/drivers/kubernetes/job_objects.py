@@ -125,6 +125,8 @@ def _wishes(file: JobFile, job: Job) -> dict[str, str]:
         wishes[PREFIX + "locality"] = Level(job.locality.level).name.lower() + (":hard" if job.locality.hard else "")
         if job.locality.relax_after_s != math.inf:
             wishes[PREFIX + "relax-after"] = f"{job.locality.relax_after_s:g}"
+    if "model" in file.labels:
+        wishes[PREFIX + "model"] = file.labels["model"]
     return wishes
 
 
