@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,21 @@ def test_actor_learns_of_jobs_without_a_name(experience: Experience, ways: int) 
 
     assert float((trainer.net.job.weight[:, unknown].detach() - before).abs().max()) > 1e-3
     assert told[0].critic > 0
+
+
+def test_model_of_speeds_is_fitted_once_and_taken_from_its_file(experience: Experience, tmp_path: Path) -> None:
+    said: list[str] = []
+    asked = order(tmp_path, experience, intervals=2, reward=tmp_path / "reward.pt")
+    first = run_training(asked, quiet, said.append)
+
+    again = run_training(replace(asked, passes=1), quiet, said.append)
+
+    assert [point["cost"] for point in first] == [point["cost"] for point in again]
+    assert said[0] == said[2]
+    other = collect(Shape(servers=2, jobs_per_server=2, models=models_but(("vgg16",))), 1, 1, KIND_NAMES[:3])
+    other.save(tmp_path / "experience.npz")
+    with pytest.raises(RotaError, match="knows other kinds of jobs"):
+        run_training(asked, quiet, quiet)
 
 
 @pytest.mark.parametrize(

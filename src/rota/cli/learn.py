@@ -111,6 +111,12 @@ def train(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Save the whole state here now and then, and at the end.", metavar="FILE")
     ] = None,
+    reward: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the model of speeds here; if it is there already, it is not fitted again.", metavar="FILE"
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
     validate: Annotated[int, typer.Option(help="Workloads on which the curve is measured; 0: none.", min=0)] = 4,
     without: Annotated[
@@ -136,7 +142,7 @@ def train(
     """
     from rota.learn.session import Order, run_training
 
-    for file in (out, checkpoint):
+    for file in (out, checkpoint, reward):
         if file is not None and not file.absolute().parent.is_dir():
             raise RotaError(f"{file}: there is no folder {file.parent}")
     if resume and checkpoint is None:
@@ -149,6 +155,7 @@ def train(
         device=device,
         threads=threads,
         checkpoint=checkpoint,
+        reward=reward,
         resume=resume,
         validate=validate,
         without=tuple(without or ()),

@@ -20,6 +20,7 @@ from rota.mechanisms.weights import Learned, save_learned
 try:
     import torch
 
+    from rota.learn.networks import RewardModel
     from rota.learn.reward import Fit, fit_reward
     from rota.learn.train import WAYS, Progress, Recipe, Trainer
 except ModuleNotFoundError as _err:
@@ -46,6 +47,8 @@ class Order:
     seed: int
     device: str = "cpu"
     threads: int = 2
+    reward: Path | None = None
+    """Where the model of speeds is kept: it is fitted only if it is not there yet."""
     checkpoint: Path | None = None
     resume: bool = False
     validate: int = 4
@@ -64,10 +67,10 @@ def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str],
     device = _device(order.device)
     torch.set_num_threads(order.threads)
     began_s = time.process_time()
-    state = _checkpoint(order, experience.kinds)
+    state = _checkpoint(order, experience)
     reward, fit = None, None
     if recipe.use_reward_model:
-        reward, fit = fit_reward(experience, passes=order.passes, seed=order.seed)
+        reward, fit = _reward(order, experience)
         say(
             f"reward model: {fit.samples:,} speeds; "
             f"held-out error {fit.median:.1%} (median), {fit.p90:.1%} (nine in ten)"
@@ -84,7 +87,7 @@ def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str],
             {**dataclasses.asdict(said), "cpu_s": time.process_time() - began_s, "jct_s": _jct_s(trainer, order)}
         )
         if order.checkpoint is not None:
-            _save(order.checkpoint, trainer, curve)
+            _save(order.checkpoint, {**trainer.state(), "curve": curve})
         tell(trainer.interval)
 
     trainer.run(max(order.intervals - trainer.interval, 0), point, order.every)
@@ -92,9 +95,23 @@ def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str],
     about = {"command": order.command, "reward_model": None if fit is None else _rounded(fit), "curve": _thin(curve)}
     save_learned(order.out, Learned(network, fit_linear(experience), about))
     if order.checkpoint is not None:
-        _save(order.checkpoint, trainer, curve)
+        _save(order.checkpoint, {**trainer.state(), "curve": curve})
     say(f"weights: {order.out}")
     return curve
+
+
+def _reward(order: Order, experience: Experience) -> tuple[RewardModel, Fit]:
+    """The model of speeds, from its file if there is one."""
+    if order.reward is None or not order.reward.is_file():
+        reward, fit = fit_reward(experience, passes=order.passes, seed=order.seed)
+        if order.reward is not None:
+            kept = {"kinds": list(experience.kinds), "weights": reward.state_dict(), "fit": dataclasses.asdict(fit)}
+            _save(order.reward, kept)
+        return reward, fit
+    kept = _loaded(order.reward, "--reward", experience)
+    reward = RewardModel(len(experience.kinds))
+    reward.load_state_dict(kept["weights"])
+    return reward, Fit(**kept["fit"])
 
 
 def _recipe(order: Order) -> Recipe:
@@ -115,27 +132,31 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _checkpoint(order: Order, kinds: tuple[str, ...]) -> dict[str, Any] | None:
+def _checkpoint(order: Order, experience: Experience) -> dict[str, Any] | None:
     """The state to go on from, if that was asked for."""
     if not order.resume or order.checkpoint is None:
         return None
     if not order.checkpoint.is_file():
         raise RotaError(f"--resume: there is no checkpoint {order.checkpoint}")
+    return _loaded(order.checkpoint, "--checkpoint", experience)
+
+
+def _loaded(path: Path, what: str, experience: Experience) -> dict[str, Any]:
+    """What was saved, of the same kinds of jobs."""
     try:
-        state: dict[str, Any] = torch.load(order.checkpoint, weights_only=True, map_location="cpu")
-        if tuple(state["kinds"]) != kinds:
-            raise RotaError(f"checkpoint {order.checkpoint}: it knows other kinds of jobs than {order.experience}")
-    except RotaError:
-        raise
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+        known = tuple(state["kinds"])
     except Exception as err:  # whatever PyTorch says of a file that is none of its own
-        raise RotaError(f"checkpoint {order.checkpoint}: it can't be read: {err}") from None
+        raise RotaError(f"{what} {path}: it can't be read: {err}") from None
+    if known != experience.kinds:
+        raise RotaError(f"{what} {path}: it knows other kinds of jobs than the experience does")
     return state
 
 
-def _save(path: Path, trainer: Trainer, curve: Curve) -> None:
-    """All at once, so that a checkpoint is never half written."""
+def _save(path: Path, state: dict[str, Any]) -> None:
+    """All at once, so that a file is never half written."""
     draft = path.with_name(f"{path.name}.part")
-    torch.save({**trainer.state(), "curve": curve}, draft)
+    torch.save(state, draft)
     draft.replace(path)
 
 
