@@ -117,7 +117,7 @@ class Watch:
 
     def row(self) -> dict[str, float]:
         return {
-            "nvml_memory_mb": (self.most_bytes - self.idle_bytes) / 2**20,
+            "gpu_memory_mb": (self.most_bytes - self.idle_bytes) / 2**20,
             "gpu_util_mean": statistics.fmean(self.busy) if self.busy else float("nan"),
             "gpu_util_std": statistics.pstdev(self.busy) if self.busy else float("nan"),
             "pcie_read_mb_s": statistics.fmean(self.read_kb) / 1024 if self.read_kb else float("nan"),
@@ -132,7 +132,6 @@ def used(handle: Any) -> int:
 def train(config: Config, seconds: float, link: Connection) -> dict[str, float]:
     """Load, wait for the word, train, save; what it took."""
     torch.cuda.reset_peak_memory_stats()
-    lies = torch.cuda.memory_allocated()
     begun = time.monotonic()
     training = Training(config, "cuda")
     steps = steps_for(training, seconds)
@@ -155,8 +154,6 @@ def train(config: Config, seconds: float, link: Connection) -> dict[str, float]:
         "load_s": loaded - begun,
         "reserved_mb": torch.cuda.max_memory_reserved() / 2**20,
         "allocated_mb": torch.cuda.max_memory_allocated() / 2**20,
-        "leaked_mb": lies / 2**20,
-        "gpu_memory_mb": (torch.cuda.max_memory_allocated() - lies) / 2**20,
     }
     saving = time.monotonic()
     held = io.BytesIO()

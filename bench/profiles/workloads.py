@@ -239,10 +239,11 @@ class Training:
         own = {each.untyped_storage().data_ptr() for each in self.model.parameters()}
 
         def note(tensor: Tensor) -> Tensor:
+            """Without its history: a graph which holds its own outputs would never be freed."""
             storage = tensor.untyped_storage()
             if storage.data_ptr() not in own:
                 kept[storage.data_ptr()] = storage.nbytes()
-            return tensor
+            return tensor.detach()
 
         with FlopCounterMode(display=False) as counter, torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
             loss = self.kind.loss(self.model, given)

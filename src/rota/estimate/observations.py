@@ -38,7 +38,7 @@ LABELS: Mapping[str, str] = {
 COUNTED = ("params", "activation_bytes_per_sample", "flops_per_sample", "input_bytes_per_sample")
 """Columns that are known without a run, where somebody counted."""
 
-OTHER_RESULTS = frozenset({"steps", "step_mean_s", "saved_mb", "reserved_mb", "allocated_mb", "leaked_mb"})
+OTHER_RESULTS = frozenset({"steps", "step_mean_s", "saved_mb", "reserved_mb", "allocated_mb"})
 """Columns that only a run tells, and that nobody asks for."""
 
 GROUPS = ("family", "model", "name", "program")
