@@ -159,3 +159,11 @@ def test_profiles_command_refuses(args: list[str], message: str, capsys: pytest.
     assert status(["profiles", *args]) == 2
 
     assert message in capsys.readouterr().err
+
+
+def test_times_are_written_as_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row: dict[str, object] = {"work": 600}
+
+    assert jct_s(tmp_path, capsys, row, "--cluster", "gpu=1/1", "--load-time", "1h", "--save-time", "30") == 4230
+    assert status(["sim", "--trace", "x", "--load-time", "1x"]) == 2
+    assert "'--load-time': '1x' is no length of time; write it like 90, 10m" in capsys.readouterr().err

@@ -49,7 +49,8 @@ def test_command_that_goes_on_is_stopped_with_all_it_started(tmp_path: Path) -> 
     used, code = profile(["sh", "-c", script], 0.6)
 
     assert code is None
-    assert used["duration_s"] < 30
+    assert "cpu_cores" in used
+    assert not used.keys() & {"duration_s", "train_s", "save_s"}
     before = mark.read_text()
     time.sleep(0.3)
     assert mark.read_text() == before

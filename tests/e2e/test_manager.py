@@ -30,6 +30,24 @@ def test_command_becomes_a_job_and_says_what_it_says(manager: Manager) -> None:
     assert manager.rota("ps", "-o", "json").stdout.strip() == "[]"
 
 
+def test_several_files_are_submitted_all_or_none(shared: Manager) -> None:
+    (shared.folder / "first.yaml").write_text("name: first\nrun: 'true'\n")
+    (shared.folder / "second.yaml").write_text("name: second\nrun: 'true'\ndepends_on: []\n")
+    (shared.folder / "wrong.yaml").write_text("name: wrong\nrun: 'true'\nresources: {gpus: automatic}\n")
+
+    refused = shared.rota("submit", "first.yaml", "wrong.yaml")
+    mixed = shared.rota("submit", "first.yaml", "words")
+    ids = shared.rota("submit", "first.yaml", "second.yaml", "--held", "--tenant", "two").stdout.split()
+
+    assert (refused.returncode, mixed.returncode) == (2, 2)
+    assert "wrong.yaml: resources.gpus: 'automatic' is no number of GPUs" in refused.stderr
+    assert "words is no job file as first.yaml is; give files alone, or -- and a command" in mixed.stderr
+    assert [shared.client.job(job_id)["name"] for job_id in ids] == ["first", "second"]
+    assert [job["id"] for job in shared.client.jobs(tenant="two")] == ids[::-1]
+    for job_id in ids:
+        shared.client.act(job_id, "cancel")
+
+
 @pytest.mark.parametrize(
     ("run", "status", "said"),
     [("echo ok", 0, ""), ("exit 7", 100, "exit code 7"), ("kill -TERM $$", 100, "ended by SIGTERM")],

@@ -29,6 +29,24 @@ def test_constant_needs_no_terms() -> None:
     assert curve.at(512) == pytest.approx(5, rel=0.1)
 
 
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 0.02])
+@pytest.mark.parametrize("places", [PLACES[:4], PLACES[:6]], ids=len)
+def test_flat_curve_stays_flat_far_away(noise: float, places: tuple[int, ...]) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+
+        curve = fit_curve([(x, 5 * float(np.exp(noise * rng.standard_normal()))) for x in places])
+
+        assert curve.at(1024) == pytest.approx(5, rel=0.1), curve
+
+
+def test_four_clean_places_are_enough_for_a_term() -> None:
+    curve = fit_curve([(x, 1 + 8 / x) for x in PLACES[:4]])
+
+    assert curve.terms == ((-1.0, 0),)
+    assert curve.at(64) == pytest.approx(1 + 8 / 64, rel=0.01)
+
+
 def test_one_outlier_in_five_does_not_bend_the_curve() -> None:
     rng = np.random.default_rng(5)
     points = []

@@ -31,6 +31,15 @@ def test_amounts_take_the_place_of_auto_only_and_can_be_taken_back() -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "said"),
+    [("gpus", "is no number of GPUs; write it like 4 or 0.5, or auto"), ("memory", "a number of bytes, or auto")],
+)
+def test_word_that_is_not_auto_is_told_of_it(field: str, said: str) -> None:
+    with pytest.raises(RotaError, match=f"resources.{field}: 'automatic' .*{said}"):
+        job_file({"run": "x", "resources": {field: "automatic"}})
+
+
+@pytest.mark.parametrize(
     ("values", "field"),
     [({"run": "x", "workers": "auto"}, "workers"), ({"run": "x", "resources": {"gpu_memory": "all"}}, "gpu_memory")],
     ids=["a field that is no amount", "a word that is not auto"],

@@ -37,6 +37,8 @@ def profile(
         raise RotaError(f"--for is {most!r}; it must be above 0 and below a day")
     used, code = run(command, most_s)
     row: dict[str, object] = {**attributes_of(command), **{name: round(value, 6) for name, value in used.items()}}
+    if code is None:
+        typer.echo(f"note: the command was stopped after {most}; how long it takes in all is not known", err=True)
     if code:
         typer.echo(f"note: the command ended with status {code}; the row is not kept", err=True)
     elif append is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from rota.cli.render import FiguresOption, OutputFormat, OutputOption, emit, progress, refuse_figures
 from rota.core.errors import RotaError, did_you_mean
@@ -17,6 +18,22 @@ if TYPE_CHECKING:
     from rota.cli.request import Finished, Ready, Request
     from rota.cli.speeds import StudySpeeds
     from rota.perf.estimates import EstimateSpec
+
+
+def seconds(value: object) -> float:
+    """Seconds from a length of time as people write it."""
+    from rota.files.quantities import NotAQuantity, parse_duration
+
+    try:
+        return parse_duration(value)
+    except NotAQuantity as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def lasts(help: str) -> OptionInfo:
+    """An option that takes a length of time."""
+    option: OptionInfo = typer.Option(parser=seconds, metavar="TIME", help=help)
+    return option
 
 
 def sim(
@@ -64,23 +81,27 @@ def sim(
         ),
     ] = None,
     observe: Annotated[bool, typer.Option(help="Let speeds seen while jobs run correct the estimates.")] = True,
-    restart_cost: Annotated[float, typer.Option(help="Seconds lost at every start but the first.")] = 0.0,
-    resume_cost: Annotated[float, typer.Option(help="Seconds lost whenever a suspended job is resumed.")] = 0.0,
+    restart_cost: Annotated[float, lasts("Time lost at every start but the first.")] = 0.0,
+    resume_cost: Annotated[float, lasts("Time lost whenever a suspended job is resumed.")] = 0.0,
     move_cost: Annotated[
-        float | None, typer.Option(help="Seconds lost whenever a job goes on elsewhere; as a restart unless given.")
+        float | None,
+        lasts("Time lost whenever a job goes on elsewhere; as a restart unless given."),
     ] = None,
     checkpoint_interval: Annotated[
         float,
-        typer.Option(help="Seconds of running that a node failure can undo; 0: none, inf: the whole run."),
+        lasts("Running time that a node failure can undo; 0: none, inf: the whole run."),
     ] = 0.0,
     checkpoint_time: Annotated[
         float,
-        typer.Option(help="Seconds that a job told to stop takes to save its state, on its devices."),
+        lasts("Time that a job told to stop takes to save its state, on its devices."),
     ] = 0.0,
-    load_time: Annotated[float, typer.Option(help="Seconds that a job loads its data for after every start.")] = 0.0,
+    load_time: Annotated[
+        float,
+        lasts("Time that a job loads its data for after every start."),
+    ] = 0.0,
     save_time: Annotated[
         float,
-        typer.Option(help="Seconds that a job saves for after its work; under liquid the next one loads meanwhile."),
+        lasts("Time that a job saves for after its work; under liquid the next one loads meanwhile."),
     ] = 0.0,
     spread: Annotated[
         str,

@@ -24,7 +24,7 @@ MOST_MEMBERS = 10_000
 
 
 def submit(
-    what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="A job file, or -- and a command.")],
+    what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="Job files, or -- and a command.")],
     name: Annotated[str | None, typer.Option("--name", help="What to call it.")] = None,
     gpus: Annotated[str | None, typer.Option(help="GPUs per task; 0.5 shares one.")] = None,
     gpu: Annotated[list[str] | None, typer.Option(help="GPU types that will do, best first.")] = None,
@@ -50,11 +50,13 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
 ) -> int:
-    """Submit a job file, or a command; print the job's id.
+    """Submit job files, all or none, or a command; print the jobs' ids.
 
     Examples:
 
       rota submit train.yaml
+
+      rota submit prepare.yaml train.yaml
 
       rota submit --name bert --gpus 4 --workers 2 -- torchrun train.py
 
@@ -64,7 +66,7 @@ def submit(
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    job: Json = _from_file(Path(what[0])) if _is_file(what) else {"run": what}
+    jobs: list[Json] = [_from_file(path) for path in _files(what)] or [{"run": what}]
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own = {
         "name": name,
@@ -76,24 +78,29 @@ def submit(
         "max_restarts": max_restarts,
         "depends_on": after,
     }
-    job.update({key: value for key, value in own.items() if value is not None})
-    if any(value is not None for value in needs.values()):
-        given = {key: value for key, value in needs.items() if value is not None}
-        job["resources"] = {**job.get("resources", {}), **given}
-    if no_image:
-        job.pop("image", None)
-    _set_env(job, env or [], secret or [])
-    job.setdefault("workdir", os.getcwd())
+    given = {key: value for key, value in needs.items() if value is not None}
+    for job in jobs:
+        job.update({key: value for key, value in own.items() if value is not None})
+        if given:
+            job["resources"] = {**job.get("resources", {}), **given}
+        if no_image:
+            job.pop("image", None)
+        _set_env(job, env or [], secret or [])
+        job.setdefault("workdir", os.getcwd())
     if dry_run:
-        return _try_out(job, server)
-    return _send(job, array, held=held, wait=wait, server=server)
+        if len(jobs) > 1:
+            raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
+        return _try_out(jobs[0], server)
+    return _send(jobs, array, held=held, wait=wait, server=server)
 
 
-def _send(job: Json, array: str | None, *, held: bool, wait: bool, server: str | None) -> int:
+def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server: str | None) -> int:
     from rota.files.job import job_file
 
-    job_file(job)
-    jobs = [job] if array is None else [{**job, "array": number} for number in _members(array)]
+    for job in jobs:
+        job_file(job)
+    if array is not None:
+        jobs = [{**job, "array": number} for job in jobs for number in _members(array)]
     client = client_for(server)
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
@@ -125,8 +132,15 @@ def _try_out(job: Json, server: str | None) -> int:
     return 0
 
 
-def _is_file(what: list[str]) -> bool:
-    return len(what) == 1 and Path(what[0]).suffix in _FILE_ENDINGS
+def _files(what: list[str]) -> list[Path]:
+    """The job files that were named; none if it is a command."""
+    paths = [Path(word) for word in what]
+    if paths[0].suffix not in _FILE_ENDINGS:
+        return []
+    for path in paths:
+        if path.suffix not in _FILE_ENDINGS:
+            raise RotaError(f"{path} is no job file as {paths[0]} is; give files alone, or -- and a command")
+    return paths
 
 
 def _from_file(path: Path) -> Json:

@@ -7,6 +7,7 @@ programs have; the more a point deviates from what most others agree on, the les
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,12 +24,15 @@ TERMS: tuple[tuple[float, int], ...] = tuple(
 )
 """Powers of x and of its logarithm."""
 MOST_TERMS = 2
+PLACES_PER_TERM = 3
 ROUNDS = 8
 FEWEST = 4
 WIDTH = 4.685
 """Where Tukey's weight ends, in standard deviations: 95% of the precision of least squares on normal noise."""
 WORTH = 0.95
-"""Another term must lower the held-out error below this part of it."""
+"""Another term must lower the held-out error below this part of it, however many points there are."""
+SAME = 1e-6
+"""Relative errors below this are those of computing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +63,22 @@ def fit_curve(points: Sequence[tuple[float, float]]) -> Curve:
         raise RotaError("a curve's points need x of 1 or more and y above 0")
     x, y = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
     best: tuple[float, tuple[tuple[float, int], ...]] = (_left_out(x, y, ()), ())
-    for count in range(1, MOST_TERMS + 1):
-        tried = min((_left_out(x, y, terms), terms) for terms in itertools.combinations(TERMS, count))
-        if tried[0] < WORTH * best[0]:
+    for count in range(1, min(MOST_TERMS, (len(set(x.tolist())) - 1) // PLACES_PER_TERM) + 1):
+        choices = list(itertools.combinations(TERMS, count))
+        tried = min((_left_out(x, y, terms), terms) for terms in choices)
+        if best[0] > SAME and tried[0] < _worth(len(x), len(choices)) * best[0]:
             best = tried
     error, terms = best
     costs = _robust(x, y, terms)
     return Curve(constant=float(costs[0]), terms=terms, costs=tuple(float(cost) for cost in costs[1:]), error=error)
+
+
+def _worth(points: int, choices: int) -> float:
+    """Below which part of the error another term must come: among many choices the best of few points is often luck.
+
+    It is what the extended BIC (Chen and Chen, Biometrika 2008) asks for, of errors instead of their squares.
+    """
+    return min(WORTH, math.exp(-(math.log(points) + 2 * math.log(choices)) / (2 * points)))
 
 
 def curves_by_kind(runs: Sequence[Observation], label: str, by: str) -> list[tuple[str, int, Curve]]:

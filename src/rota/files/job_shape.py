@@ -33,6 +33,19 @@ def _read(parse: Callable[[object], Any]) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+def _amount(parse: Callable[[object], int]) -> BeforeValidator:
+    """Reads what can also be left to the manager."""
+
+    def read(value: object) -> int:
+        try:
+            return parse(value)
+        except NotAQuantity as error:
+            is_word = isinstance(value, str) and value.strip().isalpha()
+            raise NotAQuantity(f"{error}, or auto" if is_word else str(error)) from error
+
+    return _read(read)
+
+
 def _name(value: object) -> object:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not _NAME.fullmatch(text):
@@ -87,9 +100,9 @@ def _short(value: object) -> str:
 Name = Annotated[str, BeforeValidator(_name)]
 Text = Annotated[str, BeforeValidator(_text), Field(max_length=MOST_TEXT)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_TASKS)]
-Bytes = Annotated[int, _read(parse_bytes), Field(le=1 << 62)]
-Cpus = Annotated[int, _read(parse_cpus), Field(le=1 << 40), PlainSerializer(lambda milli: milli / 1000)]
-Gpus = Annotated[int, _read(_devices), Field(le=1 << 30), PlainSerializer(lambda milli: milli / WHOLE)]
+Bytes = Annotated[int, _amount(parse_bytes), Field(le=1 << 62)]
+Cpus = Annotated[int, _amount(parse_cpus), Field(le=1 << 40), PlainSerializer(lambda milli: milli / 1000)]
+Gpus = Annotated[int, _amount(_devices), Field(le=1 << 30), PlainSerializer(lambda milli: milli / WHOLE)]
 Seconds = Annotated[float, _read(parse_duration), Field(ge=0)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 LevelName = Annotated[Level, BeforeValidator(_level), PlainSerializer(lambda level: level.name.lower())]

@@ -26,6 +26,8 @@ from rota.drivers.local.use import use_of_sessions
 EVERY_S = 0.1
 GRACE_S = 10.0
 MB = 2**20
+CUT_SHORT = frozenset({"duration_s", "train_s", "save_s"})
+"""What a run that was stopped does not tell."""
 _NOT_PROGRESS = (OSError, ValueError, KeyError, TypeError)
 
 
@@ -39,7 +41,7 @@ class _Samples:
 
 
 def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], int | None]:
-    """Run a command for at most so long; what it used, and its exit code (None if it was stopped)."""
+    """Run a command for at most so long; what it used, and its exit code: None if it was stopped, without durations."""
     nvml = find_nvml()
     with tempfile.TemporaryDirectory(prefix="rota-profile-") as folder:
         env = {**os.environ, "ROTA_RUN_DIR": folder}
@@ -64,7 +66,8 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
         "net_received_mb_s": (now_received - received) / MB / passed_s,
         "net_sent_mb_s": (now_sent - sent) / MB / passed_s,
     }
-    return row | _of_gpus(seen.gpus, begun_s, ended_s) | told, code
+    found = row | _of_gpus(seen.gpus, begun_s, ended_s) | told
+    return found if code is not None else {name: value for name, value in found.items() if name not in CUT_SHORT}, code
 
 
 def _watch(child: subprocess.Popen[bytes], seen: _Samples, nvml: Nvml | None, until_s: float) -> int | None:
