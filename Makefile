@@ -54,8 +54,8 @@ demo-sim: setup ## compare six policies on 2,000 generated jobs, and write a rep
 	$(BIN)/rota trace generate mixed $(DEMO_TRACE) --jobs 2000 --seed 1 --gpus 64 --load 1.1
 	$(BIN)/rota sim --trace $(DEMO_TRACE) --cluster gpu=64/8 $(addprefix --policy ,$(POLICIES)) --restart-cost 30 --out $(DEMO)
 
-test: setup ## run every test
-	@$(BIN)/python -m pytest $(WORKERS)
+test: setup ## run every test; what is skipped says why
+	@$(BIN)/python -m pytest $(WORKERS) -rs
 
 test-fast: setup ## run the tests that take no time
 	@$(BIN)/python -m pytest -m 'not slow'

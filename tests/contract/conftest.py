@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from e2e.kubernetes.conftest import _managed_bed, kubelets, launch, managed
+from e2e.kubernetes.conftest import kubelets, launch, managed, pytest_runtest_teardown
 
-__all__ = ["_managed_bed", "kubelets", "launch", "managed"]
+__all__ = ["kubelets", "launch", "managed", "pytest_runtest_teardown"]

@@ -218,7 +218,7 @@ class _Run:
     # -- one term --------------------------------------------------------------------------------
 
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
-        """Schedule under one set of settings, until they change."""
+        """Schedule under one set of settings, until they change or the state has to be derived anew."""
         self._changed.clear()
         driver = KubernetesDriver(api, settings, ask_first_s=ASK_FIRST_S if self._options.extends else 0.0)
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
@@ -228,6 +228,7 @@ class _Run:
             await asyncio.sleep(LOOK_S)
             await nodes.begin()
         await pods.begin()
+        await driver.ask_sizes()
         control, desk, scheduling = boot_on_pods(self._records, driver, settings)
         foresight = Foresight(scheduling, self._records.url)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
@@ -246,6 +247,7 @@ class _Run:
                 parts = (nodes.run(), pods.run(), reporter.run(), reporter.foretell(), _result(loop))
                 work = [group.create_task(part) for part in parts]
                 work.append(group.create_task(_result(driver.failed)))
+                work.append(group.create_task(self._renew(driver, settings.gang_timeout)))
                 await self._changed.wait()
                 for each in work:
                     each.cancel()
@@ -255,6 +257,13 @@ class _Run:
             with contextlib.suppress(asyncio.CancelledError):
                 await loop
             await foresight.close()
+
+    async def _renew(self, driver: KubernetesDriver, least_s: float) -> None:
+        """End the term once a gang has become smaller, but never so soon that others would wait for that alone."""
+        await asyncio.sleep(least_s)
+        await driver.outdated.wait()
+        log.info("gangs have become smaller; the state is derived anew")
+        self._changed.set()
 
     def _application(self, control: Control, requests: Requests, scheduling: Scheduling) -> Asgi:
         """What answers requests during a term."""

@@ -18,8 +18,9 @@ from rota.core.live import LiveJob
 from rota.core.model import WHOLE, Job, JobId, JobState
 from rota.core.placement import Placement
 from rota.core.state import State
+from rota.drivers.kubernetes.as_jobs import spec_of
 from rota.drivers.kubernetes.driver import Found, KubernetesDriver
-from rota.drivers.kubernetes.gang import Gang, spec_of
+from rota.drivers.kubernetes.gang import Gang
 from rota.drivers.kubernetes.nodes import cluster_of
 from rota.drivers.kubernetes.pods import Phase
 from rota.drivers.kubernetes.settings import ClusterSettings

@@ -10,7 +10,8 @@ from drivers.kubernetes.objects import node_object, pod_object
 from rota.core.errors import RotaError
 from rota.core.labels import Requirement, Taint, Toleration
 from rota.core.model import JobId
-from rota.drivers.kubernetes.gang import Gang, Source, job_id, job_of, key_of, said_size
+from rota.drivers.kubernetes.as_jobs import job_id, job_of
+from rota.drivers.kubernetes.gang import Gang, Source, key_of, said_size
 from rota.drivers.kubernetes.manifests import manifests
 from rota.drivers.kubernetes.nodes import node_seen
 from rota.drivers.kubernetes.pods import pod_of

@@ -33,7 +33,7 @@ class BadWeather:
         self.kubeconfig.write_text(yaml.safe_dump(document))
         self.delay_s = 0.0
         self.refuses = 0.0
-        """The part of writes that is refused, half of them after they were done."""
+        """The part of requests that is refused, half of them after they were done."""
         self.expires = False
         """Whether watches are answered with 410 Gone."""
         self.refused = 0
@@ -79,8 +79,8 @@ class BadWeather:
             await asyncio.sleep(self.delay_s)
         if "watch" in request.query:
             return await self._watch(request)
-        unlucky = request.method != "GET" and self._random.random() < self.refuses
-        code = self._random.choice((409, 429, 500))
+        unlucky = self._random.random() < self.refuses
+        code = self._random.choice((429, 500) if request.method == "GET" else (409, 429, 500))
         if unlucky and self._random.random() < 0.5:
             return self._refusal(code)
         async with self._ask(request, await request.read()) as answer:

@@ -9,6 +9,7 @@ KUBECONFIG is not heeded: these tests make nodes and evict pods, and it may name
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -56,7 +57,7 @@ def binaries(*names: str) -> dict[str, Path]:
         wanted = [name for name in missing if name not in ("etcd", "kubectl")]
         built = subprocess.run([str(BUILD), str(CACHE), *wanted], capture_output=True, text=True)
         if built.returncode:
-            raise NoCluster(f"{', '.join(missing)} can't be had: {built.stderr.strip().splitlines()[-1:]}")
+            raise NoCluster(f"{', '.join(missing)} can't be built: {_last_words(built.stderr)}")
     found = {name: binary(name) for name in names}
     return {name: path for name, path in found.items() if path is not None}
 
@@ -64,10 +65,32 @@ def binaries(*names: str) -> dict[str, Path]:
 def _wait_for(names: list[str], within_s: float) -> None:
     """Wait for what another process builds; how long is counted from the first that waited."""
     begun = _waiting_since.setdefault("first", time.monotonic())
-    while any(binary(name) is None for name in names):
+    while True:
+        is_being_built = _is_being_built()
+        if all(binary(name) is not None for name in names):
+            return
+        if not is_being_built:
+            log = CACHE / "build.log"
+            words = _last_words(log.read_text()) if log.exists() else "nobody builds it"
+            raise NoCluster(f"{', '.join(names)} can't be built: {words}")
         if time.monotonic() > begun + within_s:
             raise NoCluster(f"{', '.join(names)} is still being built; the tests that need it run the next time")
         time.sleep(1.0)
+
+
+def _is_being_built() -> bool:
+    """Whether somebody has the lock that `build` takes."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _last_words(said: str) -> str:
+    return (said.strip().splitlines() or ["nothing was said"])[-1]
 
 
 _waiting_since: dict[str, float] = {}
@@ -153,6 +176,15 @@ class KubeError(Exception):
         self.status = status
 
 
+ACCOUNT = "system:serviceaccount:rota-system:rota"
+_AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": [ACCOUNT]}, {"level": "None"}],
+}
+
+
 class Bed:
     """One control plane in a folder of its own."""
 
@@ -173,9 +205,10 @@ class Bed:
         subprocess.run(["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"], check=True, capture_output=True)
         (folder / "tokens.csv").write_text(
             'admin-token,admin,admin,"system:masters"\n'
-            'rota-token,system:serviceaccount:rota-system:rota,rota,"system:serviceaccounts"\n'
+            f'rota-token,{ACCOUNT},rota,"system:serviceaccounts"\n'
             + "".join(f"user-{number}-token,user-{number},user-{number}\n" for number in range(USERS))
         )
+        (folder / "audit.yaml").write_text(json.dumps(_AUDIT))
         self.start_etcd()
         self.start_api()
         if self._controllers:
@@ -209,6 +242,8 @@ class Bed:
             f"--token-auth-file={folder / 'tokens.csv'}",
             "--authorization-mode=RBAC,Node",
             "--anonymous-auth=false",
+            f"--audit-policy-file={folder / 'audit.yaml'}",
+            f"--audit-log-path={folder / 'audit.log'}",
             "--service-cluster-ip-range=10.96.0.0/16",
             f"--service-account-key-file={folder / 'sa.key'}",
             f"--service-account-signing-key-file={folder / 'sa.key'}",
@@ -231,6 +266,12 @@ class Bed:
                 if time.monotonic() > deadline:
                     raise AssertionError((folder / "kube-apiserver.log").read_text()[-3000:]) from None
                 time.sleep(0.1)
+
+    def audited(self) -> list[Json]:
+        """What Rota has asked of the API server so far, request by request."""
+        log = self._folder / "audit.log"
+        whole, _, _ = (log.read_text() if log.exists() else "").rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def stop_api(self) -> None:
         """As if the API server's machine went down."""

@@ -31,36 +31,52 @@ def _prepared(bed: Bed) -> Bed:
     return bed
 
 
-@pytest.fixture(scope="session")
-def _bed() -> Iterator[Bed]:
-    try:
-        for bed in made_bed():
-            yield _prepared(bed)
-    except NoCluster as error:
-        pytest.skip(str(error))
+class Beds:
+    """The control planes of one process: started when a test needs one, stopped when no test here needs any more."""
+
+    def __init__(self) -> None:
+        self._made: dict[bool, tuple[Bed, Iterator[Bed]]] = {}
+
+    def get(self, *, controllers: bool) -> Bed:
+        if controllers not in self._made:
+            making = made_bed(controllers=controllers)
+            try:
+                self._made[controllers] = (_prepared(next(making)), making)
+            except NoCluster as error:
+                pytest.skip(str(error))
+        return self._made[controllers][0]
+
+    def stop(self) -> None:
+        for _, making in self._made.values():
+            next(making, None)
+        self._made.clear()
 
 
-@pytest.fixture(scope="session")
-def _managed_bed() -> Iterator[Bed]:
-    try:
-        for bed in made_bed(controllers=True):
-            yield _prepared(bed)
-    except NoCluster as error:
-        pytest.skip(str(error))
+BEDS = Beds()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """What comes after the last test of a folder needs neither the memory nor the CPU that control planes take."""
+    yield
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        BEDS.stop()
 
 
 @pytest.fixture
-def bed(_bed: Bed) -> Iterator[Bed]:
+def bed() -> Iterator[Bed]:
     """A control plane without controllers, empty."""
-    yield _bed
-    _clear(_bed)
+    found = BEDS.get(controllers=False)
+    yield found
+    _clear(found)
 
 
 @pytest.fixture
-def managed(_managed_bed: Bed) -> Iterator[Bed]:
+def managed() -> Iterator[Bed]:
     """A control plane with controllers: Jobs make pods, lost nodes are noticed."""
-    yield _managed_bed
-    _clear(_managed_bed)
+    found = BEDS.get(controllers=True)
+    yield found
+    _clear(found)
 
 
 def _clear(bed: Bed) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -162,11 +161,13 @@ def test_ray_cluster_grows_and_shrinks(bed: Bed, view: View, launch: Launch, kub
     bed.admin.delete("/api/v1/namespaces/default/pods/ray-gpu-worker-0", {"gracePeriodSeconds": 0})
     bed.admin.make(pod("after", 2))
     eventually(lambda: view.node_of("after"))
-    time.sleep(1.5)  # longer than a gang may be bound in part
-    later = pod("later", 2)  # the seat of the worker that is gone is kept for another
-    bed.admin.make(later)
-    assert eventually(lambda: view.waiting_for("later")).startswith("devices-busy")
+    bed.admin.make(pod("later", 2))
+    eventually(lambda: view.node_of("later"))  # the seat of the worker that is gone was given back
     bed.admin.make(worker(pods[0]["metadata"]["ownerReferences"][0], 3))
+    assert eventually(lambda: view.waiting_for("ray-gpu-worker-3")).startswith("devices-busy")
+    replica.kill()
+    replica.start()
+    bed.admin.delete("/api/v1/namespaces/default/pods/later", {"gracePeriodSeconds": 0})
     eventually(lambda: view.node_of("ray-gpu-worker-3"))
     now = {name: each["metadata"]["uid"] for name, each in view.pods().items()}
     assert {name: uid for name, uid in now.items() if name in before} == {

@@ -15,7 +15,7 @@ import pytest
 from e2e.kubernetes.bad_weather import BadWeather
 from e2e.kubernetes.bed import Bed, KubeError
 from e2e.kubernetes.hollow import Hollow
-from e2e.kubernetes.replica import Replica, View, configure, gang, pod
+from e2e.kubernetes.replica import Replica, View, configure, gang, job, pod
 from managers import eventually
 
 pytestmark = pytest.mark.slow
@@ -165,6 +165,32 @@ def test_api_server_that_refuses_at_random_and_is_slow(
     assert weather.refused > 10
     assert watchman.twice == []
     assert watchman.longest_s < GANG_TIMEOUT_S + 5.0
+
+
+def test_controller_is_asked_how_many_pods_it_makes_until_the_server_answers(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather
+) -> None:
+    kubelets(bed, nodes=1, gpus=8)
+    replica = launch(bed, {"settle": "0.1s"}, kubeconfig=weather.kubeconfig)
+    owner = bed.admin.make(job("slow", 4, 1))
+    pods = gang("slow", 4, 1)
+    for value in pods:
+        del value["metadata"]["labels"]
+        meta = {name: owner["metadata"][name] for name in ("name", "uid")}
+        value["metadata"]["ownerReferences"] = [
+            {"apiVersion": "batch/v1", "kind": "Job", "controller": True, **meta},
+        ]
+    weather.refuses = 1.0
+    for value in pods[:3]:
+        bed.admin.make(value)
+    eventually(lambda: weather.refused > 5)
+    weather.refuses = 0.0
+    bed.admin.make(pods[3])
+
+    eventually(lambda: len(view.bound("slow")) == 4)
+    assert {each["metadata"]["annotations"]["rota.dev/size"] for each in view.pods().values()} == {"4"}
+    assert replica.process is not None
+    assert replica.process.poll() is None
 
 
 def test_watches_cut_and_expired(bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather) -> None:

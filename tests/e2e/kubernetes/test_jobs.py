@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 Launch = Callable[..., Replica]
 Kubelets = Callable[..., Hollow]
 Json = dict[str, Any]
+TOO_WIDE = "never-fits: needs 10 devices; the cluster can never offer that"
 
 
 @pytest.fixture
@@ -41,10 +42,9 @@ def test_job_is_a_gang_without_a_change_and_its_end_frees_its_devices(
     kubelets(managed, nodes=2, beats=True)
     launch(managed)
     managed.admin.make(job("first", 4, 4, notes={"hollow/run-s": "2"}))
+    eventually(lambda: len(running(seen, "first")) == 4)
     managed.admin.make(job("second", 4, 4))
 
-    eventually(lambda: len(running(seen, "first")) == 4)
-    assert running(seen, "second") == []
     eventually(lambda: len(running(seen, "second")) == 4)
     assert seen.promised_twice() == []
     done = managed.admin.get("/apis/batch/v1/namespaces/default/jobs/first")
@@ -177,3 +177,23 @@ def test_job_made_anew_under_its_name_does_not_wait_for_the_one_before(
     managed.admin.make(job("again", 2, 4))
 
     eventually(lambda: len({each["metadata"]["uid"] for each in running(seen, "again")} - before) == 2)
+
+
+def test_job_that_is_made_smaller_gives_devices_back_and_one_that_waits_starts(
+    managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
+) -> None:
+    kubelets(managed, nodes=1, beats=True)
+    launch(managed, {"gang_timeout": "1s"})
+    managed.admin.make(job("runs", 4, 2))
+    eventually(lambda: len(running(seen, "runs")) == 4)
+    managed.admin.make(job("waits", 5, 2))
+    eventually(lambda: [seen.waiting_for(name) for name in seen.pods() if name.startswith("waits")] == [TOO_WIDE] * 5)
+    kept = {each["metadata"]["uid"] for each in running(seen, "runs")}
+
+    managed.admin.patch("/apis/batch/v1/namespaces/default/jobs/runs", {"spec": {"parallelism": 2}})
+    managed.admin.patch("/apis/batch/v1/namespaces/default/jobs/waits", {"spec": {"parallelism": 2}})
+
+    eventually(lambda: len(running(seen, "waits")) == 2)
+    assert len(running(seen, "runs")) == 2
+    assert {each["metadata"]["uid"] for each in running(seen, "runs")} < kept
+    assert seen.promised_twice() == []

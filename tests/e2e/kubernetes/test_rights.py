@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.kubernetes.bed import USERS, Bed
-from e2e.kubernetes.replica import Replica
+from e2e.kubernetes.hollow import Hollow
+from e2e.kubernetes.replica import Replica, configure, job, pod
 from managers import eventually
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.client import Api, MissingRight
 from rota.drivers.kubernetes.connection import connect
 from rota.drivers.kubernetes.rights import Right, all_rights, check_rights, missing_rights
+from rota.sdk.client import Client
 
 pytestmark = pytest.mark.slow
+Launch = Callable[..., Replica]
+Kubelets = Callable[..., Hollow]
 Json = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
 NAMESPACE = "rota-system"
@@ -110,3 +116,64 @@ def test_account_of_a_pod_is_used_where_there_is_no_kubeconfig(
     (tmp_path / "token").write_text("expired")
     with pytest.raises(RotaError, match="the API server does not know who asks"):
         asyncio.run(missing())
+
+
+OTHERS = [
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    *(("kubeflow.org/v1", f"{kind}Job") for kind in ("PyTorch", "TF", "MPI", "XGBoost", "Paddle", "JAX")),
+    ("ray.io/v1", "RayCluster"),
+]
+
+
+def made_by(version: str, kind: str) -> Json:
+    """A pod of a controller that the cluster does not have; Rota asks for it all the same."""
+    value = pod(f"of-{kind.lower()}", 0, labels={"jobset.sigs.k8s.io/jobset-name": "set"} if kind == "JobSet" else {})
+    owner = {"apiVersion": version, "kind": kind, "name": "x", "uid": f"uid-of-{kind}", "controller": True}
+    value["metadata"]["ownerReferences"] = [owner]
+    return value
+
+
+def is_use(request: Json, right: Right) -> bool:
+    """Whether a request needed a right."""
+    about = request.get("objectRef", {})
+    resource = "/".join(about[part] for part in ("resource", "subresource") if part in about)
+    asked = (request["verb"], resource, about.get("apiGroup", ""))
+    is_there = right.namespace in (None, about.get("namespace"))
+    return asked == (right.verb, right.resource, right.group) and is_there and right.name in (None, about.get("name"))
+
+
+def test_every_printed_right_is_used(
+    managed: Bed, launch: Launch, kubelets: Kubelets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelets(managed, nodes=1, gpus=4, beats=True)
+    configure(managed)
+    for lease in managed.admin.items(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"):
+        name = lease["metadata"]["name"]
+        managed.admin.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{name}")
+    managed.admin.make(pod("lead", 0, namespace=NAMESPACE, schedulerName="someone-else", nodeName="n1"))
+    monkeypatch.setenv("POD_NAME", "lead")
+    before = len(managed.audited())
+    replica = launch(managed, options=["--port", "0"])
+
+    for version, kind in OTHERS:
+        managed.admin.make(made_by(version, kind))
+    group = {"apiVersion": "rota.dev/v1alpha1", "kind": "PodGroup", "metadata": {"name": "group"}}
+    managed.admin.make({**group, "spec": {"minMember": 1}})
+    managed.admin.make(pod("grouped", 0, labels={"rota.dev/pod-group": "group"}))
+    managed.admin.make(job("ends", 1, 1, notes={"rota.dev/time-limit": "1"}))
+    managed.admin.make(pod("waits", 8))
+    managed.admin.make(pod("is-told-why", 8))
+    client = Client(replica.url)
+    waiting = eventually(lambda: [each["id"] for each in client.jobs() if each["name"] == "waits"])
+    client.act(waiting[0], "cancel")
+
+    def unused() -> list[str]:
+        requests = managed.audited()[before:]
+        return [str(right) for right in RIGHTS if not any(is_use(request, right) for request in requests)]
+
+    with contextlib.suppress(AssertionError):
+        eventually(lambda: all(each.startswith("watch ") for each in unused()), every_s=0.5)
+    replica.stop()  # watches are on record once they have ended
+    with contextlib.suppress(AssertionError):
+        eventually(lambda: not unused(), within_s=5)
+    assert unused() == []

@@ -16,18 +16,20 @@ from rota.core.cluster import Node
 from rota.core.decisions import Cause
 from rota.core.model import Job, JobId
 from rota.core.placement import Placement
+from rota.drivers.kubernetes.as_jobs import job_id
 from rota.drivers.kubernetes.binder import Binder
 from rota.drivers.kubernetes.client import Api
 from rota.drivers.kubernetes.fleet import Fleet
-from rota.drivers.kubernetes.gang import Gang, Place, Stage, job_id
+from rota.drivers.kubernetes.gang import Gang, Place, Stage
 from rota.drivers.kubernetes.headroom import Headroom
 from rota.drivers.kubernetes.notes import JOB_ID
 from rota.drivers.kubernetes.occupancy import Occupancy
 from rota.drivers.kubernetes.pods import Phase, pod_of
 from rota.drivers.kubernetes.roster import Roster
-from rota.drivers.kubernetes.seating import found_again, reseat, resit, sit_down
+from rota.drivers.kubernetes.seating import found_again, has_gaps, resit, sit_down, sit_down_again
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.drivers.kubernetes.shepherd import Shepherd
+from rota.drivers.kubernetes.sizes import ask_size
 from rota.drivers.kubernetes.surroundings import Desk, Report, Surroundings
 from rota.drivers.kubernetes.work import Work
 
@@ -75,6 +77,11 @@ class KubernetesDriver:
         return self._work.failed
 
     @property
+    def outdated(self) -> asyncio.Event:
+        """Set once gangs hold seats that nobody will take any more: they are given back when all is derived anew."""
+        return self._around.outdated
+
+    @property
     def _desk(self) -> Desk | None:
         return self._around.desk
 
@@ -110,6 +117,13 @@ class KubernetesDriver:
 
     # -- starting up -----------------------------------------------------------------------------
 
+    async def ask_sizes(self) -> None:
+        """Ask whether gangs of which pods are missing are to be smaller now."""
+        for gang in self.roster.gangs:
+            if has_gaps(gang):
+                wanted = await ask_size(self._around.api, gang)
+                gang.wanted = None if wanted is None else wanted - len(self.roster.late_of(gang))
+
     def resync(self, nodes: Sequence[Node]) -> list[Found]:
         """Gangs that hold devices, as their pods tell; `nodes` are all nodes in the engine's order."""
         found = []
@@ -117,15 +131,12 @@ class KubernetesDriver:
             known = found_again(gang, nodes, self._settings)
             if known is None:
                 continue
-            job, placement = known
-            gang.job = job
-            sit_down(gang, placement, nodes)
-            reseat(gang)
+            sit_down_again(gang, known, nodes)
             is_running = all(
                 place.pod is not None and (place.outcome or gang.members[place.pod].phase) is not Phase.PENDING
                 for place in gang.places
             )
-            found.append(Found(gang=gang, job=job, placement=placement, is_running=is_running))
+            found.append(Found(gang=gang, job=known.job, placement=known.placement, is_running=is_running))
         return found
 
     def names_waiting(self) -> set[JobId]:

@@ -8,11 +8,12 @@ import time
 from rota.core.errors import RotaError, Unavailable
 from rota.core.events import JobArrived, JobCancelled, JobReleased
 from rota.core.model import JobId
+from rota.drivers.kubernetes.as_jobs import job_id, job_of
 from rota.drivers.kubernetes.client import MissingRight
-from rota.drivers.kubernetes.gang import Gang, Source, Stage, job_id, job_of, role_index
+from rota.drivers.kubernetes.gang import Gang, Source, Stage
 from rota.drivers.kubernetes.notes import PLACEMENT
 from rota.drivers.kubernetes.pods import Phase, Pod
-from rota.drivers.kubernetes.sizes import ask_size, has_ended, made, maker_path
+from rota.drivers.kubernetes.sizes import Json, ask_size, has_ended, made, maker_path, tasks_of
 from rota.drivers.kubernetes.surroundings import Surroundings
 
 GROUP_S = 2.0
@@ -31,6 +32,9 @@ class Gathering:
         if gang.size is None and gang.waiting:
             self._find_size(gang)
         if not gang.is_whole:
+            if gang.lost_pods and gang.waiting and gang.size is not None and not gang.asked_size:
+                gang.lost_pods, gang.asked_size = False, True
+                self._around.work.do(self._learn_anew(gang), writes=False)
             if gang.job is not None:
                 self.linger(gang)
             elif not gang.members:
@@ -38,11 +42,19 @@ class Gathering:
             return
         gang.deadline_s = None
         pods = [*gang.waiting, *gang.finished][: gang.size]
-        if gang.job is not None and all(role_index(gang.job, pod) is not None for pod in pods):
+        if gang.job is not None and self._is_same_job(gang, pods):
             gang.stage = Stage.WAITING
             self._around.report.events.append(JobReleased(gang.id))
             return
         self._announce(gang, pods)
+
+    def _is_same_job(self, gang: Gang, pods: list[Pod]) -> bool:
+        """Whether pods are as many, and ask for the same, as those that the engine was told of."""
+        assert gang.job is not None
+        try:
+            return job_of(gang, pods, self._around.settings, gang.id).roles == gang.job.roles
+        except RotaError:
+            return False
 
     def _clear_strays(self, gang: Gang) -> None:
         """A pod that was bound for seats which the gang has no more must go, so that a new one can take its part."""
@@ -101,6 +113,15 @@ class Gathering:
         self._around.roster.touch(gang)
         self._around.flush()
 
+    async def _learn_anew(self, gang: Gang) -> None:
+        """Pods are missing: whoever makes them may want fewer by now."""
+        wanted = await ask_size(self._around.api, gang)
+        gang.asked_size = False
+        if wanted is not None and wanted != gang.size and gang.stage is Stage.GATHERING:
+            gang.size = wanted
+            self._around.roster.touch(gang)
+            self._around.flush()
+
     def linger(self, gang: Gang) -> None:
         """A job without pods is kept for a while if something may make new ones."""
         if any(not pod.phase.is_over for pod in gang.members.values()):
@@ -120,7 +141,7 @@ class Gathering:
         while gang.deadline_s is not None and gang.stage in (Stage.GATHERING, Stage.SEATED):
             try:
                 value = await self._around.api.get(path)
-                ended = has_ended(value) or not made(gang, value)
+                ended = has_ended(value) or not made(gang, value) or self._is_smaller(gang, value)
             except Unavailable as error:
                 ended = getattr(error, "status", 0) == 404
             except MissingRight:
@@ -130,6 +151,11 @@ class Gathering:
                 break
             await asyncio.sleep(1.0)
         gang.watched = False
+
+    def _is_smaller(self, gang: Gang, owner: Json) -> bool:
+        """Whether nobody is missing any more, because fewer are wanted."""
+        is_its = gang.stage is Stage.SEATED and gang.key.source is Source.OWNER
+        return is_its and self._around.roster.does_without(gang, tasks_of(owner))
 
     def expire(self, gang: Gang) -> None:
         """Nobody has made new pods of a job in time."""

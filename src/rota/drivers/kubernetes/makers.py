@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from rota.core.errors import RotaError
+from rota.drivers.kubernetes.as_jobs import LONGEST_NAME
 from rota.drivers.kubernetes.client import Api, MissingRight, Refused
-from rota.drivers.kubernetes.gang import LONGEST_NAME
 from rota.drivers.kubernetes.notes import HELD, PREFIX
 
 Json = dict[str, Any]

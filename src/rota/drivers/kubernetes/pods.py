@@ -97,6 +97,11 @@ class Pod:
         """What a label or an annotation of ours says."""
         return self.annotations.get(PREFIX + name) or self.labels.get(PREFIX + name)
 
+    def number(self, name: str) -> int | None:
+        """The same where it is a whole number above 0."""
+        said = self.says(name) or ""
+        return int(said) if said.isdigit() and int(said) > 0 else None
+
 
 def pod_of(value: Json, settings: ClusterSettings) -> Pod:
     """A pod object, read."""

@@ -100,9 +100,9 @@ class Reporter:
         pods = waiting if is_new else [pod for pod in waiting if pod.uid not in told.pods]
         if not pods:
             return 0
+        await asyncio.gather(*(self._condition(pod, f"{code}: {sentence}") for pod in pods))
         told.code, told.sentence, told.at_s = code, sentence, now_s
         told.pods = {pod.uid for pod in waiting}
-        await asyncio.gather(*(self._condition(pod, f"{code}: {sentence}") for pod in pods))
         if is_new:
             await asyncio.gather(*(self._event(pod, "FailedScheduling", f"{code}: {sentence}") for pod in pods))
         return 2 * len(pods)
@@ -198,13 +198,13 @@ class Reporter:
         told = self._told.setdefault(gang, Told())
         if told.group == status:
             return
-        told.group = status
         path = f"{POD_GROUPS}/namespaces/{gang.key.namespace}/podgroups/{gang.key.name}/status"
         try:
             await self._api.patch(path, {"status": status}, MERGE)
         except Refused as error:
             if error.status != 404:
                 raise
+        told.group = status
 
 
 _PHASES = {

@@ -56,6 +56,9 @@ class Roster:
         gang = self._gang_by_pod.pop(uid, None)
         if gang is not None:
             gang.members.pop(uid, None)
+            gang.lost_pods = True
+            if not gang.members and gang.stage is Stage.GATHERING:
+                gang.size = None  # whoever comes next says how many they are
             gang.touched_s = time.time()
             self.touch(gang)
 
@@ -88,6 +91,17 @@ class Roster:
         alone = Gang(key, owner=pod.owner, members={pod.uid: pod}, size=1, touched_s=time.time())
         self._gangs[key] = self._gang_by_pod[pod.uid] = alone
         self.touch(alone)
+
+    def late_of(self, gang: Gang) -> list[Gang]:
+        """Pods of the same controller that came when all seats were taken, each a job of its own."""
+        if gang.owner is None:
+            return []
+        return [other for other in self._gangs.values() if other is not gang and other.owner == gang.owner]
+
+    def does_without(self, gang: Gang, wanted: int | None) -> bool:
+        """Whether a gang of which pods are missing has as many as are wanted."""
+        there = len(gang.places) - len(gang.missing) + len(self.late_of(gang))
+        return gang.started and wanted is not None and wanted <= there
 
     def gang_of(self, uid: str) -> Gang | None:
         """The gang of a pod."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -12,7 +12,8 @@ from rota.core.codec import decode_placement, encode_placement
 from rota.core.model import Job, JobId
 from rota.core.placement import Placement, Slot
 from rota.core.seats import Seat, seats
-from rota.drivers.kubernetes.gang import Gang, Place, is_elastic, job_of, key_of, rank, role_index
+from rota.drivers.kubernetes.as_jobs import is_elastic, job_of, role_index
+from rota.drivers.kubernetes.gang import Gang, Place, key_of, rank
 from rota.drivers.kubernetes.hived_pods import REQUEST, told
 from rota.drivers.kubernetes.notes import DEVICES, JOB_ID, LATE, PLACEMENT, SEAT, SIZE
 from rota.drivers.kubernetes.pods import Phase, Pod
@@ -117,7 +118,17 @@ def _is_kept(gang: Gang, place: Place) -> bool:
     return place.outcome is Phase.SUCCEEDED or (pod is not None and not pod.ending and not pod.phase.is_over)
 
 
-def found_again(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> tuple[Job, Placement] | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sitting:
+    """A gang as its bound pods tell of it. `ranks` are those of its seats, `note` is what all of them were told."""
+
+    job: Job
+    placement: Placement
+    ranks: tuple[int, ...]
+    note: str = ""
+
+
+def found_again(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> Sitting | None:
     """The job and the placement that bound pods tell of; None if they do not tell enough any more."""
     told = [pod for pod in gang.members.values() if PLACEMENT in pod.annotations and pod.node]
     holding = [pod for pod in told if pod.holds and not pod.ending]
@@ -126,24 +137,61 @@ def found_again(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) ->
     if is_elastic(holding[0]):
         return _found_elastic(gang, holding, nodes, settings)
     first = max(holding, key=lambda pod: (pod.created_s, rank(pod)))
-    bound = [pod for pod in told if pod.annotations[PLACEMENT] == first.annotations[PLACEMENT]]
+    note = first.annotations[PLACEMENT]
     index_by_node = {str(node.id): index for index, node in enumerate(nodes)}
     try:
-        placement = decode_placement(orjson.loads(first.annotations[PLACEMENT]), index_by_node)
+        placement = decode_placement(orjson.loads(note), index_by_node)
         places = seats(placement, nodes)
-        by_role = {places[int(pod.annotations[SEAT])].role: pod for pod in bound if _is_seat(pod, places)}
     except (KeyError, ValueError, TypeError):
         return None
-    if len(by_role) < len({seat.role for seat in places}):
+    bound = {_seat_of(pod): pod for pod in told if pod.annotations[PLACEMENT] == note and _is_seat(pod, places)}
+    kept = _still_wanted(gang.wanted, places, bound)
+    by_role = {places[number].role: pod for number, pod in bound.items()}
+    if any(seat.role not in by_role for seat in kept):
         return None
-    pods = [by_role[seat.role] for seat in places]
-    job = job_of(gang, pods, settings, JobId(first.annotations[JOB_ID]))
-    return job, placement
+    job = job_of(gang, [by_role[seat.role] for seat in kept], settings, JobId(first.annotations[JOB_ID]))
+    if len(kept) < len(places):
+        placement = tuple(
+            Slot(
+                index_by_node[str(seat.node.id)],
+                sum(1 << device for device in seat.devices),
+                role=role_index(job, by_role[seat.role]) or 0,
+            )
+            for seat in kept
+        )
+    return Sitting(job=job, placement=placement, ranks=tuple(seat.rank for seat in kept), note=note)
 
 
-def _found_elastic(
-    gang: Gang, holding: list[Pod], nodes: Sequence[Node], settings: ClusterSettings
-) -> tuple[Job, Placement] | None:
+def _still_wanted(wanted: int | None, places: Sequence[Seat], bound: Container[int]) -> list[Seat]:
+    """The seats of a gang that may have become smaller: those that are taken, and of the others as many as will be."""
+    taken = [seat for seat in places if seat.rank in bound]
+    others = [seat for seat in places if seat.rank not in bound]
+    to_come = len(others) if wanted is None else max(wanted - len(taken), 0)
+    return sorted((*taken, *others[:to_come]), key=lambda seat: seat.rank)
+
+
+def has_gaps(gang: Gang) -> bool:
+    """Whether bound pods tell of more seats than there are pods that have one."""
+    told = [pod for pod in gang.members.values() if PLACEMENT in pod.annotations and pod.node]
+    return any(len(told) < _number(pod, SIZE) for pod in told if not is_elastic(pod))
+
+
+def _number(pod: Pod, note: str) -> int:
+    said = pod.annotations.get(note, "")
+    return int(said) if said.isdigit() else 0
+
+
+def sit_down_again(gang: Gang, sitting: Sitting, nodes: Sequence[Node]) -> None:
+    """Give a gang the seats that its pods were told of, and its pods theirs."""
+    gang.job = sitting.job
+    sit_down(gang, sitting.placement, nodes)
+    gang.note = sitting.note or gang.note
+    for place, number in zip(gang.places, sitting.ranks, strict=True):
+        place.seat = replace(place.seat, rank=number)
+    _reseat(gang)
+
+
+def _found_elastic(gang: Gang, holding: list[Pod], nodes: Sequence[Node], settings: ClusterSettings) -> Sitting | None:
     """As many seats as pods hold: what each was told of itself is true, of the others it may have changed since."""
     index_by_node = {str(node.id): index for index, node in enumerate(nodes)}
     first = min(holding, key=rank)
@@ -157,7 +205,7 @@ def _found_elastic(
         if devices is None or str(pod.node) not in index_by_node or role_index(job, pod) is None:
             return None
         placement.append(Slot(index_by_node[str(pod.node)], sum(1 << device for device in devices)))
-    return job, tuple(placement)
+    return Sitting(job=job, placement=tuple(placement), ranks=tuple(range(len(placement))))
 
 
 def _devices(pod: Pod) -> tuple[int, ...] | None:
@@ -166,30 +214,31 @@ def _devices(pod: Pod) -> tuple[int, ...] | None:
 
 
 def _is_seat(pod: Pod, places: Sequence[Seat]) -> bool:
+    number = _seat_of(pod)
+    return 0 <= number < len(places) and str(places[number].node.id) == pod.node
+
+
+def _seat_of(pod: Pod) -> int:
+    """The seat that a pod was given; -1 if it does not say."""
     number = pod.annotations.get(SEAT, "")
-    return number.isdigit() and int(number) < len(places) and str(places[int(number)].node.id) == pod.node
+    return int(number) if number.isdigit() else -1
 
 
-def reseat(gang: Gang) -> None:
-    """After a restart: pods that are bound take the seats that they were given."""
+def _reseat(gang: Gang) -> None:
+    """Pods that are bound take the seats that they were given; who has ended, only if nobody else has it."""
     if gang.job is not None and gang.job.elastic is not None:
         _reseat_elastic(gang)
         return
-    for pod in gang.members.values():
-        number = pod.annotations.get(SEAT, "")
-        if pod.node is None or not number.isdigit() or int(number) >= len(gang.places):
+    by_rank = {place.seat.rank: place for place in gang.places}
+    for pod in sorted(gang.members.values(), key=lambda pod: pod.phase.is_over):
+        place = by_rank.get(_seat_of(pod))
+        if place is None or place.pod is not None or pod.annotations.get(PLACEMENT) != gang.note:
             continue
-        place = gang.places[int(number)]
-        is_its = str(place.seat.node.id) == pod.node and pod.annotations.get(PLACEMENT) == gang.note
-        if is_its and place.pod is None and not pod.phase.is_over:
+        if pod.phase.is_over:
             gang.seat(place, pod)
-    for pod in gang.members.values():
-        number = pod.annotations.get(SEAT, "")
-        if pod.phase.is_over and number.isdigit() and int(number) < len(gang.places):
-            place = gang.places[int(number)]
-            if place.pod is None and pod.annotations.get(PLACEMENT) == gang.note:
-                gang.seat(place, pod)
-                place.outcome = pod.phase
+            place.outcome = pod.phase
+        elif str(place.seat.node.id) == pod.node:
+            gang.seat(place, pod)
 
 
 def _reseat_elastic(gang: Gang) -> None:
@@ -200,6 +249,6 @@ def _reseat_elastic(gang: Gang) -> None:
         spot = (str(pod.node), _devices(pod))
         place = next((each for each in gang.places if each.pod is None and _spot(each.seat) == spot), None)
         if place is not None:
-            number = pod.annotations.get(SEAT, "")
-            place.seat = replace(place.seat, rank=int(number) if number.isdigit() else place.seat.rank)
+            number = _seat_of(pod)
+            place.seat = replace(place.seat, rank=number if number >= 0 else place.seat.rank)
             gang.seat(place, pod)

@@ -213,14 +213,13 @@ class Shepherd:
     async def _do_without(self, gang: Gang) -> None:
         """Pods have been missing for too long: whoever makes them may want fewer by now; otherwise the gang leaves."""
         wanted = await ask_size(self._around.api, gang) if gang.started else None
-        missing = [place for place in gang.places if place.outcome is None and not place.bound]
+        missing = gang.missing
         if gang.stage is not Stage.SEATED or not missing:
             return
-        late_ones = [other for other in self._around.roster.gangs if other is not gang and other.owner == gang.owner]
-        there = len(gang.places) - len(missing) + (0 if gang.owner is None else len(late_ones))
-        if wanted is not None and wanted <= there:
+        if self._around.roster.does_without(gang, wanted):
             for place in missing:
                 place.outcome = Phase.SUCCEEDED
+            self._around.outdated.set()
         else:
             self._give_up(gang, f"{len(missing)} of {len(gang.places)} pods are missing")
         self._around.roster.touch(gang)

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.core.model import WHOLE
-from rota.drivers.kubernetes.gang import Gang, is_elastic, job_id, job_name, rank
+from rota.drivers.kubernetes.as_jobs import is_elastic, job_id, job_name
+from rota.drivers.kubernetes.gang import Gang, rank
 from rota.drivers.kubernetes.makers import held_tasks, id_of, name_of
 from rota.drivers.kubernetes.nodes import node_seen
 from rota.drivers.kubernetes.notes import PREFIX, SEAT

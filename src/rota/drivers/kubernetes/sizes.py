@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rota.drivers.kubernetes.client import Api, MissingRight, Refused
@@ -14,12 +15,12 @@ POD_GROUPS = "/apis/rota.dev/v1alpha1"
 
 
 async def ask_size(api: Api, gang: Gang) -> int | None:
-    """The number of pods that belong together; None if nobody can say."""
+    """The number of pods that belong together; None if nobody can say. Waits while the server is busy or away."""
     path = owner_path(gang)
     if path is None:
         return None
     try:
-        value = await api.get(path)
+        value = await api.patiently("GET", path, None, within_s=math.inf)
     except (Refused, MissingRight):
         return None
     return tasks_of(value) if made(gang, value) else None

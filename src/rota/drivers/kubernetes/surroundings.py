@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -60,6 +61,8 @@ class Surroundings:
     headroom: Headroom
     work: Work
     flush: Callable[[], None]
+    outdated: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once gangs hold seats that nobody will take any more."""
     report: Report = field(default_factory=Report)
     desk: Desk | None = None
 

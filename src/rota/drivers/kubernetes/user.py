@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 from rota.core.errors import RotaError, Unavailable
 from rota.core.model import WHOLE
 from rota.drivers.kubernetes import makers
+from rota.drivers.kubernetes.as_jobs import job_id
 from rota.drivers.kubernetes.client import Api, MissingRight
 from rota.drivers.kubernetes.connection import connect
-from rota.drivers.kubernetes.gang import Gang, job_id, key_of, rank, said_size
+from rota.drivers.kubernetes.gang import Gang, key_of, rank, said_size
 from rota.drivers.kubernetes.job_objects import objects_of
 from rota.drivers.kubernetes.notes import PREFIX
 from rota.drivers.kubernetes.pods import Phase, Pod, pod_of

@@ -1,0 +1,87 @@
+"""What bound pods tell whoever starts after a crash, also when their controller wants fewer of them by then."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import cluster, node
+from drivers.kubernetes.objects import pod_object
+from rota.core.errors import RotaError
+from rota.core.model import JobId
+from rota.core.placement import Slot
+from rota.drivers.kubernetes.as_jobs import job_of
+from rota.drivers.kubernetes.gang import Gang, key_of
+from rota.drivers.kubernetes.pods import Phase, Pod, pod_of
+from rota.drivers.kubernetes.seating import binding_note, found_again, has_gaps, sit_down, sit_down_again
+from rota.drivers.kubernetes.settings import ClusterSettings
+
+USUAL = ClusterSettings()
+NODES = cluster(node("n1", 4), node("n2", 4)).nodes
+WORKERS = [pod_object(f"w-{number}", owner=("RayCluster", "ray")) for number in range(4)]
+HEAD = pod_object("head", gpus=0, owner=("RayCluster", "ray"), labels={"ray.io/node-type": "head"})
+PLACEMENT = (Slot(0, 0, role=0), Slot(0, 0b11, tasks=2, role=1), Slot(1, 0b1100, tasks=2, role=1))
+"""The head without devices, two workers on each node."""
+
+
+def bound(*names: str) -> Gang:
+    """The gang as a restart finds it: all of it was bound, these pods are left."""
+    pods = [pod_of(value, USUAL) for value in (HEAD, *WORKERS)]
+    before = Gang(key_of(pods[0]), members={pod.uid: pod for pod in pods})
+    before.job = job_of(before, pods, USUAL, JobId("ray-1"))
+    sit_down(before, PLACEMENT, NODES)
+    left: dict[str, Pod] = {}
+    for place, pod in zip(before.places, pods, strict=True):
+        pod.node, pod.phase = str(place.seat.node.id), Phase.RUNNING
+        pod.annotations = {**pod.annotations, **binding_note(before, place.seat, pod)}
+        if pod.name in names:
+            left[pod.uid] = pod
+    return Gang(before.key, owner=pods[0].owner, members=left)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ranks"),
+    [
+        pytest.param(None, (0, 1, 2, 3, 4), id="nobody-can-say"),
+        pytest.param(5, (0, 1, 2, 3, 4), id="the-others-are-to-come"),
+        pytest.param(4, (0, 1, 2, 4), id="one-is-to-come"),
+        pytest.param(3, (0, 2, 4), id="all-are-there"),
+        pytest.param(1, (0, 2, 4), id="some-have-still-to-go"),
+    ],
+)
+def test_seats_that_nobody_will_take_are_given_back(wanted: int | None, ranks: tuple[int, ...]) -> None:
+    gang = bound("head", "w-1", "w-3")
+    gang.wanted = wanted
+
+    found = found_again(gang, NODES, USUAL)
+
+    assert has_gaps(gang)
+    assert found is not None
+    assert found.ranks == ranks
+    assert found.job.tasks == len(ranks)
+    sit_down_again(gang, found, NODES)
+    taken = {place.seat.rank: place.pod for place in gang.places if place.pod is not None}
+    assert taken == {0: "uid-of-head", 2: "uid-of-w-1", 4: "uid-of-w-3"}
+    assert [place.seat.devices for place in gang.places if place.seat.rank in taken] == [(), (1,), (3,)]
+
+
+def test_role_of_which_nobody_is_left_is_gone() -> None:
+    gang = bound("w-0", "w-2")
+    gang.wanted = 2
+
+    found = found_again(gang, NODES, USUAL)
+
+    assert found is not None
+    assert [(role.name, role.count) for role in found.job.roles] == [("worker", 2)]
+    assert found.placement == (Slot(0, 0b1), Slot(1, 0b100))
+
+
+def test_whole_gang_has_no_gaps() -> None:
+    assert not has_gaps(bound("head", "w-0", "w-1", "w-2", "w-3"))
+
+
+@pytest.mark.parametrize("name", ["tasks", "min-tasks", "max-tasks"])
+def test_number_of_tasks_that_is_none_is_refused_by_name(name: str) -> None:
+    pod = pod_of(pod_object(labels={"rota.dev/job": "x", f"rota.dev/{name}": "two"}), USUAL)
+
+    with pytest.raises(RotaError, match=f"rota.dev/{name} is 'two'; write a whole number above 0"):
+        job_of(Gang(key_of(pod)), [pod], USUAL, JobId("x"))
