@@ -30,7 +30,8 @@ from rota.live.record import Record
 from rota.placement import style
 from rota.policies import find_policy
 from rota.store.database import open_database
-from rota.store.records import Query, Records
+from rota.store.jobs import Query
+from rota.store.records import Records
 from rota.tenancy import allocator
 
 

@@ -16,7 +16,8 @@ from rota.live.boot import Scheduling, boot
 from rota.live.life import life_of
 from rota.live.recent import DAY_S, Day, Recent
 from rota.store.database import open_database
-from rota.store.records import Records, Search
+from rota.store.jobs import Search
+from rota.store.records import Records
 from web.past import make_past
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,8 @@ from sqlalchemy import Engine, inspect
 
 from rota.core.errors import RotaError
 from rota.store.database import open_database
-from rota.store.records import Query, Records
+from rota.store.jobs import Query
+from rota.store.records import Records
 from rota.store.schema import HEAD
 
 FIRST = Path(__file__).with_name("schema-0001.sql")

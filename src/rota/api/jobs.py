@@ -15,7 +15,7 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.model import JobId, JobState
 from rota.drivers.local.folder import progress, usage
 from rota.live.requests import Asker, NotFound
-from rota.store import records
+from rota.store import jobs as stored
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
 Who = Annotated[Principal, Depends(principal)]
@@ -38,7 +38,7 @@ async def listed(
     for word in state or ():
         if word not in _WORDS:
             raise RotaError(f"state: unknown state {word[:40]!r}; {did_you_mean(word[:40], _WORDS)}")
-    query = records.Query(
+    query = stored.Query(
         states=tuple(state or ()),
         live_only=not all and not state,
         tenants=_tenants(who, tenant),

@@ -18,7 +18,7 @@ from rota.core.model import JobId
 from rota.drivers.local.folder import attempt_folder, output_end, read_output
 from rota.live.control import News
 from rota.live.requests import NotFound
-from rota.store.records import FINAL
+from rota.store.jobs import FINAL
 
 router = APIRouter(tags=["logs"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
 CHUNK = 1 << 20

@@ -30,7 +30,8 @@ from rota.live.present import Present
 from rota.live.recall import Recall
 from rota.live.record import Record, changes_of, dump, row_of
 from rota.policies import find_policy
-from rota.store.records import FINAL, Batch, Records
+from rota.store.jobs import FINAL
+from rota.store.records import Batch, Records
 
 Json = dict[str, Any]
 _FATES = (JobEnded, Interrupted, StartFailed)

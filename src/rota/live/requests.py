@@ -35,7 +35,8 @@ from rota.live.forecast import Forecast
 from rota.live.foresight import Foresight
 from rota.live.learning import Learning
 from rota.live.record import Record, dump
-from rota.store.records import FINAL, Records
+from rota.store.jobs import FINAL
+from rota.store.records import Records
 
 log = logging.getLogger("rota.live")
 Json = dict[str, Any]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
 
+from rota.store.jobs import FINAL, JobRecords, Json
 from rota.store.schema import answers, audit, jobs, memory, nodes, segments, settings, steps
 
-Json = dict[str, Any]
-FINAL = ("succeeded", "failed", "cancelled")
 SMALL = 64
 _NEW_JOB, _NEW_STEP, _NEW_AUDIT = insert(jobs), insert(steps), insert(audit)
 _REVISE = update(jobs).where(jobs.c.id == bindparam("key")).values(job=bindparam("new_job"), spec=bindparam("new_spec"))
-_LISTED = [column for column in jobs.c if column.name not in ("job", "live")]
 
 
 @dataclass(slots=True)
@@ -44,37 +42,11 @@ class Batch:
         return len(self.new_jobs) + len(self.changed_jobs) < SMALL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """Which jobs to list, newest first; `before` is the last sequence number of the page before."""
-
-    states: tuple[str, ...] = ()
-    live_only: bool = False
-    tenants: tuple[str, ...] | None = None
-    name: str | None = None
-    before: int | None = None
-    limit: int = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """Which jobs to find, in which order, and which stretch of what is found."""
-
-    states: tuple[str, ...] = ()
-    tenants: tuple[str, ...] | None = None
-    text: str = ""
-    """In the name or the owner, or the whole id."""
-    order: str = "seq"
-    descending: bool = True
-    offset: int = 0
-    limit: int = 50
-
-
-class Records:
+class Records(JobRecords):
     """The database as the manager uses it. One batch at a time is written; reading is for any thread."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._change = (
             update(jobs)
             .where(jobs.c.id == bindparam("key"))
@@ -261,137 +233,11 @@ class Records:
 
     # -- looking ---------------------------------------------------------------------------------
 
-    def job(self, job_id: str) -> Row[Any] | None:
-        """One job's record."""
-        with self._engine.connect() as connection:
-            return connection.execute(select(*_LISTED).where(jobs.c.id == job_id)).first()
-
-    def page(self, query: Query) -> Sequence[Row[Any]]:
-        """A page of jobs, newest first."""
-        wanted = select(*_LISTED).order_by(jobs.c.seq.desc()).limit(query.limit)
-        if query.live_only:
-            wanted = wanted.where(jobs.c.state.not_in(FINAL))
-        if query.states:
-            wanted = wanted.where(jobs.c.state.in_(query.states))
-        if query.tenants is not None:
-            wanted = wanted.where(jobs.c.tenant.in_(query.tenants))
-        if query.name is not None:
-            wanted = wanted.where(jobs.c.name == query.name)
-        if query.before is not None:
-            wanted = wanted.where(jobs.c.seq < query.before)
-        with self._engine.connect() as connection:
-            return connection.execute(wanted).all()
-
-    def find(self, search: Search) -> tuple[Sequence[Row[Any]], int]:
-        """A stretch of the jobs that are searched for, and how many there are in all."""
-        wanted: list[ColumnElement[bool]] = []
-        if search.states:
-            wanted.append(jobs.c.state.in_(search.states))
-        if search.tenants is not None:
-            wanted.append(jobs.c.tenant.in_(search.tenants))
-        if search.text:
-            text = search.text
-            wanted.append(
-                or_(
-                    jobs.c.id == text,
-                    jobs.c.name.icontains(text, autoescape=True),
-                    jobs.c.owner.icontains(text, autoescape=True),
-                )
-            )
-        column = jobs.c[search.order]
-        order = column.desc().nulls_last() if search.descending else column.asc().nulls_last()
-        stretch = select(*_LISTED).where(*wanted).order_by(order, jobs.c.seq.desc())
-        with self._engine.connect() as connection:
-            total = connection.execute(select(func.count()).select_from(jobs).where(*wanted)).scalar_one()
-            rows = connection.execute(stretch.offset(search.offset).limit(search.limit)).all()
-        return rows, int(total)
-
-    def alive_at(self, at_s: float) -> Sequence[Any]:
-        """Jobs that had been submitted by a moment and had not ended: id, tenant, submission, the job itself."""
-        columns = (jobs.c.id, jobs.c.tenant, jobs.c.submitted_s, jobs.c.started_s, jobs.c.job)
-        ended = jobs.c.ended_s.is_(None) | (jobs.c.ended_s > at_s)
-        with self._engine.connect() as connection:
-            return connection.execute(select(*columns).where(jobs.c.submitted_s <= at_s, ended)).all()
-
-    def latest_named(self, name: str, tenant: str) -> list[str]:
-        """The ids of the newest job of a name in a tenant, and of those of that name that came together with it."""
-        mine = (jobs.c.name == name) & (jobs.c.tenant == tenant)
-        newest = select(func.max(jobs.c.submitted_s)).where(mine).scalar_subquery()
-        wanted = select(jobs.c.id).where(mine, jobs.c.submitted_s == newest).order_by(jobs.c.seq)
-        with self._engine.connect() as connection:
-            return list(connection.execute(wanted).scalars())
-
-    def past_runs(self, limit: int = 2000) -> dict[tuple[str, str], list[float]]:
-        """How long the jobs that succeeded last took from start to end, by tenant and name."""
-        wanted = (
-            select(jobs.c.tenant, jobs.c.name, jobs.c.started_s, jobs.c.ended_s)
-            .where(jobs.c.state == "succeeded", jobs.c.started_s.is_not(None))
-            .order_by(jobs.c.seq.desc())
-            .limit(limit)
-        )
-        found: dict[tuple[str, str], list[float]] = {}
-        with self._engine.connect() as connection:
-            for row in connection.execute(wanted):
-                found.setdefault((row.tenant, row.name), []).append(row.ended_s - row.started_s)
-        return found
-
-    def succeeded(self, since_s: float, limit: int) -> Sequence[Any]:
-        """Jobs that succeeded since a moment, newest first: who they were, what they asked for, how long they took."""
-        columns = (jobs.c.id, jobs.c.name, jobs.c.tenant, jobs.c.owner, jobs.c.attempt, jobs.c.spec)
-        wanted = (
-            select(*columns, jobs.c.started_s, jobs.c.ended_s)
-            .where(jobs.c.state == "succeeded", jobs.c.started_s.is_not(None), jobs.c.ended_s >= since_s)
-            .order_by(jobs.c.seq.desc())
-            .limit(limit)
-        )
-        with self._engine.connect() as connection:
-            return connection.execute(wanted).all()
-
-    def ran_out(self, failures: Sequence[str], limit: int = 500) -> Sequence[Any]:
-        """Jobs that failed in one of some ways, for good or for a while, newest first: id, state, failure, request."""
-        tried_again = (jobs.c.failures > 0) & jobs.c.spec.contains('"raised"')
-        wanted = (
-            select(jobs.c.id, jobs.c.state, jobs.c.failure, jobs.c.spec)
-            .where(jobs.c.failure.in_(failures) | tried_again)
-            .order_by(jobs.c.seq.desc())
-            .limit(limit)
-        )
-        with self._engine.connect() as connection:
-            return connection.execute(wanted).all()
-
-    def succeeded_count(self) -> int:
-        """How many jobs have succeeded, of those that are still known."""
-        with self._engine.connect() as connection:
-            wanted = select(func.count()).select_from(jobs).where(jobs.c.state == "succeeded")
-            return int(connection.execute(wanted).scalar_one())
-
-    def counts(self) -> Mapping[tuple[str, str], int]:
-        """How many jobs there are of each tenant in each state."""
-        wanted = select(jobs.c.tenant, jobs.c.state, func.count()).group_by(jobs.c.tenant, jobs.c.state)
-        with self._engine.connect() as connection:
-            return {(row[0], row[1]): int(row[2]) for row in connection.execute(wanted)}
-
-    def tenant_names(self) -> list[str]:
-        """Tenants that have, or had, jobs: each found by one look into the index, however many jobs there are."""
-        names: list[str] = []
-        with self._engine.connect() as connection:
-            name = connection.execute(select(func.min(jobs.c.tenant))).scalar()
-            while name is not None:
-                names.append(str(name))
-                name = connection.execute(select(func.min(jobs.c.tenant)).where(jobs.c.tenant > name)).scalar()
-        return names
-
     def answer(self, key: str) -> tuple[str, Json] | None:
         """What a request with this key was answered, with the digest of its body."""
         with self._engine.connect() as connection:
             row = connection.execute(select(answers).where(answers.c.key == key)).first()
         return None if row is None else (row.digest, json.loads(row.answer))
-
-    def spec(self, job_id: str) -> Json | None:
-        """A job as it was submitted, secrets included."""
-        with self._engine.connect() as connection:
-            found = connection.execute(select(jobs.c.spec).where(jobs.c.id == job_id)).scalar()
-        return None if found is None else json.loads(found)
 
     def audit(self, limit: int) -> Sequence[Row[Any]]:
         """Who changed what, newest first."""

@@ -24,6 +24,7 @@ class Run:
         "busy_s",
         "end_s",
         "ever_ran",
+        "interval_s",
         "job",
         "lapsed",
         "lease",
@@ -42,8 +43,11 @@ class Run:
         "work_from_s",
     )
 
-    def __init__(self, submission: Submission) -> None:
+    def __init__(self, submission: Submission, interval_s: float) -> None:
         self.job: Job = submission.job
+        checkpoint = submission.job.checkpoint
+        self.interval_s = interval_s if checkpoint is None else checkpoint.interval_s
+        """Between its checkpoints; with 0 nothing is ever lost."""
         self.outcome = _ENDS[submission.outcome]
         self.target = (submission.job.work or 0.0) * submission.ends_at
         self.work = 0.0
@@ -97,3 +101,18 @@ class Run:
             done = self.work_at(now_s)
             self.busy_s += (done - self.metered) * self.busy_by_work
             self.metered = done
+
+    def kept(self, now_s: float) -> float:
+        """What a fault leaves of its work."""
+        if self.interval_s == 0:
+            return self.work_at(now_s)
+        self.save(now_s)
+        return self.saved
+
+    def save(self, now_s: float) -> None:
+        """Bring the last checkpoint up to date: progress is saved at each full interval of a run."""
+        ran_s = now_s - self.saved_s
+        if self.interval_s == 0 or ran_s < self.interval_s or self.rests or self.saves_until_s is not None:
+            return
+        self.saved_s += math.floor(ran_s / self.interval_s) * self.interval_s
+        self.saved = self.work_at(self.saved_s)

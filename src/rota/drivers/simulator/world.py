@@ -66,7 +66,7 @@ class World:
 
     def expect(self, submission: Submission) -> None:
         """A job was submitted; remember how it will go."""
-        self._runs[submission.job.id] = Run(submission)
+        self._runs[submission.job.id] = Run(submission, self._costs.checkpoint_interval_s)
 
     def arrival(self, job: Job) -> JobArrived:
         """The event of a job's submission, with what the scheduler is told of its speed beforehand."""
@@ -131,7 +131,7 @@ class World:
         for run in self._runs.values():
             if run.placement is not None and any(slot.node == index for slot in run.placement):
                 run.meter(now_s)
-                kept = self._kept(run, now_s)
+                kept = run.kept(now_s)
                 self._leave(run)
                 run.work = kept
                 interrupted.append(Interrupted(run.job.id, kept))
@@ -176,7 +176,7 @@ class World:
             self._leave(run)
             run.work = work
             return Stopped(run.job.id, work)
-        self._save(run, now_s)
+        run.save(now_s)
         run.work, run.work_from_s, run.rate = work, now_s, 0.0
         run.saves_until_s = now_s + self._costs.checkpoint_s
         checkpoint = run.job.checkpoint
@@ -185,7 +185,7 @@ class World:
 
     def _stopped(self, run: Run, saves_until_s: float, now_s: float) -> Event:
         """The stop is complete: what was done is safe, unless the job was killed before it had saved it."""
-        work = run.work if now_s >= saves_until_s or not self._interval_s(run) else run.saved
+        work = run.work if now_s >= saves_until_s or not run.interval_s else run.saved
         self._leave(run)
         run.work = work
         return Stopped(run.job.id, work)
@@ -217,7 +217,7 @@ class World:
             self._leave(run)
             run.work = run.target
             return JobEnded(run.job.id, run.outcome, run.target)
-        self._save(run, now_s)
+        run.save(now_s)
         run.work, run.work_from_s = work, now_s
         run.rate, run.end_s, run.lapsed = 0.0, math.inf, True
         return Lapsed(run.job.id, work)
@@ -235,7 +235,7 @@ class World:
 
     def _resize(self, run: Run, decision: Resize | Move, now_s: float) -> Event:
         """Another size or place costs a restart, or what moves cost; another part of the same devices nothing."""
-        self._save(run, now_s)
+        run.save(now_s)
         run.meter(now_s)
         run.work = run.work_at(now_s)
         is_move = isinstance(decision, Move)
@@ -254,7 +254,7 @@ class World:
 
     def _suspend(self, run: Run, now_s: float) -> Event:
         """Nothing is lost: the tasks stay where they are."""
-        self._save(run, now_s)
+        run.save(now_s)
         self._forget_saving(run)
         run.meter(now_s)
         run.owed_s = max(run.work_from_s - now_s, 0.0)
@@ -373,32 +373,12 @@ class World:
                 if self._meters:
                     self._set_load(run)
                 continue
-            self._save(run, now_s)
+            run.save(now_s)
             run.work = run.work_at(now_s)
             run.work_from_s = max(now_s, run.work_from_s)
             self._set_rate(run, rate)
             changed.append(SpeedChanged(job_id, run.work, rate))
         return changed
-
-    def _kept(self, run: Run, now_s: float) -> float:
-        """What a fault leaves of a job's work."""
-        if self._interval_s(run) == 0:
-            return run.work_at(now_s)
-        self._save(run, now_s)
-        return run.saved
-
-    def _save(self, run: Run, now_s: float) -> None:
-        """Bring the last checkpoint up to date: progress is saved at each full interval of a run."""
-        interval_s = self._interval_s(run)
-        ran_s = now_s - run.saved_s
-        if interval_s == 0 or ran_s < interval_s or run.rests or run.saves_until_s is not None:
-            return
-        run.saved_s += math.floor(ran_s / interval_s) * interval_s
-        run.saved = run.work_at(run.saved_s)
-
-    def _interval_s(self, run: Run) -> float:
-        checkpoint = run.job.checkpoint
-        return self._costs.checkpoint_interval_s if checkpoint is None else checkpoint.interval_s
 
 
 def _meet(one: Placement, other: Placement) -> bool:

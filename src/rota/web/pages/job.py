@@ -18,7 +18,7 @@ from rota.live.compare import compared
 from rota.live.forecast import Forecast
 from rota.live.life import Moment, life_of
 from rota.live.requests import NotFound
-from rota.store.records import FINAL
+from rota.store.jobs import FINAL
 from rota.web import words
 from rota.web.actions import act_on_job
 from rota.web.desk import Desk

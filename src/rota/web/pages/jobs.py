@@ -13,7 +13,7 @@ from nicegui import html, ui
 from nicegui.events import ValueChangeEventArguments
 
 from rota.api.wire import job_out
-from rota.store.records import Search
+from rota.store.jobs import Search
 from rota.web import words
 from rota.web.desk import Desk
 from rota.web.frame import heading

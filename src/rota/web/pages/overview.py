@@ -11,7 +11,7 @@ from nicegui import html, ui
 from rota.live.devices import Count, count_devices
 from rota.live.promises import Use
 from rota.live.recent import Day
-from rota.store.records import Search
+from rota.store.jobs import Search
 from rota.web import words
 from rota.web.desk import Desk
 from rota.web.frame import heading
