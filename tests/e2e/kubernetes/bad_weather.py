@@ -37,6 +37,8 @@ class BadWeather:
         self.expires = False
         """Whether watches are answered with 410 Gone."""
         self.refused = 0
+        self.binds = 0
+        """How many were asked for."""
         self._random = random.Random(seed)
         self._watches: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
@@ -75,6 +77,7 @@ class BadWeather:
         await asyncio.sleep(0.3)  # TLS connections take a moment to close
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+        self.binds += request.path.endswith("/binding")
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         if "watch" in request.query:

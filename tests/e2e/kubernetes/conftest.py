@@ -125,3 +125,8 @@ def kubelets() -> Iterator[Callable[..., Hollow]]:
 @pytest.fixture
 def view(bed: Bed) -> View:
     return View(bed.admin)
+
+
+@pytest.fixture
+def seen(managed: Bed) -> View:
+    return View(managed.admin)

@@ -168,6 +168,16 @@ class View:
             if name.startswith(prefix) and each["spec"].get("nodeName")
         }
 
+    def running(self, prefix: str) -> list[Json]:
+        """Pods that run and were not told to go."""
+        return [
+            each
+            for name, each in self.pods().items()
+            if name.startswith(f"{prefix}-")
+            and each["status"]["phase"] == "Running"
+            and "deletionTimestamp" not in each["metadata"]
+        ]
+
     def waiting_for(self, name: str, namespace: str = "default") -> str:
         """What the pod's condition says."""
         for each in self.pods(namespace)[name]["status"].get("conditions", ()):

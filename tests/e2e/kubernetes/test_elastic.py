@@ -19,24 +19,12 @@ Kubelets = Callable[..., Hollow]
 Json = dict[str, Any]
 
 
-@pytest.fixture
-def seen(managed: Bed) -> View:
-    return View(managed.admin)
-
-
 def elastic(name: str, pods: int) -> Json:
     return job(name, pods, 1, notes={"rota.dev/min-tasks": "1"})
 
 
 def holders(view: View, prefix: str) -> dict[str, Json]:
-    return {
-        each["metadata"]["uid"]: each
-        for name, each in view.pods().items()
-        if name.startswith(prefix)
-        and each["spec"].get("nodeName")
-        and each["status"]["phase"] == "Running"
-        and "deletionTimestamp" not in each["metadata"]
-    }
+    return {each["metadata"]["uid"]: each for each in view.running(prefix)}
 
 
 def shown(replica: Replica) -> dict[str, tuple[str, float]]:

@@ -150,6 +150,27 @@ def test_api_server_restarted_while_gangs_flow(bed: Bed, view: View, launch: Lau
     assert replica.process.poll() is None
 
 
+def test_gang_is_bound_whole_if_the_server_is_away_for_longer_than_its_timeout(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather
+) -> None:
+    kubelets(bed, nodes=1, gpus=8)
+    launch(bed, {"gang_timeout": "3s"}, kubeconfig=weather.kubeconfig)
+    weather.delay_s = 1.0
+    for value in gang("g", 4, 1):
+        bed.admin.make(value)
+    before = {name: each["metadata"]["uid"] for name, each in view.pods().items()}
+    eventually(lambda: weather.binds == 4)
+
+    bed.pause_api()
+    time.sleep(5.0)
+    bed.resume_api()
+    weather.delay_s = 0.0
+
+    eventually(lambda: all(each["status"]["phase"] == "Running" for each in view.pods().values()))
+    assert {name: each["metadata"]["uid"] for name, each in view.pods().items()} == before
+    assert not any("deletionTimestamp" in each["metadata"] for each in view.pods().values())
+
+
 def test_api_server_that_refuses_at_random_and_is_slow(
     bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather
 ) -> None:

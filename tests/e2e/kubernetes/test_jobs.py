@@ -21,31 +21,16 @@ Json = dict[str, Any]
 TOO_WIDE = "never-fits: needs 10 devices; the cluster can never offer that"
 
 
-@pytest.fixture
-def seen(managed: Bed) -> View:
-    return View(managed.admin)
-
-
-def running(view: View, prefix: str) -> list[Json]:
-    return [
-        pod
-        for name, pod in view.pods().items()
-        if name.startswith(f"{prefix}-")
-        and pod["status"]["phase"] == "Running"
-        and "deletionTimestamp" not in pod["metadata"]
-    ]
-
-
 def test_job_is_a_gang_without_a_change_and_its_end_frees_its_devices(
     managed: Bed, seen: View, launch: Launch, kubelets: Kubelets
 ) -> None:
     kubelets(managed, nodes=2, beats=True)
     launch(managed)
     managed.admin.make(job("first", 4, 4, notes={"hollow/run-s": "2"}))
-    eventually(lambda: len(running(seen, "first")) == 4)
+    eventually(lambda: len(seen.running("first")) == 4)
     managed.admin.make(job("second", 4, 4))
 
-    eventually(lambda: len(running(seen, "second")) == 4)
+    eventually(lambda: len(seen.running("second")) == 4)
     assert seen.promised_twice() == []
     done = managed.admin.get("/apis/batch/v1/namespaces/default/jobs/first")
     assert done["status"]["succeeded"] == 4
@@ -60,14 +45,14 @@ def test_job_that_is_preempted_comes_back_when_there_is_room(
     kubelets(managed, nodes=1, beats=True)
     launch(managed)
     managed.admin.make(job("low", 2, 4))
-    eventually(lambda: len(running(seen, "low")) == 2)
-    before = {pod["metadata"]["uid"] for pod in running(seen, "low")}
+    eventually(lambda: len(seen.running("low")) == 2)
+    before = {pod["metadata"]["uid"] for pod in seen.running("low")}
     managed.admin.make(job("high", 1, 8, priorityClassName="urgent", notes={"hollow/run-s": "3"}))
 
-    eventually(lambda: len(running(seen, "high")) == 1)
-    assert running(seen, "low") == []
-    eventually(lambda: len(running(seen, "low")) == 2)
-    assert not before & {pod["metadata"]["uid"] for pod in running(seen, "low")}
+    eventually(lambda: len(seen.running("high")) == 1)
+    assert seen.running("low") == []
+    eventually(lambda: len(seen.running("low")) == 2)
+    assert not before & {pod["metadata"]["uid"] for pod in seen.running("low")}
 
 
 def test_gang_of_a_lost_node_starts_whole_elsewhere(
@@ -76,13 +61,13 @@ def test_gang_of_a_lost_node_starts_whole_elsewhere(
     hollow = kubelets(managed, nodes=3, beats=True)
     launch(managed)
     managed.admin.make(job("wide", 2, 8))
-    eventually(lambda: len(running(seen, "wide")) == 2)
-    lost = running(seen, "wide")[0]["spec"]["nodeName"]
+    eventually(lambda: len(seen.running("wide")) == 2)
+    lost = seen.running("wide")[0]["spec"]["nodeName"]
 
     hollow.dead.add(lost)
 
     def is_elsewhere() -> bool:
-        pods = running(seen, "wide")
+        pods = seen.running("wide")
         return len(pods) == 2 and lost not in {pod["spec"]["nodeName"] for pod in pods}
 
     eventually(is_elsewhere, within_s=90)
@@ -101,7 +86,7 @@ def test_pod_that_fails_is_tried_again_by_its_job(managed: Bed, seen: View, laun
 
     eventually(has_failed, within_s=60)
     managed.admin.make(job("next", 1, 8))
-    eventually(lambda: len(running(seen, "next")) == 1)
+    eventually(lambda: len(seen.running("next")) == 1)
 
 
 def test_job_file_is_submitted_to_a_cluster_and_cancelled(
@@ -121,8 +106,8 @@ def test_job_file_is_submitted_to_a_cluster_and_cancelled(
 
     assert made.returncode == 0, made.stderr
     name = made.stdout.strip()
-    eventually(lambda: len(running(seen, name)) == 3)
-    seats = {pod["metadata"]["annotations"]["rota.dev/seat"] for pod in running(seen, name)}
+    eventually(lambda: len(seen.running(name)) == 3)
+    seats = {pod["metadata"]["annotations"]["rota.dev/seat"] for pod in seen.running(name)}
     assert seats == {"0", "1", "2"}
     listed = json.loads(rota(managed, "ps", "-o", "json").stdout)
     assert [(each["name"], each["state"], each["gpus"], each["tasks"]) for each in listed] == [
@@ -154,7 +139,7 @@ def test_devices_of_what_was_deleted_are_free_at_once(
     eventually(lambda: seen.node_of("alone"))
     managed.admin.make(job("second", 2, 4))
     managed.admin.delete("/api/v1/namespaces/default/pods/alone")
-    eventually(lambda: len(running(seen, "second")) == 2)
+    eventually(lambda: len(seen.running("second")) == 2)
 
     path = "/apis/batch/v1/namespaces/default/jobs/second"
     managed.admin.delete(path, {"propagationPolicy": "Background"})
@@ -169,14 +154,14 @@ def test_job_made_anew_under_its_name_does_not_wait_for_the_one_before(
     kubelets(managed, nodes=1, beats=True)
     launch(managed, {"gang_timeout": "10m", "linger": "10m"})
     managed.admin.make(job("again", 2, 4))
-    eventually(lambda: len(running(seen, "again")) == 2)
-    before = {each["metadata"]["uid"] for each in running(seen, "again")}
+    eventually(lambda: len(seen.running("again")) == 2)
+    before = {each["metadata"]["uid"] for each in seen.running("again")}
 
     path = "/apis/batch/v1/namespaces/default/jobs/again"
     managed.admin.delete(path, {"propagationPolicy": "Background"})
     managed.admin.make(job("again", 2, 4))
 
-    eventually(lambda: len({each["metadata"]["uid"] for each in running(seen, "again")} - before) == 2)
+    eventually(lambda: len({each["metadata"]["uid"] for each in seen.running("again")} - before) == 2)
 
 
 def test_job_that_is_made_smaller_gives_devices_back_and_one_that_waits_starts(
@@ -185,15 +170,15 @@ def test_job_that_is_made_smaller_gives_devices_back_and_one_that_waits_starts(
     kubelets(managed, nodes=1, beats=True)
     launch(managed, {"gang_timeout": "1s"})
     managed.admin.make(job("runs", 4, 2))
-    eventually(lambda: len(running(seen, "runs")) == 4)
+    eventually(lambda: len(seen.running("runs")) == 4)
     managed.admin.make(job("waits", 5, 2))
     eventually(lambda: [seen.waiting_for(name) for name in seen.pods() if name.startswith("waits")] == [TOO_WIDE] * 5)
-    kept = {each["metadata"]["uid"] for each in running(seen, "runs")}
+    kept = {each["metadata"]["uid"] for each in seen.running("runs")}
 
     managed.admin.patch("/apis/batch/v1/namespaces/default/jobs/runs", {"spec": {"parallelism": 2}})
     managed.admin.patch("/apis/batch/v1/namespaces/default/jobs/waits", {"spec": {"parallelism": 2}})
 
-    eventually(lambda: len(running(seen, "waits")) == 2)
-    assert len(running(seen, "runs")) == 2
-    assert {each["metadata"]["uid"] for each in running(seen, "runs")} < kept
+    eventually(lambda: len(seen.running("waits")) == 2)
+    assert len(seen.running("runs")) == 2
+    assert {each["metadata"]["uid"] for each in seen.running("runs")} < kept
     assert seen.promised_twice() == []

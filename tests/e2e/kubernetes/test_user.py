@@ -32,11 +32,6 @@ run: python train.py
 
 
 @pytest.fixture
-def seen(managed: Bed) -> View:
-    return View(managed.admin)
-
-
-@pytest.fixture
 def train(tmp_path: Path) -> str:
     path = tmp_path / "train.yaml"
     path.write_text(FILE)

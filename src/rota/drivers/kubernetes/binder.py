@@ -6,7 +6,7 @@ import asyncio
 from enum import Enum
 from typing import Any
 
-from rota.drivers.kubernetes.client import Api, Refused
+from rota.drivers.kubernetes.client import Api, Refused, Unreachable
 from rota.drivers.kubernetes.pods import Owner, Pod
 
 Json = dict[str, Any]
@@ -44,6 +44,8 @@ class Binder:
         while True:
             try:
                 await self._api.patiently("POST", f"{pod.path}/binding", body, within_s=within_s)
+            except Unreachable:  # only once the server is back it is known what came of it
+                deadline_s = asyncio.get_running_loop().time() + within_s
             except Refused as error:
                 if error.status == _GONE:
                     return Bound.POD_GONE

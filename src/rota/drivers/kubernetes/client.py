@@ -25,8 +25,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 PAGE = 2000
 """How many objects one answer of a list holds."""
 TOKEN_S = 60.0
-WAKING_S = 30.0
+WAKING_S = 120.0
 """For how long after it was away a server may not know yet who has which rights."""
+SILENT_S = 2.0
+"""How long a server that was asked may say nothing before it counts as away."""
 USUAL = aiohttp.ClientTimeout(total=60, sock_connect=10)
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
@@ -65,6 +67,9 @@ class Api:
         self._headers: dict[str, str] = {}
         self._headers_until_s = 0.0
         self._away_s = -math.inf
+        self._is_away = False
+        self._asked = 0
+        self._heard_s = 0.0
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True, keepalive_timeout=300)
         )
@@ -74,6 +79,12 @@ class Api:
     def namespace(self) -> str:
         """The namespace of the connection's own identity or context."""
         return self._connection.namespace
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the server is away, or is asked and says nothing: whatever is amiss, nobody can mend it now."""
+        is_slow = self._asked > 0 and asyncio.get_running_loop().time() > self._heard_s + SILENT_S
+        return self._is_away or is_slow
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -133,6 +144,7 @@ class Api:
             async with self._request("GET", path, None, JSON, wanted, timeout) as answer:
                 if answer.status >= 400:
                     raise _refusal(answer, await answer.read())
+                self._heard()
                 rest = b""
                 async for chunk in answer.content.iter_any():
                     lines = (rest + chunk).split(b"\n")
@@ -140,7 +152,7 @@ class Api:
                     if lines:
                         yield [_checked(orjson.loads(line)) for line in lines if line]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._is_away(error) from error
+            raise self._not_there(error) from error
         except MissingRight as error:
             raise self._as_it_wakes(error) from error
 
@@ -172,19 +184,28 @@ class Api:
 
     async def _ask(self, method: str, path: str, body: Any, kind: str, params: Params) -> Any:
         async with self._room:
+            if not self._asked:
+                self._heard_s = asyncio.get_running_loop().time()
+            self._asked += 1
             try:
                 async with self._request(method, path, body, kind, params) as answer:
                     content = await answer.read()
+                    self._heard()
                     if answer.status >= 400:
                         raise _refusal(answer, content)
                     return orjson.loads(content) if content else None
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise self._is_away(error) from error
+                raise self._not_there(error) from error
             except MissingRight as error:
                 raise self._as_it_wakes(error) from error
+            finally:
+                self._asked -= 1
 
-    def _is_away(self, error: Exception) -> Unreachable:
-        self._away_s = asyncio.get_running_loop().time()
+    def _heard(self) -> None:
+        self._is_away, self._heard_s = False, asyncio.get_running_loop().time()
+
+    def _not_there(self, error: Exception) -> Unreachable:
+        self._is_away, self._away_s = True, asyncio.get_running_loop().time()
         return Unreachable(f"{self._connection.server} does not answer: {error or type(error).__name__}")
 
     def _as_it_wakes(self, error: MissingRight) -> Exception:

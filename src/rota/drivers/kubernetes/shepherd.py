@@ -191,6 +191,9 @@ class Shepherd:
     def tick(self, now_s: float) -> None:
         """Time has passed: what was to last only so long is over."""
         self._around.headroom.tick(now_s)
+        if self._around.api.is_silent:
+            self._postpone(now_s + self._around.settings.gang_timeout)
+            return
         limit_s = now_s - self._around.settings.lost_after
         lost = {name for name, since_s in self._around.fleet.lost_since_s.items() if since_s <= limit_s}
         for gang in self._around.roster.gangs:
@@ -199,6 +202,12 @@ class Shepherd:
             elif gang.deadline_s is not None and now_s >= gang.deadline_s:
                 gang.deadline_s = None
                 self._expire(gang)
+
+    def _postpone(self, until_s: float) -> None:
+        """While the API server is away nobody can do what is waited for, nor be told to leave."""
+        for gang in self._around.roster.gangs:
+            if gang.deadline_s is not None:
+                gang.deadline_s = max(gang.deadline_s, until_s)
 
     def _expire(self, gang: Gang) -> None:
         if gang.stage is Stage.SEATED:
