@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 from rota.live.past_use import MB
@@ -27,6 +28,7 @@ class Past:
         attempt: int = 1,
         gpus: dict[str, float] | None = None,
         failure: str | None = None,
+        submitted_s: float | None = None,
         **asked: object,
     ) -> None:
         """One more job that ended; `asked` are fields of its resources, and what was `estimated`."""
@@ -43,7 +45,7 @@ class Past:
             "tenant": "default",
             "owner": "ann",
             "state": state,
-            "submitted_s": 0.0,
+            "submitted_s": time.time() if submitted_s is None else submitted_s,
             "started_s": 100.0,
             "ended_s": 110.0,
             "job": "{}",

@@ -73,7 +73,7 @@ def test_far_beyond_what_was_learned_the_usual_is_given_and_why_is_said(manager:
 
 
 def test_job_that_ran_out_of_what_was_chosen_is_tried_again_with_more(manager: Manager) -> None:
-    needy = HOLD.replace("int(sys.argv[2])", "(int(sys.argv[2]) + 600)")
+    needy = HOLD.replace("int(sys.argv[2])", "(int(sys.argv[2]) + 600)").replace("sleep(0.2)", "sleep(1)")
     asked = {**_job(100, memory="auto", cpus=0.1), "run": ["python3", "-c", needy, "--mib", "100"]}
     (job_id,) = manager.client.submit(asked)
 
@@ -90,7 +90,7 @@ def test_job_that_ran_out_of_what_was_chosen_is_tried_again_with_more(manager: M
     assert f"(auto, raised {told['raised']} time" in said
     assert "memory: out of memory with " in said
 
-    (following,) = manager.client.submit({**asked, "run": ["python3", "-c", needy, "--mib", "120"]})
+    (following,) = manager.client.submit(asked)
     again = manager.wait(following, within_s=60)
     assert again["attempt"] == 1
     assert again["spec"]["estimated"]["memory"]["given"] == told["given"]

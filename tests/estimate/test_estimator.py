@@ -96,7 +96,9 @@ def test_unknown_model_is_judged_by_models_that_were_left_out(grid: Estimator) -
 
     assert (unseen.error, uncounted.error) == (known.unseen.error, known.uncounted.error)
     assert seen.high / seen.low < unseen.high / unseen.low < uncounted.high / uncounted.low
-    assert uncounted.doubt(0.25) == f"the measured error is {known.uncounted.error:.0%}, above 25%"
+    said = "runs of a kind or model that was never seen have a measured error of"
+    assert uncounted.doubt(0.25) == f"{said} {known.uncounted.error:.0%}, above 25%"
+    assert seen.doubt(0.0) == f"its measured error is {seen.error:.0%}, above 0%"
 
 
 def test_of_one_kind_alone_nobody_knows_how_others_do() -> None:
@@ -167,6 +169,18 @@ def test_what_lies_within_or_near_the_runs_is_trusted(grid: Estimator, changed: 
 def test_nonsense_is_refused(grid: Estimator, batch: float, said: str) -> None:
     with pytest.raises(RotaError, match=said):
         grid.predict("gpu_memory_mb", {**_trained("large", 32.0, "adam").attributes, "batch": batch})
+
+
+def test_no_gpu_is_more_than_busy() -> None:
+    rng = np.random.default_rng(4)
+    runs = [
+        observation({"model": "m", "batch": batch, "gpu_util_mean": min(97 * float(np.exp(rng.normal(0, 0.3))), 99.0)})
+        for batch in range(1, 13)
+    ]
+
+    found = Estimator.learn(runs, ["gpu_util_mean"]).predict("gpu_util_mean", {"model": "m", "batch": 6.0})
+
+    assert found.low < found.value < found.high == 100.0
 
 
 def test_label_without_runs_has_the_usual_value() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rota.core.placement import Placement
 from rota.files.job import job_file
 from rota.live.learning import settled_by
 from rota.live.raising import MOST_RAISES, NoMore, Raise, more_memory
-from rota.live.shortfalls import least_needed
+from rota.live.shortfalls import WEEK_S, Shortfalls
 
 HOST, GPU = "out-of-memory", "gpu-out-of-memory"
 NODES = cluster(
@@ -54,7 +55,9 @@ def test_memory_that_is_raised_again_ends_with_the_largest_node() -> None:
     assert isinstance(second, Raise)
     assert second.job.roles[0].memory_bytes == 6 * GIB
 
-    assert after(second.spec) == NoMore(message="out of memory with 6.00 GiB, which Rota chose; no node has more")
+    assert after(second.spec) == NoMore(
+        message="out of memory with 6.00 GiB, which Rota chose; no node is known to have more"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,8 @@ def test_part_of_a_device_is_doubled_and_a_whole_one_changed_for_a_larger() -> N
     assert part.job.roles[0].device_memory_bytes == 16 * GIB
     assert isinstance(whole, Raise)
     assert whole.job.roles[0].device_memory_bytes == 40 * GIB
-    assert largest == NoMore(message="out of GPU memory with 40.00 GiB, which Rota chose; no GPU has more")
+    assert whole.message == "out of GPU memory with a whole GPU; tried again with 40.00 GiB"
+    assert largest == NoMore(message="out of GPU memory with a whole GPU; no GPU is known to have more")
 
 
 def test_only_roles_with_the_amount_that_was_chosen_get_more() -> None:
@@ -111,9 +115,10 @@ def past(tmp_path: Path) -> Past:
     return Past(tmp_path)
 
 
-def next_one(past: Past, size: int, name: str = "train", most: int | None = None) -> dict[str, Any]:
-    asked = {"name": name, "run": f"python train.py --size {size}", "resources": {"memory": "auto"}}
-    least = least_needed(past.records, asked, lambda field: most)
+def next_one(past: Past, size: int, more: dict[str, str] | None = None, most: int | None = None) -> dict[str, Any]:
+    asked = {"name": "train", "run": f"python train.py --size {size}", "resources": {"memory": "auto"}}
+    asked |= more or {}
+    least = Shortfalls(past.records, lambda field: most).least(asked)
     told: dict[str, Any] = settled_by({}, asked, 0.25, least)["estimated"]["memory"]
     return told
 
@@ -127,11 +132,28 @@ def test_next_job_of_the_kind_asks_for_twice_what_was_too_little(past: Past) -> 
     assert next_one(past, 100, most=12 * GIB)["given"] == 12 * GIB
 
 
-@pytest.mark.parametrize(("size", "name"), [(99, "train"), (100, "other")], ids=["smaller", "another kind"])
-def test_other_jobs_get_the_usual(past: Past, size: int, name: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "more"),
+    [(99, {}), (100, {"name": "other"}), (100, {"tenant": "other"})],
+    ids=["smaller", "another kind", "another tenant"],
+)
+def test_other_jobs_get_the_usual(past: Past, size: int, more: dict[str, str]) -> None:
     past.add(1.0, size=100, state="failed", failure=HOST, memory="8Gi")
 
-    assert next_one(past, size, name)["given"] == "4Gi"
+    assert next_one(past, size, more)["given"] == "4Gi"
+
+
+def test_what_ran_out_long_ago_is_forgotten(past: Past) -> None:
+    past.add(1.0, size=100, state="failed", failure=HOST, memory="8Gi", submitted_s=time.time() - WEEK_S - 60)
+
+    assert next_one(past, 100)["given"] == "4Gi"
+
+
+def test_other_failures_after_a_raise_say_no_more_than_that(past: Past) -> None:
+    ours = {"memory": {"given": 8 * GIB, "trusted": False, "raised": 1}}
+    past.add(7000, size=100, state="failed", failure="exit", attempt=2, memory=8 * GIB, estimated=ours)
+
+    assert next_one(past, 100)["given"] == 8 * GIB
 
 
 def test_what_worked_after_a_raise_is_given_at_once(past: Past) -> None:

@@ -28,6 +28,8 @@ class Estimate:
     high: float
     error: float | None
     outside: tuple[str, ...] = ()
+    unseen: bool = False
+    """Whether its kind or model was never seen, so that the error is that of kinds left out."""
 
     def is_trusted(self, bound: float) -> bool:
         """Whether the measured error is below a bound, and holds for this run."""
@@ -39,7 +41,12 @@ class Estimate:
             return "; ".join(self.outside)
         if self.error is None:
             return "too few runs like it were seen to know the error"
-        return f"the measured error is {self.error:.0%}, above {bound:.0%}" if self.error > bound else None
+        whose = (
+            "runs of a kind or model that was never seen have a measured error of"
+            if self.unseen
+            else "its measured error is"
+        )
+        return f"{whose} {self.error:.0%}, above {bound:.0%}" if self.error > bound else None
 
 
 class Estimator:
@@ -68,15 +75,24 @@ class Estimator:
         self._ranges[label].refuse_nonsense(run)
         lacks_counts = all(map(explains, mine)) and not explains(run)
         value = float(self._fit(label, mine, lacks_counts).predict([run])[0])
-        found = known.uncounted if lacks_counts else self._spread(known, run, mine)
+        unseen = _is_new(run, mine)
+        if lacks_counts:
+            found = known.uncounted
+        elif unseen:
+            found = known.unseen
+        else:
+            error = known.errors.get(run.kind)
+            found = None if error is None else Spread(reach=known.reach, error=error)
         width = math.exp(known.reach if found is None else found.reach)
+        most = MOST.get(label, math.inf)
         return Estimate(
             label=label,
-            value=value,
-            low=value / width,
-            high=value * width,
+            value=min(value, most),
+            low=min(value / width, most),
+            high=min(value * width, most),
             error=None if found is None else found.error,
             outside=self._ranges[label].outside(run),
+            unseen=unseen,
         )
 
     def _fit(self, label: str, mine: Sequence[Observation], lacks_counts: bool) -> Fit:
@@ -85,15 +101,6 @@ class Estimator:
                 Fit(label, [without_counts(run) for run in mine], Way.FOREST) if lacks_counts else Fit(label, mine)
             )
         return self._fits[label, lacks_counts]
-
-    def _spread(self, known: Trust, run: Observation, mine: Sequence[Observation]) -> Spread | None:
-        """How far estimates of runs like this were off; None if nobody knows."""
-        models = {other.attributes["model"] for other in mine if "model" in other.attributes}
-        is_new_model = bool(models) and "model" in run.attributes and run.attributes["model"] not in models
-        if is_new_model or all(other.kind != run.kind for other in mine):
-            return known.unseen
-        error = known.errors.get(run.kind)
-        return None if error is None else Spread(reach=known.reach, error=error)
 
     def _completed(self, run: Observation) -> Observation:
         """The run with its model's family, and what was counted for one that differs only in how it trains."""
@@ -106,12 +113,21 @@ class Estimator:
         return Observation(attributes=told, labels={})
 
 
+def _is_new(run: Observation, mine: Sequence[Observation]) -> bool:
+    """Whether no run of its kind was seen, or none of its model."""
+    models = {other.attributes["model"] for other in mine if "model" in other.attributes}
+    is_new_model = bool(models) and "model" in run.attributes and run.attributes["model"] not in models
+    return is_new_model or all(other.kind != run.kind for other in mine)
+
+
 def same_model(known: Mapping[str, Value], asked: Mapping[str, Value]) -> bool:
     """Whether two runs train the same model on samples of the same size."""
     names = [name for name in ("model", "size") if name in known]
     return bool(names) and all(known[name] == asked.get(name) for name in names)
 
 
+MOST: Mapping[str, float] = {"gpu_util_mean": 100.0}
+"""What no run can exceed."""
 DEFAULTS: Mapping[str, float] = {"gpus": 1.0, "cpu_cores": 4.0, "host_memory_mb": 4096.0, "gpu_memory_mb": 8192.0}
 """What a job is taken to need of which nothing is known, as Liquid does."""
 

@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +27,7 @@ from rota.files.quantities import parse_bytes
 from rota.live.control import News
 from rota.live.helper import Helper, Json, answer_all
 from rota.live.past_use import MB, PREDICTED, attributes, past_uses
-from rota.live.shortfalls import Shortfall, least_needed
+from rota.live.shortfalls import Least, Shortfalls
 from rota.perf.use import LABEL as UTILIZATION
 from rota.store.database import open_database
 from rota.store.records import Records
@@ -46,6 +46,8 @@ REST = 4.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 3600.0
 """After learning broke off."""
 LOWEST_PRIORITY = 19
+MOST_SAID = 1000
+"""Answers that are kept until it is learned anew."""
 
 
 class Learning:
@@ -67,20 +69,24 @@ class Learning:
         self._answers: Helper | None = None
         """Who has learned last; None until somebody has."""
         self._learns: Helper | None = None
-        self._seen = -AGAIN_AFTER
+        self._more = AGAIN_AFTER
+        """How many jobs have succeeded since it was last learned; at the start it is worth a try."""
         self._news = asyncio.Event()
         self._news.set()
+        self._said: dict[Hashable, dict[str, Estimate]] = {}
+        """What was answered lately, by what was asked: jobs of an array are all alike."""
         self.bound = bound
         self._predicts_use = predicts_use
         """Whether the policy lets jobs share devices by how busy they will keep them."""
-        self._largest = largest
-        """How much memory there is for a task at most, by field; None where that is not known."""
+        self._shortfalls = Shortfalls(records, largest)
 
     # -- learning --------------------------------------------------------------------------------
 
     def noticed(self, news: Sequence[News]) -> None:
         """Jobs stand elsewhere than before."""
-        if any(each.state == JobState.SUCCEEDED.value for each in news):
+        more = sum(each.state == JobState.SUCCEEDED.value for each in news)
+        if more:
+            self._more += more
             self._news.set()
 
     async def run(self) -> None:
@@ -96,11 +102,11 @@ class Learning:
                 log.warning("learning broke off", extra={"why": str(error), "again_in_s": pause_s})
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-                self._news.set()
+                self._must_learn()
                 continue
             except RotaError as error:
                 log.info("nothing was learned", extra={"why": str(error)})
-            self._seen, pause_s = count, FIRST_PAUSE_S
+            pause_s = FIRST_PAUSE_S
             await asyncio.sleep(REST * (loop.time() - begun_s))
 
     async def _due(self) -> int:
@@ -108,8 +114,11 @@ class Learning:
         while True:
             await self._news.wait()
             self._news.clear()
+            if self._more < AGAIN_AFTER:
+                continue
             count = await asyncio.to_thread(self._records.succeeded_count)
-            if count >= max(FEWEST, self._seen + AGAIN_AFTER):
+            if count >= FEWEST:
+                self._more = 0
                 return count
 
     async def _learn(self, count: int) -> None:
@@ -126,7 +135,7 @@ class Learning:
             raise
         finally:
             self._learns = None
-        before, self._answers = self._answers, pupil
+        before, self._answers, self._said = self._answers, pupil, {}
         if before is not None:
             await before.retire()
 
@@ -142,7 +151,11 @@ class Learning:
         helper = self._answers
         if helper is None:
             return {}, nothing
-        asked = asyncio.ensure_future(helper.ask({"attributes": attributes(spec)}))
+        told = attributes(spec)
+        key = tuple(sorted(told.items()))
+        if key in self._said:
+            return self._said[key], nothing
+        asked = asyncio.ensure_future(helper.ask({"attributes": told}))
         asked.add_done_callback(_look_at_error)
         try:
             answer = await asyncio.wait_for(asyncio.shield(asked), PATIENCE_S)
@@ -151,15 +164,18 @@ class Learning:
         except RotaError as error:
             return {}, str(error)
         except Unavailable as error:
-            self._start_over(helper)
+            if self._answers is helper:  # it is gone, and what it had learned with it
+                self._answers, self._said = None, {}
+                self._must_learn()
             return {}, str(error)
-        return {field: _estimate(answer[label]) for field, label in PREDICTED.items() if label in answer}, nothing
+        found = {field: _estimate(answer[label]) for field, label in PREDICTED.items() if label in answer}
+        if self._answers is helper and len(self._said) < MOST_SAID:
+            self._said[key] = found
+        return found, nothing
 
-    def _start_over(self, helper: Helper) -> None:
-        """Whoever had learned is gone, and what it had learned with it."""
-        if self._answers is helper:
-            self._answers, self._seen = None, -AGAIN_AFTER
-            self._news.set()
+    def _must_learn(self) -> None:
+        self._more = AGAIN_AFTER
+        self._news.set()
 
     async def settle(self, values: Any) -> Any:
         """A job file with an amount in place of each `auto`, and where each comes from.
@@ -170,7 +186,7 @@ class Learning:
             return values
         job_file(values)
         known, nothing = await self._ask(values)
-        least = await asyncio.to_thread(least_needed, self._records, values, self._largest)
+        least = await asyncio.to_thread(self._shortfalls.least, values)
         return settled_by(known, values, self.bound, least, nothing=nothing, predicts_use=self._predicts_use)
 
     async def close(self) -> None:
@@ -201,14 +217,14 @@ def amount(field: str, found: Estimate) -> float:
             return math.ceil(found.high / 16) * 16 * MB
 
 
-NO_SHORTFALLS: Mapping[str, Shortfall] = {}
+NOTHING_RAN_OUT: Mapping[str, Least] = {}
 
 
 def settled_by(
     known: Mapping[str, Estimate],
     values: Json,
     bound: float,
-    least: Mapping[str, Shortfall] = NO_SHORTFALLS,
+    least: Mapping[str, Least] = NOTHING_RAN_OUT,
     *,
     nothing: str = "",
     predicts_use: bool = False,
@@ -223,8 +239,8 @@ def settled_by(
         found = known.get(field)
         why = nothing if found is None else found.doubt(bound)
         amounts[field] = amount(field, found) if found is not None and found.is_trusted(bound) else USUAL[field]
-        if field in least and parse_bytes(amounts[field]) < least[field].least:
-            amounts[field], why = least[field].least, least[field].why
+        if field in least and parse_bytes(amounts[field]) < least[field].amount:
+            amounts[field], why = least[field].amount, least[field].why
         error = None if found is None else found.error
         told[field] = {"given": amounts[field], "trusted": not why, "error": error, "why": why or None}
     return {**settled(values, amounts), "estimated": {**values.get("estimated", {}), **told}} if told else values
@@ -238,16 +254,14 @@ def shares_by_use(values: Mapping[str, Any]) -> bool:
     return job.tasks == 1 and job.gpu_milli == WHOLE and UTILIZATION not in dict(job.labels)
 
 
-def _with_use(
-    values: Json, use: Estimate, memory: Estimate | None, bound: float, least: Mapping[str, Shortfall]
-) -> Json:
+def _with_use(values: Json, use: Estimate, memory: Estimate | None, bound: float, least: Mapping[str, Least]) -> Json:
     """The job file with how busy it will keep its GPU, and how much of its memory it needs if it does not say."""
     busy = round(min(use.value / 100, 1.0), 2)
     told: Json = {UTILIZATION: {"given": busy, "trusted": True, "error": use.error}}
     resources = dict(values["resources"])
     if "gpu_memory" not in resources and memory is not None and memory.is_trusted(bound):
         short = least.get("gpu_memory")
-        resources["gpu_memory"] = max(int(amount("gpu_memory", memory)), 0 if short is None else short.least)
+        resources["gpu_memory"] = max(int(amount("gpu_memory", memory)), 0 if short is None else short.amount)
         told["gpu_memory"] = {"given": resources["gpu_memory"], "trusted": True, "error": memory.error}
     labels = {**(values.get("labels") or {}), UTILIZATION: str(busy)}
     return {**values, "labels": labels, "resources": resources, "estimated": told}

@@ -50,11 +50,17 @@ def more_memory(spec: str, live: LiveJob, nodes: Sequence[NodeFree], failure: st
     if field is None or told is None:
         return None
     had = parse_bytes(told["given"])
-    ran_out = f"out of {_WORDS[field]} with {_size(had)}, which Rota chose"
-    amount = _larger_device(had, live, nodes) if field == "gpu_memory" and _had_all(live) else _more(field, had, nodes)
+    if field == "gpu_memory" and _had_all(live):
+        had = max([had, *(nodes[slot.node].node.device_memory_bytes or 0 for slot in live.placement or ())])
+        amount = min((size for size in _sizes(field, nodes) if size is not None and size > had), default=None)
+        ran_out = "out of GPU memory with a whole GPU"
+    else:
+        amount = _more(field, had, nodes)
+        ran_out = f"out of {_WORDS[field]} with {_size(had)}, which Rota chose"
     if amount is None:
-        return NoMore(message=f"{ran_out}; no {_WHERE[field]} has more")
-    most = min(MOST_RAISES, values.get("max_restarts") or 0) if "max_restarts" in values else MOST_RAISES
+        return NoMore(message=f"{ran_out}; no {_WHERE[field]} is known to have more")
+    limit = values.get("max_restarts")
+    most = MOST_RAISES if limit is None else min(MOST_RAISES, limit)
     if told.get("raised", 0) >= most:
         times = "time" if most == 1 else "times"
         return NoMore(message=f"{ran_out}; that is raised at most {most} {times}: ask for what it needs yourself")
@@ -83,12 +89,6 @@ def _sizes(field: str, nodes: Sequence[NodeFree]) -> list[int | None]:
 def _had_all(live: LiveJob) -> bool:
     """Whether it shared its devices with nobody."""
     return all(slot.milli == WHOLE for slot in live.placement or ())
-
-
-def _larger_device(had: int, live: LiveJob, nodes: Sequence[NodeFree]) -> int | None:
-    """The memory of the next larger device than those that it had to itself."""
-    had = max([had, *(nodes[slot.node].node.device_memory_bytes or 0 for slot in live.placement or ())])
-    return min((size for size in _sizes("gpu_memory", nodes) if size is not None and size > had), default=None)
 
 
 def _more(field: str, had: int, nodes: Sequence[NodeFree]) -> int | None:

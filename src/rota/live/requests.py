@@ -27,8 +27,8 @@ from rota.core.events import (
     PromisesChanged,
 )
 from rota.core.model import Job, JobId, JobState, NodeId
-from rota.files.auto import settled
-from rota.files.job import apart, job_of
+from rota.files.auto import settled, unsettled
+from rota.files.job import apart, job_file, job_of
 from rota.files.job_shape import JobFile
 from rota.live.control import Control, Entry
 from rota.live.forecast import Forecast
@@ -151,7 +151,10 @@ class Requests:
         return ids
 
     async def _settled(self, values: Any) -> Any:
-        """A job file without `auto`."""
+        """A job file without `auto`. What a manager chose for an earlier job is chosen anew."""
+        if isinstance(values, dict) and values.get("estimated"):
+            job_file(values)
+            values = unsettled(values)
         return settled(values) if self._learning is None else await self._learning.settle(values)
 
     async def _dependencies(self, file: JobFile) -> list[JobId]:

@@ -134,12 +134,12 @@ class JobRecords:
         with self._engine.connect() as connection:
             return connection.execute(wanted).all()
 
-    def ran_out(self, failures: Sequence[str], limit: int = 500) -> Sequence[Any]:
-        """Jobs that failed in one of some ways, for good or for a while, newest first: id, state, failure, request."""
+    def ran_out(self, failures: Sequence[str], since_s: float, limit: int = 500) -> Sequence[Any]:
+        """Jobs submitted since a moment that failed in one of some ways, for good or for a while, newest first."""
         tried_again = (jobs.c.failures > 0) & jobs.c.spec.contains('"raised"')
         wanted = (
             select(jobs.c.id, jobs.c.state, jobs.c.failure, jobs.c.spec)
-            .where(jobs.c.failure.in_(failures) | tried_again)
+            .where(jobs.c.submitted_s >= since_s, jobs.c.failure.in_(failures) | tried_again)
             .order_by(jobs.c.seq.desc())
             .limit(limit)
         )

@@ -27,6 +27,9 @@ def show_compared(lines: Sequence[dict[str, Any]]) -> None:
                     html.td(_amount(line, "asked") + _origin(line))
                     html.td(_estimate(line))
                     html.td(_amount(line, "used"))
+    for line in lines:
+        if line["why"]:
+            html.p(f"{TITLES[line['what']]}: {line['why']}").classes("muted")
 
 
 def _origin(line: dict[str, Any]) -> str:
