@@ -8,7 +8,7 @@ import pytest
 
 from drivers.kubernetes.objects import node_object, pod_object
 from rota.core.errors import RotaError
-from rota.core.labels import Requirement, Taint, Toleration
+from rota.core.labels import Requirement, Taint, Toleration, is_met
 from rota.core.model import JobId
 from rota.drivers.kubernetes.as_jobs import job_id, job_of
 from rota.drivers.kubernetes.gang import Gang, Source, key_of, said_size
@@ -61,6 +61,28 @@ def test_selectors_and_affinity_become_requirements_and_a_model_becomes_a_type()
 
     assert wants.requires == ((Requirement("zone", "In", ("a",)), Requirement("disk", "Exists")),)
     assert wants.device_types == ("A100",)
+
+
+@pytest.mark.parametrize(
+    ("terms", "nodes"),
+    [
+        pytest.param(
+            [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}], ["n2"], id="name"
+        ),
+        pytest.param([{}], [], id="a-term-that-asks-for-nothing"),
+        pytest.param([{}, {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}], ["n1"], id="one-of-two"),
+        pytest.param([], ["n1", "n2"], id="no-terms"),
+    ],
+)
+def test_affinity_lets_the_nodes_do_that_kubernetes_would(terms: list[Any], nodes: list[str]) -> None:
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    wants = pod_of(pod_object(spec={"affinity": affinity}), USUAL).wants
+    there = [
+        node_seen(node_object("n1", labels={"disk": "ssd", "kubernetes.io/hostname": "n2"}), USUAL).node,
+        node_seen(node_object("n2", labels={"kubernetes.io/hostname": "host-2"}), USUAL).node,
+    ]
+
+    assert [node.id for node in there if is_met(wants.requires, dict(node.labels))] == nodes
 
 
 def test_tolerations_that_every_pod_is_given_are_left_out() -> None:

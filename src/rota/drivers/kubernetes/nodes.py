@@ -9,7 +9,7 @@ from typing import Any
 from rota.core.cluster import Cluster, Node
 from rota.core.labels import Taint
 from rota.core.model import DeviceType, NodeId
-from rota.drivers.kubernetes.notes import KEEPS_OUT, RESOURCE
+from rota.drivers.kubernetes.notes import KEEPS_OUT, NODE_NAME, RESOURCE
 from rota.drivers.kubernetes.quantity import milli, whole
 from rota.drivers.kubernetes.settings import ClusterSettings
 
@@ -51,7 +51,7 @@ def node_seen(value: Json, settings: ClusterSettings) -> NodeSeen:
 
 
 def _node(value: Json, settings: ClusterSettings, has: Json) -> Node:
-    labels: dict[str, str] = value["metadata"].get("labels") or {}
+    labels: dict[str, str] = {**(value["metadata"].get("labels") or {}), NODE_NAME: value["metadata"]["name"]}
     named = settings.labels
     resource = next((name for name in settings.devices if whole(str(has.get(name, "0")))), None)
     devices = 0 if resource is None else whole(str(has[resource]))

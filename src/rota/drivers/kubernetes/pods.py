@@ -12,13 +12,15 @@ from rota.core.errors import RotaError
 from rota.core.labels import Requirement, Terms, Toleration
 from rota.core.model import WHOLE, DeviceType
 from rota.drivers.kubernetes.hived_pods import ENABLE, REQUEST, notes_of
-from rota.drivers.kubernetes.notes import GPU, GPU_MEMORY, KEEPS_OUT, PREFIX, RESOURCE
+from rota.drivers.kubernetes.notes import GPU, GPU_MEMORY, KEEPS_OUT, NODE_NAME, PREFIX, RESOURCE
 from rota.drivers.kubernetes.quantity import milli, whole
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
 _USUAL_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 _PASSED_OVER = frozenset({"cpu", "memory", "ephemeral-storage", "pods", ENABLE})
+_NOWHERE = (Requirement(NODE_NAME, "DoesNotExist"),)
+"""What an affinity comes to whose terms ask for nothing: Kubernetes lets no node do."""
 _TRUSTED = frozenset(PREFIX + name for name in ("priority", "tenant", "gpus"))
 """What only a translation may say; a pod's own word for it counts nothing."""
 
@@ -256,10 +258,11 @@ def _node_terms(spec: Json, settings: ClusterSettings) -> tuple[Terms, tuple[Dev
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     ) or {}
-    terms = [tuple(common) + tuple(_requirements(term)) for term in affinity.get("nodeSelectorTerms") or ()]
-    if not terms:
+    asked = affinity.get("nodeSelectorTerms") or ()
+    if not asked:
         return ((tuple(common),) if common else ()), types
-    return tuple(terms), types
+    terms = [found for term in asked if (found := tuple(_requirements(term)))]
+    return tuple(tuple(common) + term for term in terms or [_NOWHERE]), types
 
 
 def _of_kind(
@@ -278,7 +281,7 @@ def _requirements(term: Json) -> Iterable[Requirement]:
     for each in term.get("matchExpressions") or ():
         yield Requirement(each["key"], each["operator"], tuple(each.get("values") or ()))
     for each in term.get("matchFields") or ():  # metadata.name is the only field there is
-        yield Requirement("kubernetes.io/hostname", each["operator"], tuple(each.get("values") or ()))
+        yield Requirement(NODE_NAME, each["operator"], tuple(each.get("values") or ()))
 
 
 def _tolerations(spec: Json) -> tuple[Toleration, ...]:
