@@ -16,6 +16,7 @@ from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
     from rota.estimate.observations import Observation
+    from rota.estimate.trust import Trust
 
 app = typer.Typer(help="Learn from past runs what jobs need, and how far to trust that.", no_args_is_help=True)
 DataArgument = Annotated[
@@ -83,7 +84,7 @@ def train(
     rows = [
         {"label": name, "kind": kind, "runs": trust.runs, "median_error": error}
         for name, trust in estimator.trust.items()
-        for kind, error in sorted(trust.errors.items())
+        for kind, error in (*sorted(trust.errors.items()), *_never_seen(trust))
     ]
     emit(rows, _TRUST_COLUMNS, output)
 
@@ -173,6 +174,11 @@ def report(
 
         rows = [{**row, **{key: amount_of(row["what"], row[key]) for key in ("asked", "used")}} for row in rows]
     emit(rows, _OVER_COLUMNS, output)
+
+
+def _never_seen(trust: Trust) -> list[tuple[str, float]]:
+    """The error of kinds that were left out whole, if there were enough."""
+    return [] if trust.unseen is None or trust.unseen.error is None else [("(never seen)", trust.unseen.error)]
 
 
 def _wanted(names: Sequence[str] | None) -> list[str]:

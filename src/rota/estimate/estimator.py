@@ -40,7 +40,8 @@ class Estimate:
         if self.outside:
             return "; ".join(self.outside)
         if self.error is None:
-            return "too few runs like it were seen to know the error"
+            what = "kinds were seen to know the error of one that was not" if self.unseen else "runs like it were seen"
+            return f"too few {what}"
         whose = (
             "runs of a kind or model that was never seen have a measured error of"
             if self.unseen

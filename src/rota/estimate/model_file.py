@@ -56,7 +56,9 @@ def _trust(value: Mapping[str, Any]) -> Trust:
 
 
 def _spread(value: Mapping[str, Any] | None) -> Spread | None:
-    return None if value is None else Spread(reach=float(value["reach"]), error=float(value["error"]))
+    if value is None:
+        return None
+    return Spread(reach=float(value["reach"]), error=None if value["error"] is None else float(value["error"]))
 
 
 def _run(value: Mapping[str, Any]) -> Observation:

@@ -20,14 +20,19 @@ from rota.estimate.ranges import FEWEST_OF_KIND
 FOLDS = 10
 FEWEST = 8
 """Below so many runs nothing is learned."""
+FEWEST_KINDS = 5
+"""Below so many kinds nobody knows how far off another one would be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How far estimates were off: nine in ten of their logarithms by at most `reach`, half by at most `error`."""
+    """How far estimates were off: nine in ten of their logarithms by at most `reach`, half by at most `error`.
+
+    `error` is None where there were too few to say.
+    """
 
     reach: float
-    error: float
+    error: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +62,11 @@ def measure(label: str, runs: Sequence[Observation], seed: int = 0) -> Trust:
     unseen = uncounted = None
     if len(by_kind) > 1:
         folds = folds_by([run.kind for run in mine], min(len(by_kind), FOLDS), seed)
-        unseen = _spread(truth, held_out(mine, folds, lambda seen: Fit(label, seen, seed=seed).predict))
+        unseen = _spread(truth, held_out(mine, folds, lambda seen: Fit(label, seen, seed=seed).predict), len(by_kind))
         if all(map(explains, mine)):
             blind = [without_counts(run) for run in mine]
-            uncounted = _spread(
-                truth, held_out(blind, folds, lambda seen: Fit(label, seen, Way.FOREST, seed=seed).predict)
-            )
+            said_blindly = held_out(blind, folds, lambda seen: Fit(label, seen, Way.FOREST, seed=seed).predict)
+            uncounted = _spread(truth, said_blindly, len(by_kind))
     return Trust(runs=len(mine), reach=reach(np.log(truth / said)), errors=errors, unseen=unseen, uncounted=uncounted)
 
 
@@ -83,5 +87,6 @@ def without_counts(run: Observation) -> Observation:
     return Observation(attributes=told, labels=run.labels)
 
 
-def _spread(truth: Floats, said: Floats) -> Spread:
-    return Spread(reach=reach(np.log(truth / said)), error=float(np.median(np.abs(said - truth) / truth)))
+def _spread(truth: Floats, said: Floats, kinds: int) -> Spread:
+    error = float(np.median(np.abs(said - truth) / truth)) if kinds >= FEWEST_KINDS else None
+    return Spread(reach=reach(np.log(truth / said)), error=error)
