@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
@@ -25,6 +25,8 @@ class Guests:
     def __init__(self) -> None:
         self._groups: dict[Seats, dict[LiveJob, None]] = {}
         self._seats: dict[LiveJob, Seats] = {}
+        self._in_order: dict[Seats, list[LiveJob]] = {}
+        """Groups in order of submission, as far as they were asked for since they changed."""
         self.parts: dict[Device, dict[LiveJob, None]] = {}
         """By device, the jobs with tasks that asked for a part of it; for reading only."""
 
@@ -42,6 +44,8 @@ class Guests:
             self._groups.setdefault(after, {})[live] = None
         if before == after:
             return ()
+        for seats in (before, after):
+            self._in_order.pop(seats or (), None)
         changed = {seats: None for seats in (before, after) if seats in self._groups}
         if any(role.is_fraction for role in live.job.roles):
             changed |= dict.fromkeys(self._part(live, before or (), after))
@@ -75,13 +79,21 @@ class Guests:
         return self._seats.get(live)
 
     def at(self, seats: Seats) -> list[LiveJob]:
-        """The jobs that share these devices, in order of submission."""
-        return sorted(self._groups.get(seats, ()), key=lambda live: live.seq)
+        """The jobs that share these devices, in order of submission; for reading only."""
+        found = self._in_order.get(seats)
+        if found is None:
+            found = self._in_order[seats] = sorted(self._groups.get(seats, ()), key=lambda live: live.seq)
+        return found
 
     def mates(self, live: LiveJob) -> list[LiveJob]:
         """Those with whom a job shares its devices."""
         seats = self._seats.get(live)
         return [] if seats is None else [other for other in self.at(seats) if other is not live]
+
+    @property
+    def places(self) -> Collection[Seats]:
+        """The devices of all groups."""
+        return self._groups.keys()
 
     def groups(self) -> Iterator[tuple[Seats, list[LiveJob]]]:
         """All groups."""

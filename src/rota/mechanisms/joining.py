@@ -7,7 +7,7 @@ group are shared out anew. Nobody is stopped, unless the rule names those who ha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from rota.core.errors import PlanRefused
@@ -21,6 +21,7 @@ from rota.mechanisms.crews import gather
 from rota.mechanisms.guests import Guests, Seats, beside, follow, is_settled, part_of
 from rota.mechanisms.parts import can_give
 from rota.mechanisms.sharing_rule import SharingRule
+from rota.mechanisms.untried import Untried
 
 
 class SharingScheduler:
@@ -38,6 +39,7 @@ class SharingScheduler:
         self._guests = Guests()
         self._stale: dict[Seats, None] = {}
         """Groups whose devices may have to be shared out anew."""
+        self._untried = Untried()
         self._regroup_s = -math.inf
         """When groups may be formed anew."""
         self.wakeup_s = math.inf
@@ -91,12 +93,15 @@ class SharingScheduler:
             self._holders.pop(live, None)
         else:
             self._holders[live] = None
-        self._stale.update(dict.fromkeys(self._guests.rekey(live)))
+        changed = self._guests.rekey(live)
+        self._stale.update(dict.fromkeys(changed))
+        self._untried.changed(changed)
 
     def _mark(self, live: LiveJob) -> None:
         seats = self._guests.seats(live)
         if seats:
             self._stale[seats] = None
+            self._untried.changed((seats,))
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
         """Why there are no free devices; that nobody could be joined follows from it."""
@@ -123,7 +128,7 @@ class SharingScheduler:
             kind = (self._allocator.shape(live), live.job.model, live.job.labels, live.job.priority)
             if kind in failed:
                 continue
-            reason = self._seat(draft, live)
+            reason = self._seat(draft, live, kind)
             if reason is not None:
                 failed.add(kind)
                 draft.because(live, reason)
@@ -132,6 +137,8 @@ class SharingScheduler:
             self._hold(live)
             if live.placement is None and live.state is JobState.WAITING:
                 self._waiting[live] = None
+        if not self._waiting:
+            self._untried.forget()
         self._stale = {seats: None for seats in self._stale if not self._is_on_its_way(seats)}
         self.wakeup_s = draft.now_s if self._stale else self._again_s(draft.now_s)
 
@@ -175,9 +182,9 @@ class SharingScheduler:
 
     def _spread_out(self, draft: Draft) -> None:
         """Free devices for those of a group who should have their own, the largest groups first."""
-        groups = sorted((jobs for _, jobs in self._guests.groups()), key=lambda jobs: (-len(jobs), jobs[0].seq))
-        for jobs in groups:
-            if len(jobs) < 2 or not all(is_settled(live) and self._rule.shares(live.job) for live in jobs):
+        shared = (jobs for _, jobs in self._guests.groups() if len(jobs) > 1)
+        for jobs in sorted(shared, key=lambda jobs: (-len(jobs), jobs[0].seq)):
+            if not all(is_settled(live) and self._rule.shares(live.job) for live in jobs):
                 continue
             mover = self._rule.mover(jobs, somebody_waits=bool(self._waiting))
             if mover is None:
@@ -191,13 +198,13 @@ class SharingScheduler:
         """Whether a group will be heard of again by itself."""
         return not all(map(is_settled, self._guests.at(seats)))
 
-    def _seat(self, draft: Draft, live: LiveJob) -> Reason | None:
+    def _seat(self, draft: Draft, live: LiveJob, kind: Hashable) -> Reason | None:
         """Free devices, or a part of somebody's, or those of somebody who has to yield; or why there are none."""
         offered = self._rule.free(live, draft, self._guests)
         if not isinstance(offered, Reason):
             self._take(draft, live, offered)
             return None
-        if self._rule.shares(live.job) and self._join(draft, live):
+        if self._rule.shares(live.job) and self._join(draft, live, kind):
             return None
         return None if self._displace(draft, live) else offered
 
@@ -210,21 +217,38 @@ class SharingScheduler:
             if all(self._rule.shares(each.job) and can_give(each, draft) for each in jobs):
                 self._share_anew(draft, jobs)
 
-    def _join(self, draft: Draft, live: LiveJob) -> bool:
+    def _join(self, draft: Draft, live: LiveJob, kind: Hashable) -> bool:
         """Join the group that the rule likes best of those that have room."""
         found: list[tuple[tuple[float, ...], int, list[LiveJob], Placement]] = []
-        for _, hosts in self._guests.groups():
-            there = beside(live.job, hosts[0], draft.inventory)
-            if there is None or not all(is_settled(host) and self._rule.shares(host.job) for host in hosts):
+        untried = self._untried.of(kind, self._guests.places)
+        for seats in list(untried):
+            hosts = self._guests.at(seats)
+            if hosts and not all(map(is_settled, hosts)):
                 continue
-            node = draft.inventory.nodes[there[0].node].node
-            liked = self._rule.joins(live, hosts, node.device_type, draft.now_s)
-            if liked is not None and self._rule.has_room(live, hosts, node.device_memory_bytes):
-                found.append((liked, hosts[0].seq, hosts, there))
+            offered = self._room_beside(draft, live, hosts)
+            if offered is not None:
+                found.append((offered[0], hosts[0].seq, hosts, offered[1]))
+            elif self._rule.is_steady:
+                del untried[seats]
         for _, _, hosts, there in sorted(found, key=lambda entry: entry[:2]):
             if self._let_in(draft, live, hosts, there):
                 return True
         return False
+
+    def _room_beside(
+        self, draft: Draft, live: LiveJob, hosts: Sequence[LiveJob]
+    ) -> tuple[tuple[float, ...], Placement] | None:
+        """How much the rule likes a group for a job, and its place there; None if it may not join."""
+        if not hosts or not all(self._rule.shares(host.job) for host in hosts):
+            return None
+        there = beside(live.job, hosts[0], draft.inventory)
+        if there is None:
+            return None
+        node = draft.inventory.nodes[there[0].node].node
+        liked = self._rule.joins(live, hosts, node.device_type, draft.now_s)
+        if liked is None or not self._rule.has_room(live, hosts, node.device_memory_bytes):
+            return None
+        return liked, there
 
     def _let_in(self, draft: Draft, live: LiveJob, hosts: list[LiveJob], there: Placement) -> bool:
         mark = draft.mark()
@@ -271,7 +295,9 @@ class SharingScheduler:
             offered = self._rule.free(live, draft, self._guests)
             if not isinstance(offered, Reason):
                 self._take(draft, live, offered)
-                self._stale.update({seats: None for concerned in left.values() for seats in concerned})
+                for changed in left.values():
+                    self._stale.update(dict.fromkeys(changed))
+                    self._untried.changed(changed)
                 return True
         draft.undo(mark)
         for victim in left:

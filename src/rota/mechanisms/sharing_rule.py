@@ -30,6 +30,10 @@ class SharingRule(Protocol):
     def moves_parts(self) -> bool:
         """Whether tasks with parts of devices may be moved to any others that have room."""
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether a job that may not join a group may not do so later either, as long as the group stays as it is."""
+
     def shares(self, job: Job) -> bool:
         """Whether a job takes part in sharing at all; others have what they ask for to themselves."""
 
@@ -97,6 +101,7 @@ class PlainRule:
     """Whether who came last to a group moves to free devices for which nobody waits."""
     overlaps = False
     moves_parts = True
+    is_steady = True
     regroup_s = math.inf
 
     def shares(self, job: Job) -> bool:

@@ -61,6 +61,7 @@ class AntMan(PlainRule):
     def __init__(self, params: AntManParams, knowledge: Knowledge) -> None:
         self._params = params
         self._speed = knowledge.speed
+        self.is_steady = params.patience_s == math.inf
         self._alone: dict[int, float] = {}
         """The speed of guaranteed jobs by themselves, as seen."""
         self._parts: dict[int, int] = {}

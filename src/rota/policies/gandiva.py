@@ -61,6 +61,8 @@ class Gandiva:
         self._due_s: dict[Seats, float] = {}
         """When to look after a group again though nothing happens."""
         self._changed = False
+        self._loads: dict[int, tuple[set[int], int]] | None = None
+        """By node the sizes of the jobs there and how many devices they want; None if it is to be counted anew."""
         self.wakeup_s = math.inf
 
     @property
@@ -98,6 +100,7 @@ class Gandiva:
 
     def _hold(self, live: LiveJob) -> None:
         self._guests.rekey(live)
+        self._loads = None
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
         """Why there are no free devices; that no group has room follows from it."""
@@ -158,21 +161,27 @@ class Gandiva:
         """On a node where all jobs are of this size, the least loaded first; else on one that nobody uses."""
         if not may_share(live.job):
             return None
-        sizes: dict[int, set[int]] = {}
-        load: dict[int, int] = {}
-        for seats, jobs in self._guests.groups():
-            for node, devices in seats:
-                sizes.setdefault(node, set()).add(jobs[0].job.gpu_milli)
-                load[node] = load.get(node, 0) + devices.bit_count() * len(jobs)
-        like = [node for node, found in sizes.items() if found == {live.job.gpu_milli}]
-        idle = [node for node in range(len(inventory.nodes)) if node not in sizes]
-        wanted = live.job.gpu_milli // WHOLE
-        for node in (*sorted(like, key=lambda node: (load[node], node)), *idle):
-            if inventory.nodes[node].free >= wanted:
-                found = on_node(inventory, live.job, node)
-                if found is not None:
-                    return found
+        loads, wanted = self._counted(), live.job.gpu_milli // WHOLE
+        able = [node for node, books in enumerate(inventory.nodes) if books.free >= wanted]
+        like = [node for node in able if node in loads and loads[node][0] == {live.job.gpu_milli}]
+        idle = [node for node in able if node not in loads]
+        for node in (*sorted(like, key=lambda node: (loads[node][1], node)), *idle):
+            found = on_node(inventory, live.job, node)
+            if found is not None:
+                return found
         return None
+
+    def _counted(self) -> dict[int, tuple[set[int], int]]:
+        if self._loads is None:
+            self._loads = {}
+            for seats, jobs in self._guests.groups():
+                for node, devices in seats:
+                    sizes, load = self._loads.get(node, (set(), 0))
+                    self._loads[node] = (
+                        sizes | {jobs[0].job.gpu_milli},
+                        load + devices.bit_count() * len(jobs),
+                    )
+        return self._loads
 
     def _oversubscribe(self, draft: Draft, live: LiveJob) -> bool:
         """Begin a slice on devices that others have, where fewest are."""
