@@ -73,7 +73,10 @@ def weight(one: Sequence[LiveJob], other: Sequence[LiveJob]) -> float:
 
 
 def crews(jobs: list[LiveJob], devices: int, most: int = 4, near: tuple[int, int] | None = None) -> list[list[int]]:
-    found = form(jobs, devices, most, weight, lambda one, other: near in ((one.seq, other.seq), (other.seq, one.seq)))
+    def meet(one: LiveJob, other: LiveJob) -> bool:
+        return near in ((one.seq, other.seq), (other.seq, one.seq))
+
+    found = form(jobs, devices, most, weight, meet, stages_of)
     return [sorted(each.seq for each in crew) for crew in found]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from rota.core.live import LiveJob
-from rota.core.model import WHOLE
+from rota.core.model import WHOLE, Job
 from rota.core.policy import Draft
 from rota.mechanisms.guests import Guests, Seats
 from rota.mechanisms.pairing import Pair, best_pairs
@@ -18,20 +18,21 @@ Crew = list[LiveJob]
 Weight = Callable[[Sequence[LiveJob], Sequence[LiveJob]], float]
 """How good it is that two crews become one; 0 if they should not."""
 Near = Callable[[LiveJob, LiveJob], bool]
+Likeness = Callable[[Job], tuple[float, ...]]
 
 
-def form(jobs: Sequence[LiveJob], devices: int, most: int, weight: Weight, near: Near) -> list[Crew]:
+def form(jobs: Sequence[LiveJob], devices: int, most: int, weight: Weight, near: Near, alike: Likeness) -> list[Crew]:
     """Crews of jobs of one size, in order of their first members, so that all find room on so many devices.
 
     Jobs come in order of priority; no more of them are looked at than there would be room for in full crews. Crews are
     joined two by two, those of greatest weight first, until all have room or none can be joined. Of those that are as
-    good, jobs that are `near` each other stay together.
+    good, jobs that are `near` each other stay together. Jobs with the same key `alike` weigh the same in any crew.
     """
     rank = {live: at for at, live in enumerate(jobs)}
     crews = [[live] for live in _foremost(jobs, devices * most * WHOLE)]
     size = 1
     while size < most and _demand(crews) > devices * WHOLE:
-        crews = _joined(crews, devices, most, weight, near)
+        crews = _joined(crews, devices, most, weight, near, alike)
         size *= 2
     return sorted(crews, key=lambda crew: min(rank[live] for live in crew))
 
@@ -50,22 +51,22 @@ def _demand(crews: Iterable[Crew]) -> int:
     return sum(crew[0].job.gpu_milli for crew in crews)
 
 
-def _joined(crews: list[Crew], devices: int, most: int, weight: Weight, near: Near) -> list[Crew]:
+def _joined(crews: list[Crew], devices: int, most: int, weight: Weight, near: Near, alike: Likeness) -> list[Crew]:
     """One round: the best pairs of crews of one size, as many as are needed."""
     excess = _demand(crews) - devices * WHOLE
     left = dict(enumerate(crews))
     for size in sorted({crew[0].job.gpu_milli for crew in crews}, reverse=True):
-        alike = [at for at, crew in enumerate(crews) if crew[0].job.gpu_milli == size]
-        for first, second in _matched([crews[at] for at in alike], most, weight, near):
+        sized = [at for at, crew in enumerate(crews) if crew[0].job.gpu_milli == size]
+        for first, second in _matched([crews[at] for at in sized], most, weight, near, alike):
             if excess <= 0:
                 return list(left.values())
-            left[alike[first]] = [*crews[alike[first]], *crews[alike[second]]]
-            del left[alike[second]]
+            left[sized[first]] = [*crews[sized[first]], *crews[sized[second]]]
+            del left[sized[second]]
             excess -= size
     return list(left.values())
 
 
-def _matched(crews: Sequence[Crew], most: int, weight: Weight, near: Near) -> list[Pair]:
+def _matched(crews: Sequence[Crew], most: int, weight: Weight, near: Near, alike: Likeness) -> list[Pair]:
     """The best pairs of crews of one size."""
 
     def gain(one: _Kind, other: _Kind) -> float:
@@ -74,15 +75,15 @@ def _matched(crews: Sequence[Crew], most: int, weight: Weight, near: Near) -> li
     def meet(one: int, other: int) -> bool:
         return near(crews[one][0], crews[other][0])
 
-    return best_pairs([_Kind(crew) for crew in crews], gain, meet)
+    return best_pairs([_Kind(crew, alike) for crew in crews], gain, meet)
 
 
 class _Kind:
-    """A crew, equal to those whose members have the same models and labels."""
+    """A crew, equal to those whose members are alike."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: Crew, alike: Likeness) -> None:
         self.crew = crew
-        self._key = tuple(sorted((live.job.model or "", live.job.labels) for live in crew))
+        self._key = tuple(sorted(alike(live.job) for live in crew))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Kind) and self._key == other._key

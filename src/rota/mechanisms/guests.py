@@ -27,6 +27,8 @@ class Guests:
         self._seats: dict[LiveJob, Seats] = {}
         self._in_order: dict[Seats, list[LiveJob]] = {}
         """Groups in order of submission, as far as they were asked for since they changed."""
+        self.changes = 0
+        """How often groups have changed."""
         self.parts: dict[Device, dict[LiveJob, None]] = {}
         """By device, the jobs with tasks that asked for a part of it; for reading only."""
 
@@ -44,6 +46,7 @@ class Guests:
             self._groups.setdefault(after, {})[live] = None
         if before == after:
             return ()
+        self.changes += 1
         for seats in (before, after):
             self._in_order.pop(seats or (), None)
         changed = {seats: None for seats in (before, after) if seats in self._groups}

@@ -58,11 +58,17 @@ class Gandiva:
         self._guests = Guests()
         self._slices = Slices(self._params.quantum_s, packs=self._params.pack)
         self._growth = Growth(self._params.grow_after_s)
+        self._elastic: dict[LiveJob, None] = {}
+        """Who holds devices and may be resized."""
         self._due_s: dict[Seats, float] = {}
         """When to look after a group again though nothing happens."""
         self._changed = False
-        self._loads: dict[int, tuple[set[int], int]] | None = None
-        """By node the sizes of the jobs there and how many devices they want; None if it is to be counted anew."""
+        self._relax_s = math.inf
+        """When somebody who waits asks for less."""
+        self._loads: dict[int, tuple[set[int], int]] = {}
+        """By node the sizes of the jobs there and how many devices they want."""
+        self._counted_at = 0
+        """How often groups had changed when that was counted."""
         self.wakeup_s = math.inf
 
     @property
@@ -99,8 +105,11 @@ class Gandiva:
             self._changed = True
 
     def _hold(self, live: LiveJob) -> None:
-        self._guests.rekey(live)
-        self._loads = None
+        self._due_s.update(dict.fromkeys(self._guests.rekey(live), -math.inf))
+        if live.job.elastic is not None:
+            self._elastic.pop(live, None)
+            if live.placement is not None:
+                self._elastic[live] = None
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
         """Why there are no free devices; that no group has room follows from it."""
@@ -111,7 +120,9 @@ class Gandiva:
 
     def plan(self, draft: Draft) -> None:
         """Slices that are over, then who waits, then better places for those who share or are split."""
-        self._turn(draft, everywhere=self._changed)
+        self._changed |= self._relax_s <= draft.now_s
+        is_changed = self._changed
+        self._turn(draft)
         if self._changed or self._growth.due_s <= draft.now_s:
             self._changed = False
             self._place(draft)
@@ -119,22 +130,24 @@ class Gandiva:
                 self._spread_out(draft)
                 self._gather(draft)
             if self._params.grow:
-                holders = [live for _, jobs in self._guests.groups() for live in jobs]
-                self._growth.tend(draft, holders, somebody_waits=bool(self._waiting))
+                self._growth.tend(draft, list(self._elastic), somebody_waits=bool(self._waiting))
         for live in draft.touched:
             self._hold(live)
-        relax_s = (self._allocator.stage(live, draft.now_s)[1] for live in self._waiting)
-        self.wakeup_s = min([self._growth.due_s, *self._due_s.values(), *relax_s])
+        if is_changed:
+            stage = self._allocator.stage
+            self._relax_s = min((stage(live, draft.now_s)[1] for live in self._waiting), default=math.inf)
+        slices_s = (due_s for due_s in self._due_s.values() if due_s > draft.now_s)
+        self.wakeup_s = min([self._growth.due_s, self._relax_s, *slices_s])
 
-    def _turn(self, draft: Draft, *, everywhere: bool) -> None:
-        """Look after the groups whose slice is over, or after all."""
-        due_s: dict[Seats, float] = {}
-        for seats, jobs in list(self._guests.groups()):
-            due_s[seats] = self._due_s.get(seats, math.inf)
-            if everywhere or due_s[seats] <= draft.now_s:
-                found = self._slices.tend(draft, jobs) if all(may_share(live.job) for live in jobs) else None
-                due_s[seats] = math.inf if found is None else found
-        self._due_s = due_s
+    def _turn(self, draft: Draft) -> None:
+        """Look after the groups whose slice is over, and those that changed."""
+        for seats in [seats for seats, due_s in self._due_s.items() if due_s <= draft.now_s]:
+            jobs = self._guests.at(seats)
+            found = self._slices.tend(draft, jobs) if jobs and all(may_share(live.job) for live in jobs) else None
+            if found is None or found == math.inf:
+                del self._due_s[seats]
+            else:
+                self._due_s[seats] = found
 
     def _place(self, draft: Draft) -> None:
         failed: set[object] = set()
@@ -172,23 +185,22 @@ class Gandiva:
         return None
 
     def _counted(self) -> dict[int, tuple[set[int], int]]:
-        if self._loads is None:
-            self._loads = {}
+        if self._counted_at != self._guests.changes:
+            self._loads, self._counted_at = {}, self._guests.changes
             for seats, jobs in self._guests.groups():
                 for node, devices in seats:
                     sizes, load = self._loads.get(node, (set(), 0))
-                    self._loads[node] = (
-                        sizes | {jobs[0].job.gpu_milli},
-                        load + devices.bit_count() * len(jobs),
-                    )
+                    self._loads[node] = (sizes | {jobs[0].job.gpu_milli}, load + devices.bit_count() * len(jobs))
         return self._loads
 
     def _oversubscribe(self, draft: Draft, live: LiveJob) -> bool:
         """Begin a slice on devices that others have, where fewest are."""
         found = []
         for _, jobs in self._guests.groups():
-            there = beside(live.job, jobs[0], draft.inventory) if jobs[0].parked is None else None
-            if there is None or len(jobs) >= self._params.most:
+            if len(jobs) >= self._params.most or jobs[0].parked is not None:
+                continue
+            there = beside(live.job, jobs[0], draft.inventory)
+            if there is None:
                 continue
             if all(may_share(each.job) and (is_settled(each) or is_resting(each)) for each in jobs):
                 found.append((len(jobs), jobs[0].seq, jobs, there))

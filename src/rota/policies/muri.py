@@ -70,7 +70,7 @@ class Muri(PlainRule):
 
     def crews(self, jobs: Sequence[LiveJob], devices: int, near: Near) -> list[Crew]:
         """Matched by how busy they keep all resources together, two by two and pairs again."""
-        return form(jobs, devices, self._params.most, self._weight, near)
+        return form(jobs, devices, self._params.most, self._weight, near, stages_of)
 
     def _weight(self, one: Sequence[LiveJob], other: Sequence[LiveJob]) -> float:
         together = _throughput([*one, *other])
