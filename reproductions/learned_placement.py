@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,13 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from scipy import stats
+
+from rota.core.live import LiveJob
+from rota.learn.play import mean_jct_s, play
+from rota.learn.workloads import Shape, workload
+from rota.mechanisms.actor import Actor
+from rota.mechanisms.placing import by_arrival
+from rota.mechanisms.weights import load_learned
 
 mpl.use("svg")
 import matplotlib.pyplot as plt
@@ -37,6 +44,15 @@ NEAR = 1.02
 USUAL = ("harmony", "load-balance", "pack", "standalone", "lif-linear", "liquid")
 WITHOUT_SEARCH = tuple(part for way in USUAL for part in ("--policy", way))
 """The search takes minutes on many servers."""
+ORDERED = ((6, 30), (64, 6))
+"""Servers and workloads on which orders are compared."""
+ORDERS: dict[str, Callable[[LiveJob], float]] = {
+    "the last to arrive": lambda live: -live.seq,
+    "most tasks": lambda live: -live.job.tasks,
+    "fewest tasks": lambda live: live.job.tasks,
+    "longest": lambda live: -(live.job.work or 0.0),
+    "shortest": lambda live: live.job.work or 0.0,
+}
 Rows = list[dict[str, Any]]
 
 
@@ -222,6 +238,31 @@ def print_unseen() -> None:
     print()
 
 
+def print_orders() -> None:
+    """Whether it matters which job of a batch is placed first."""
+    print("orders within a batch\n")
+    print(
+        "| placed first | " + " | ".join(f"longer than by arrival, {servers} servers" for servers, _ in ORDERED) + " |"
+    )
+    print("|---|" + "---:|" * len(ORDERED))
+    actor = Actor(load_learned(FOLDER / f"{WHOLE.file(1)}.npz").network)
+    arrival = {servers: ordered(actor, servers, count, by_arrival) for servers, count in ORDERED}
+    for name, first in ORDERS.items():
+        cells = []
+        for servers, count in ORDERED:
+            longer = ordered(actor, servers, count, first) / arrival[servers] - 1.0
+            cells.append("{:.1%} ({:.1%} to {:.1%})".format(*interval(longer.tolist())))
+        print(f"| {name} | {' | '.join(cells)} |")
+    print()
+
+
+def ordered(actor: Actor, servers: int, count: int, first: Callable[[LiveJob], float]) -> np.ndarray:
+    """Mean completion times by workload with jobs of a batch in another order."""
+    works = [workload(Shape(servers=servers), f"order {number}") for number in range(count)]
+    played = [play(work, servers, actor, placement="consolidate", first=first) for work in works]
+    return np.array([mean_jct_s(history) for history in played])
+
+
 def what(kind: Kind) -> str:
     return " and ".join(kind.unseen) or "nothing"
 
@@ -262,6 +303,7 @@ def main() -> None:
     print_parts(COMPARING)
     print_parts(ONE_WAY)
     print_unseen()
+    print_orders()
     draw("twelve-ways", "Twelve placements of each job are compared", COMPARING)
     draw("one-way", "One placement of each job, against the critic", (*ONE_WAY, NO_MODEL))
     draw("never-seen", "Models that no training has met", (WHOLE, *UNSEEN))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from rota.core.history import History
@@ -10,7 +11,7 @@ from rota.drivers.simulator.study import Setting, simulate_with
 from rota.learn.workloads import INTERVAL_S, cluster_of
 from rota.mechanisms.list_scheduler import ListScheduler
 from rota.mechanisms.ordering import Backfill, SimpleRule, Turn
-from rota.mechanisms.placing import Chooser, Placing
+from rota.mechanisms.placing import Chooser, Placing, by_arrival
 from rota.mechanisms.rooms import Chosen, Room
 from rota.perf.speed import SpeedModel
 from rota.placement import style
@@ -32,13 +33,20 @@ class AsOffered:
 
 
 def play(
-    work: Workload, servers: int, chooser: Chooser, *, placement: str = "spread", interval_s: float = INTERVAL_S
+    work: Workload,
+    servers: int,
+    chooser: Chooser,
+    *,
+    placement: str = "spread",
+    interval_s: float = INTERVAL_S,
+    first: Callable[[LiveJob], float] = by_arrival,
 ) -> History:
-    """Run a workload on shared servers. Where the chooser has no answer, the placement by name decides."""
+    """Run a workload on shared servers. Where the chooser has no answer, the placement by name decides; jobs of an
+    interval are placed in the order of `first`."""
     cluster = cluster_of(servers)
     alloc = allocator("none", style(placement), cluster)
     inner = ListScheduler(SimpleRule(of=_first_come, backfill=Backfill.ANY, preempts=False), alloc)
-    policy = Placing(inner, chooser, interval_s)
+    policy = Placing(inner, chooser, interval_s, first=first)
     history, _ = simulate_with(work, policy, alloc, Setting(cluster=cluster, speed=SpeedModel(contention=True)))
     return history
 

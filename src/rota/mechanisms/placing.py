@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from rota.core.live import LiveJob
@@ -31,12 +32,27 @@ class Chooser(Protocol):
         """What runs now, before a batch is placed."""
 
 
+def by_arrival(live: LiveJob) -> float:
+    """Who came first."""
+    return live.seq
+
+
 class Placing:
     """Places the batch of jobs that start at the end of each interval; what was placed is never moved."""
 
-    def __init__(self, inner: Policy, chooser: Chooser, interval_s: float, *, says_so: bool = False) -> None:
-        """With `says_so`, the journal has a reason for each job that the chooser did not place."""
+    def __init__(
+        self,
+        inner: Policy,
+        chooser: Chooser,
+        interval_s: float,
+        *,
+        says_so: bool = False,
+        first: Callable[[LiveJob], float] = by_arrival,
+    ) -> None:
+        """With `says_so`, the journal has a reason for each job that the chooser did not place. Jobs of a batch are
+        placed in the order of `first`."""
         self._says_so = says_so
+        self._first = first
         self._inner = inner
         self._chooser = chooser
         self._interval_s = interval_s
@@ -88,7 +104,9 @@ class Placing:
         if self._interval_s and self._inner.wakeup_s < math.inf:
             self._due_s = self._boundary_s(self._inner.wakeup_s)
         new = [live for live, before in draft.touched.items() if before is None and live.placement is not None]
-        starting = sorted((live for live in new if is_movable(live.job)), key=lambda live: live.seq)
+        starting = sorted(
+            (live for live in new if is_movable(live.job)), key=lambda live: (self._first(live), live.seq)
+        )
         if starting:
             self._chooser.seen(self._running, draft.now_s)
             self._place(draft, starting)
