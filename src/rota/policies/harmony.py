@@ -76,6 +76,8 @@ harmony = DeclaredPolicy(
     make=_make,
     whole_cluster=True,
     differs="The networks see each server through the same encoder, so that one set of weights serves clusters of any "
-    "size, and jobs are placed in order of arrival. Jobs that share or change devices, want nodes for themselves or "
-    "insist on a locality, and those for whose tasks it finds no room go where the placement by name puts them.",
+    "size. Jobs of an interval are placed in order of arrival: the network chooses role and server, not the job. "
+    "Training compares several placements of a job by what the reward model says of each. Jobs that share or change "
+    "devices, want nodes for themselves or insist on a locality, and those for whose tasks it finds no room go where "
+    "the placement by name puts them.",
 )
