@@ -188,6 +188,12 @@ def test_tokens_say_who_may_do_what(guarded: tuple[Manager, str]) -> None:
     assert not any(secret.encode() in stored for secret in secrets.values())
     what = [entry["what"] for entry in admin.get("/audit")]
     assert (what.count("token-create"), what.count("token-revoke"), what.count("submit")) == (5, 1, 1)
+    shown = manager.rota("audit", "--server", url, "--what", "submit", "-o", "json")
+    assert shown.returncode == 2
+    assert "token" in shown.stderr
+    manager.env["ROTA_TOKEN"] = manager.token
+    (row,) = json.loads(manager.rota("audit", "--server", url, "--what", "submit", "-o", "json").stdout)
+    assert (row["who"], row["thing"]) == ("ada", job_id)
     for client in clients.values():
         client.close()
 
