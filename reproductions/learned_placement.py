@@ -41,6 +41,14 @@ LONG, MIDDLE, SHORT, EVERY, VALIDATE = 250, 150, 100, 10, 8
 POINTS = (30, 60, 100)
 NEAR = 1.02
 """Who is within 2% of what a whole training comes to has reached its level."""
+COLOURS = {
+    "nothing": "C0",
+    "exploration": "C1",
+    "replay": "C2",
+    "reward model": "C3",
+    "never vgg16": "C4",
+    "never vgg16 or alexnet": "C5",
+}
 USUAL = ("harmony", "load-balance", "pack", "standalone", "lif-linear", "liquid")
 WITHOUT_SEARCH = tuple(part for way in USUAL for part in ("--policy", way))
 """The search takes minutes on many servers."""
@@ -283,13 +291,14 @@ def draw(name: str, title: str, kinds: Sequence[Kind]) -> None:
             placed = np.mean([[point["placed"] for point in curve] for curve in curves], axis=0)
             times = np.array([[point["jct_s"] for point in curve] for curve in curves])
             label = kind.name.removeprefix("one way, ")
-            (line,) = axes.plot(placed, times.mean(0), linewidth=1.6, label=label)
-            axes.fill_between(placed, times.min(0), times.max(0), color=line.get_color(), alpha=0.15, linewidth=0)
+            colour = COLOURS[label]
+            axes.plot(placed, times.mean(0), color=colour, linewidth=1.6, label=label)
+            axes.fill_between(placed, times.min(0), times.max(0), color=colour, alpha=0.15, linewidth=0)
         axes.set(xlabel="jobs placed in training", ylabel="mean completion time, s", title=title)
-        axes.set_ylim(2000, 3600)
+        axes.set_ylim(2200, 3700)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(title="left out" if kinds is not UNSEEN else None, frameon=False)
+        axes.legend(title="left out", alignment="left", frameon=False)
         figure.savefig(FIGURES / f"{name}.svg", metadata={"Date": None})
         plt.close(figure)
 
@@ -306,7 +315,7 @@ def main() -> None:
     print_orders()
     draw("twelve-ways", "Twelve placements of each job are compared", COMPARING)
     draw("one-way", "One placement of each job, against the critic", (*ONE_WAY, NO_MODEL))
-    draw("never-seen", "Models that no training has met", (WHOLE, *UNSEEN))
+    draw("never-seen", "Models that are left out of all training", (WHOLE, *UNSEEN))
 
 
 if __name__ == "__main__":
