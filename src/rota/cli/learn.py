@@ -194,16 +194,20 @@ def evaluate(
     """
     from rota.core.errors import did_you_mean
     from rota.learn.compare import WAYS, compare, runs_for
-    from rota.learn.workloads import Shape
+    from rota.learn.workloads import KIND_NAMES, Shape
+    from rota.mechanisms.weights import load_learned
     from rota.policies.harmony import SHIPPED
 
     names = policy or list(WAYS)
     for name in names:
         if name not in WAYS:
             raise RotaError(f"--policy: unknown way to place jobs {name!r}; {did_you_mean(name, WAYS)}")
+    judged = weights or SHIPPED
+    if lacking := [kind for kind in KIND_NAMES if kind not in load_learned(judged).network.kinds]:
+        typer.echo(f"{judged}: it takes jobs of {', '.join(lacking)} for one unknown kind", err=True)
     with progress("comparing", workloads * len(runs_for(names))) as bar:
         shape = Shape(servers=servers)
-        found = compare(shape, seed, workloads, weights or SHIPPED, names, bar.advance, length=length)
+        found = compare(shape, seed, workloads, judged, names, bar.advance, length=length)
     rows = [asdict(score) for score in found]
     if output is OutputFormat.JSON:
         typer.echo(json.dumps({"seed": seed, "results": rows}, indent=2))
