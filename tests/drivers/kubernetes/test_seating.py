@@ -28,7 +28,7 @@ def bound(*names: str) -> Gang:
     pods = [pod_of(value, USUAL) for value in (HEAD, *WORKERS)]
     before = Gang(key_of(pods[0]), members={pod.uid: pod for pod in pods})
     before.job = job_of(before, pods, USUAL, JobId("ray-1"))
-    sit_down(before, PLACEMENT, NODES)
+    sit_down(before, PLACEMENT, NODES.__getitem__)
     left: dict[str, Pod] = {}
     for place, pod in zip(before.places, pods, strict=True):
         pod.node, pod.phase = str(place.seat.node.id), Phase.RUNNING

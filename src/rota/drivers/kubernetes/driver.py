@@ -189,12 +189,11 @@ class KubernetesDriver:
     def start(self, name: JobId, placement: Placement) -> None:
         """Bind all pods of a job."""
         gang = self.roster.by_job[name]
-        assert self._desk is not None
         if gang.stage is Stage.OVER:  # its end is on its way to the engine, which will order a stop
             gang.stage = Stage.LEAVING
             return
         gang.stage, gang.ordered, gang.started = Stage.SEATED, None, False
-        sit_down(gang, placement, [books.node for books in self._desk.state.inventory.nodes])
+        sit_down(gang, placement, self._node_at)
         crowded = self._headroom.crowded([str(place.seat.node.id) for place in gang.places], time.time())
         if crowded is not None:
             gang.unseat()
@@ -204,14 +203,17 @@ class KubernetesDriver:
         self.roster.touch(gang)
         self._flush()
 
+    def _node_at(self, index: int) -> Node:
+        assert self._desk is not None
+        return self._desk.state.inventory.nodes[index].node
+
     def resize(self, name: JobId, placement: Placement) -> None:
         """Run a job on other seats: pods whose seat stays run on, the others go, and more are bound."""
         gang = self.roster.by_job[name]
-        assert self._desk is not None
         if gang.stage is not Stage.SEATED:
             return
         gang.started, gang.resizing = False, True
-        for pod in resit(gang, placement, [books.node for books in self._desk.state.inventory.nodes]):
+        for pod in resit(gang, placement, self._node_at):
             gang.leavers.add(pod.uid)
             self._work.do(self._binder.evict(pod))
         gang.deadline_s = time.time() + self._settings.gang_timeout

@@ -100,8 +100,8 @@ class Roster:
 
     def does_without(self, gang: Gang, wanted: int | None) -> bool:
         """Whether a gang of which pods are missing has as many as are wanted."""
-        there = len(gang.places) - len(gang.missing) + len(self.late_of(gang))
-        return gang.started and wanted is not None and wanted <= there
+        left = len(gang.places) - len(gang.missing)
+        return gang.started and left > 0 and wanted is not None and wanted <= left + len(self.late_of(gang))
 
     def gang_of(self, uid: str) -> Gang | None:
         """The gang of a pod."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
 import orjson
@@ -20,20 +20,23 @@ from rota.drivers.kubernetes.pods import Phase, Pod
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 
-def sit_down(gang: Gang, placement: Placement, nodes: Sequence[Node]) -> None:
+def sit_down(gang: Gang, placement: Placement, node_at: Callable[[int], Node]) -> None:
     """Give a gang the seats of a placement; pods take them one by one."""
+    used = sorted({slot.node for slot in placement})  # few of the many that there are
+    nodes = [node_at(index) for index in used]
+    near = tuple(slot._replace(node=used.index(slot.node)) for slot in placement)
     gang.placement = placement
-    gang.places = [Place(seat) for seat in seats(placement, nodes)]
+    gang.places = [Place(seat) for seat in seats(near, nodes)]
     gang.seated.clear()
-    gang.note = orjson.dumps(encode_placement(placement, [str(node.id) for node in nodes])).decode()
+    gang.note = orjson.dumps(encode_placement(near, [str(node.id) for node in nodes])).decode()
 
 
-def resit(gang: Gang, placement: Placement, nodes: Sequence[Node]) -> list[Pod]:
+def resit(gang: Gang, placement: Placement, node_at: Callable[[int], Node]) -> list[Pod]:
     """Give a gang other seats: pods whose seat stays keep it and their rank; those that have none now are told."""
     before: dict[tuple[str, tuple[int, ...]], list[Place]] = {}
     for place in gang.places:
         before.setdefault(_spot(place.seat), []).append(place)
-    sit_down(gang, placement, nodes)
+    sit_down(gang, placement, node_at)
     fresh = []
     for place in gang.places:
         old = before[_spot(place.seat)].pop(0) if before.get(_spot(place.seat)) else None
@@ -184,7 +187,7 @@ def _number(pod: Pod, note: str) -> int:
 def sit_down_again(gang: Gang, sitting: Sitting, nodes: Sequence[Node]) -> None:
     """Give a gang the seats that its pods were told of, and its pods theirs."""
     gang.job = sitting.job
-    sit_down(gang, sitting.placement, nodes)
+    sit_down(gang, sitting.placement, nodes.__getitem__)
     gang.note = sitting.note or gang.note
     for place, number in zip(gang.places, sitting.ranks, strict=True):
         place.seat = replace(place.seat, rank=number)

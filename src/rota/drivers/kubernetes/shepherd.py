@@ -257,6 +257,9 @@ class Shepherd:
                 place.bound = True
                 pod = gang.members.get(pod.uid, pod)
                 pod.node = pod.node or node
+                if gang.stage is Stage.SEATED:  # the watch is about to say so too: one look is enough
+                    self._around.roster.touch(gang)
+                    return
             else:
                 self._unbound(gang, place, pod, is_gone=True)
                 if came is Bound.ELSEWHERE and gang.stage is Stage.SEATED:
