@@ -40,7 +40,7 @@ _SCORE_COLUMNS = (
     Column(key="part_of_oracle", title="of oracle's", show=_part, right=True, if_known=True),
     Column(key="part_low", title="from", show=_part, right=True, if_known=True),
     Column(key="part_high", title="to", show=_part, right=True, if_known=True),
-    Column(key="best_in", title="best in", right=True),
+    Column(key="best_in", title="best in", right=True, if_known=True),
 )
 _CURVE_COLUMNS = (
     Column(key="interval", title="interval", right=True),

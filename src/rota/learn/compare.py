@@ -75,7 +75,7 @@ class Score:
     """Of what the oracle gains over the best usual way, how much this one does."""
     part_low: float | None
     part_high: float | None
-    best_in: int
+    best_in: int | None
     """In how many workloads no other way was better; of the oracle, how often its own search was that good."""
 
 
@@ -168,7 +168,7 @@ def scores(means: dict[str, np.ndarray], shape: Shape) -> list[Score]:
                 part_of_oracle=part.mean,
                 part_low=part.low,
                 part_high=part.high,
-                best_in=int((means[name] <= shortest).sum()),
+                best_in=int((means[name] <= shortest).sum()) if len(means) > 1 else None,
             )
         )
     return found
