@@ -1,6 +1,7 @@
 """What the policies that share devices claim, on set-ups like those of their papers: one table for each claim.
 
-Run: `ROTA_DATA=... python reproductions/sharing_claims.py`, with names of claims for just those.
+Run: `ROTA_DATA=... python reproductions/sharing_claims.py [--resume]`, with names of claims for just those. What each
+came to is kept under `build/reproductions/sharing_claims/`; `--resume` takes it from there.
 Prints the tables of docs/reference/reproductions.md. Means over seeds; in brackets least and most of them.
 """
 
@@ -94,11 +95,13 @@ class Row:
     name: str = ""
 
 
-def table(title: str, cluster: str | Cluster, rows: Sequence[Row], seeds: Sequence[int], costs: Costs = COSTS) -> None:
+def table(title: str, cluster: str | Cluster, rows: Sequence[Row], seeds: Sequence[int], costs: Costs = COSTS) -> str:
     """Every row beside the first."""
-    print(f"\n### {title}\n")
-    print("| policy | avg JCT | to the first | makespan | to the first | GPU busy | to the first |")
-    print("|---|---|---|---|---|---|---|")
+    lines = [
+        f"### {title}\n",
+        "| policy | avg JCT | to the first | makespan | to the first | GPU busy | to the first |",
+        "|---|---|---|---|---|---|---|",
+    ]
     where = read_cluster(cluster) if isinstance(cluster, str) else cluster
     before: list[Metrics] = []
     for row in rows:
@@ -112,7 +115,9 @@ def table(title: str, cluster: str | Cluster, rows: Sequence[Row], seeds: Sequen
             compared([each.makespan_s for each in now], [each.makespan_s for each in before], hours),
             compared([each.gpu_busy or 0.0 for each in now], [each.gpu_busy or 0.0 for each in before], part),
         ]
-        print(f"| {row.name or f'`{row.policy}`'} | {' | '.join(cells)} |", flush=True)
+        lines.append(f"| {row.name or f'`{row.policy}`'} | {' | '.join(cells)} |")
+        print(f"  {lines[-1]}", file=sys.stderr, flush=True)
+    return "\n".join(lines) + "\n"
 
 
 def compared(now: Sequence[float], before: Sequence[float], show: Callable[[float], str]) -> str:
@@ -135,7 +140,7 @@ def part(value: float) -> str:
     return f"{value:.1%}"
 
 
-def gandiva() -> None:
+def gandiva() -> str:
     """100 devices, more jobs than devices for most of the time; baseline first in first out, one job a device."""
     speed = SpeedModel(profiles=profiles(), turns=TURNS)
 
@@ -144,10 +149,22 @@ def gandiva() -> None:
 
     policies = ("fifo:backfill=true", "gandiva", "gandiva:pack=false")
     rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
-    table("gandiva", "v100=100/4", rows, SEEDS)
+    return table("gandiva", "v100=100/4", rows, SEEDS)
 
 
-def antman() -> None:
+def gandiva_single() -> str:
+    """The same with jobs of one device only."""
+    speed = SpeedModel(profiles=profiles(), turns=TURNS)
+
+    def made(seed: int) -> Workload:
+        return with_models(contended(seed, jobs=600, gpus=100, load=2.0, largest=1, longest_s=14400.0), seed)
+
+    policies = ("fifo:backfill=true", "gandiva", "gandiva:pack=false")
+    rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
+    return table("gandiva_single", "v100=100/4", rows, SEEDS)
+
+
+def antman() -> str:
     """64 devices, every second job opportunistic, of models that leave a quarter idle; baseline without sharing."""
 
     def made(seed: int) -> Workload:
@@ -164,10 +181,10 @@ def antman() -> None:
         Row(policy="antman", made=made, speed=plain),
         Row(policy="antman", made=made, speed=filled, name="`antman`, `--neighbours gaps=1`"),
     ]
-    table("antman", "v100=64/4", rows, SEEDS)
+    return table("antman", "v100=64/4", rows, SEEDS)
 
 
-def kubeshare() -> None:
+def kubeshare() -> str:
     """32 devices in nodes of 4; pods that ask for 0.3 of a device on average, all there from the beginning."""
 
     def pods(seed: int, *, whole: bool) -> Workload:
@@ -185,10 +202,10 @@ def kubeshare() -> None:
         Row(policy="fifo", made=lambda seed: pods(seed, whole=True), speed=speed, name="whole devices, `fifo`"),
         Row(policy="kubeshare", made=lambda seed: pods(seed, whole=False), speed=speed, name="parts, `kubeshare`"),
     ]
-    table("kubeshare", "gpu=32/4", rows, SEEDS)
+    return table("kubeshare", "gpu=32/4", rows, SEEDS)
 
 
-def salus() -> None:
+def salus() -> str:
     """One device of 16 GiB, 100 jobs as long as Philly's of one device; baseline one job at a time."""
     gib = 1 << 30
     philly = read_trace(Path(os.environ["ROTA_DATA"]) / "philly" / "philly.csv", format="philly")
@@ -222,10 +239,10 @@ def salus() -> None:
         Row(policy="salus:most=100,order=fair", made=made, speed=speed, name="`salus:most=100,order=fair`, lanes"),
         Row(policy="srtf", made=made, speed=speed, name="`srtf`, by restarts"),
     ]
-    table("salus", cluster, rows, range(5))
+    return table("salus", cluster, rows, range(5))
 
 
-def lucid() -> None:
+def lucid() -> str:
     """64 devices, jobs with Gavel's models; a restart costs what Tiresias's do on average, 62 s."""
     speed = SpeedModel(profiles=profiles(), turns=TURNS)
 
@@ -234,14 +251,14 @@ def lucid() -> None:
 
     policies = ("tiresias", "lucid", "lucid:durations=known", "srsf", "fifo:backfill=true")
     rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
-    table("lucid", "v100=64/8", rows, SEEDS, replace(COSTS, restart_s=62.0))
+    return table("lucid", "v100=64/8", rows, SEEDS, replace(COSTS, restart_s=62.0))
 
 
 STAGES = ("70/10/10/10", "10/70/10/10", "10/10/70/10", "10/10/10/70")
 """Jobs of four kinds, each held up by another resource."""
 
 
-def muri() -> None:
+def muri() -> str:
     """64 devices in nodes of 8, jobs that wait for four resources, interleaved by their stages."""
     speed = SpeedModel(interleaved=True)
 
@@ -256,16 +273,37 @@ def muri() -> None:
 
     policies = ("srsf", "muri", "muri:most=2", "tiresias", "srtf")
     rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
-    table("muri", "gpu=64/8", rows, SEEDS)
+    return table("muri", "gpu=64/8", rows, SEEDS)
 
 
-CLAIMS = {each.__name__: each for each in (gandiva, antman, kubeshare, salus, lucid, muri)}
+CLAIMS = {each.__name__: each for each in (gandiva, gandiva_single, antman, kubeshare, salus, lucid, muri)}
+KEPT = Path(__file__).parents[1] / "build" / "reproductions" / "sharing_claims"
+
+
+def measured(name: str, *, resume: bool) -> str:
+    """A claim's table, from an earlier run if that may be."""
+    kept = KEPT / f"{name}.txt"
+    if resume and kept.exists():
+        print("  measured before", file=sys.stderr)
+        return kept.read_text(encoding="utf-8")
+    found = CLAIMS[name]()
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept.write_text(found, encoding="utf-8")
+    return found
 
 
 def main() -> None:
     """The claims that are named, or all."""
-    for name in sys.argv[1:] or CLAIMS:
-        CLAIMS[name]()
+    resume = "--resume" in sys.argv[1:]
+    names = [name for name in sys.argv[1:] if name != "--resume"] or list(CLAIMS)
+    unknown = [name for name in names if name not in CLAIMS]
+    if unknown:
+        sys.exit(f"there is no claim {unknown[0]!r}; there are {', '.join(CLAIMS)}")
+    if "ROTA_DATA" not in os.environ:
+        sys.exit("ROTA_DATA is not set; it names the folder of traces and speeds")
+    for number, name in enumerate(names, start=1):
+        print(f"{number} of {len(names)}: {name}", file=sys.stderr, flush=True)
+        print(f"\n{measured(name, resume=resume)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ Above a table of the page, `<!-- measured: NAME -->` says which script its figur
 prints take the places of its marked tables, in the same order; everything else on the page is written by hand. A
 script whose data are missing (`ROTA_DATA`) is left out, and its tables stay as they are.
 Run: `python tools/reproduce.py [--resume] [NAME...]`, with the names of scripts for just those. What each script
-printed is kept under `build/reproductions/`; `--resume` takes it from there instead of running the script once more.
+printed is kept under `build/reproductions/`; `--resume` takes it from there instead of running the script once more,
+and is handed on to scripts that keep their parts.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def printed(name: str, *, resume: bool) -> str | None:
         print("  left out, ROTA_DATA is not set", file=sys.stderr)
         return None
     kept.unlink(missing_ok=True)
-    done = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=True)
+    goes_on = ["--resume"] if resume and "--resume" in script.read_text(encoding="utf-8") else []
+    done = subprocess.run([sys.executable, script, *goes_on], stdout=subprocess.PIPE, text=True, check=True)
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(done.stdout, encoding="utf-8")
     return done.stdout

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builders import World, cluster, job, node, on
+from builders import GIB, World, cluster, job, node, on
 from rota.core.events import NodeDrained, NodeLost
 from rota.core.model import DeviceType, Elastic, JobId, Locality, NodeId, Role
 from rota.core.reasons import Reason, ReasonCode
@@ -91,6 +91,31 @@ def test_never_fits(fields: dict[str, Any]) -> None:
     world.submit("a", **fields)
 
     assert world.code("a") is ReasonCode.NEVER_FITS
+
+
+@pytest.mark.parametrize("busy", [0, 2])
+@pytest.mark.parametrize("gpus", [0.5, 1, 2])
+def test_device_memory_that_no_device_has_is_named(busy: int, gpus: float) -> None:
+    world = World(of=cluster(node("n1", 2, device_memory_bytes=16 * GIB)))
+    if busy:
+        world.running("x", gpus=busy)
+    world.submit("a", gpus=gpus, device_memory_bytes=17 * GIB)
+    reason = world.why("a")
+
+    assert reason == Reason(code=ReasonCode.MEMORY_TOO_SMALL, need_milli=round(gpus * 1000))
+    assert "more memory than any device has" in reason.sentence()
+
+
+def test_device_memory_of_another_type_is_no_help() -> None:
+    small, large = (
+        node(name, 1, device_type=DeviceType(name), device_memory_bytes=int(name[1:]) * GIB) for name in ("m16", "m32")
+    )
+    world = World(of=cluster(small, large))
+    world.submit("b", device_memory_bytes=20 * GIB)
+    world.submit("a", device_memory_bytes=20 * GIB, device_types=(DeviceType("m16"),))
+
+    assert world.code("a") is ReasonCode.MEMORY_TOO_SMALL
+    assert world.states()["b"] != "waiting"
 
 
 def test_elastic_job_needs_its_least_size() -> None:

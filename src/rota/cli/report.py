@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -51,14 +51,22 @@ def report(
     about = dict.fromkeys(header.about for header in headers if header.about)
     write_report(out, runs, command, _notes(journals, list(about)), figures=figures)
     rows = [
-        summary_row(run.name, run.metrics, run.tenants, events=run.timeline.events, wall_s=None)
+        _as_journalled(summary_row(run.name, run.metrics, run.tenants, events=run.timeline.events, wall_s=None))
         | {"placement": run.placement, "journal": str(path)}
         for run, path in zip(runs, journals, strict=True)
     ]
-    emit(rows, [column for column in SUMMARY_COLUMNS if column.key != "wall_s"], output)
+    emit(rows, [column for column in SUMMARY_COLUMNS if column.key in rows[0] and column.key != "wall_s"], output)
     typer.echo(f"report: {out}", err=True)
     if figures is not None:
         typer.echo(f"figures: {figures}", err=True)
+
+
+def _as_journalled(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without `gpu_busy`: how busy jobs keep devices is not in a journal."""
+    del row["gpu_busy"]
+    for figures in row["tenants"].values():
+        del figures["gpu_busy"]
+    return row
 
 
 def _refuse_twins(journals: Sequence[Path]) -> None:

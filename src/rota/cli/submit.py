@@ -115,7 +115,7 @@ def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server
 def _warn(client: Client | ClusterUser, job_id: str) -> None:
     """Say at once if it will wait for ever."""
     reason = client.job(job_id)["reason"]
-    if reason is not None and reason["code"] == "never-fits":
+    if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):
         typer.echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
 
 

@@ -16,6 +16,7 @@ class ReasonCode(Enum):
     HOST_BUSY = "host-resources-busy"
     NODES_DOWN = "nodes-down"
     NEVER_FITS = "never-fits"
+    MEMORY_TOO_SMALL = "device-memory-too-small"
     NO_SUCH_TYPE = "no-such-type"
     BEHIND = "behind-another-job"
     WOULD_DELAY = "would-delay-reservation"
@@ -68,6 +69,8 @@ class Reason:
             case ReasonCode.NEVER_FITS:
                 largest = f": a task wants more than a node's {_devices(self.owned_milli)}" if self.owned_milli else ""
                 return f"needs {need}; the cluster can never offer that{largest}"
+            case ReasonCode.MEMORY_TOO_SMALL:
+                return f"needs {need} with more memory than any device has that it may use; ask for less gpu_memory"
             case ReasonCode.NO_SUCH_TYPE:
                 return f"needs {need} of type {self.device_type}, of which there is none; name another type"
             case ReasonCode.NO_MATCHING_NODE:

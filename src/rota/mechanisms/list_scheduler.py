@@ -23,7 +23,7 @@ from rota.mechanisms.index import Index
 from rota.mechanisms.ordering import Backfill, OrderingRule
 from rota.mechanisms.queue import Key, Lane
 
-_LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS})
+_LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode.MEMORY_TOO_SMALL})
 """Obstacles that stay when a job's turn comes."""
 
 

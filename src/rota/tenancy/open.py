@@ -68,8 +68,8 @@ class OpenAllocator:
         placement = self._placer.find(inventory, job, insist)
         if placement is not None:
             return placement
-        if (largest := _too_small(job, inventory)) is not None:
-            return _never(job, largest)
+        if (never := _never(job, inventory)) is not None:
+            return never
         if not _has_match(job, inventory):
             return Reason(code=ReasonCode.NO_MATCHING_NODE, need_milli=job.gpu_milli)
         code = ReasonCode.FRAGMENTED if insist is not None or _scatters(job) else ReasonCode.HOST_BUSY
@@ -110,8 +110,8 @@ class OpenAllocator:
         missing = _missing_type(job, inventory)
         if missing is not None:
             return Reason(code=ReasonCode.NO_SUCH_TYPE, need_milli=job.gpu_milli, device_type=missing)
-        if (largest := _too_small(job, inventory)) is not None:
-            return _never(job, largest)
+        if (never := _never(job, inventory)) is not None:
+            return never
         code = ReasonCode.DEVICES_BUSY
         if _lacks(job, inventory, lambda pool, part: pool.usable * WHOLE):
             code = ReasonCode.NODES_DOWN
@@ -128,8 +128,27 @@ def _has_match(job: Job, inventory: Inventory) -> bool:
     )
 
 
-def _never(job: Job, largest: int) -> Reason:
-    return Reason(code=ReasonCode.NEVER_FITS, need_milli=job.gpu_milli, owned_milli=largest * WHOLE)
+def _never(job: Job, inventory: Inventory) -> Reason | None:
+    """Why a single task of a job fits on no node, however empty; None if all tasks fit one."""
+    largest = _too_small(job, inventory)
+    if largest is not None:
+        return Reason(code=ReasonCode.NEVER_FITS, need_milli=job.gpu_milli, owned_milli=largest * WHOLE)
+    if all(_has_memory(role, inventory) for role in job.roles):
+        return None
+    return Reason(code=ReasonCode.MEMORY_TOO_SMALL, need_milli=job.gpu_milli)
+
+
+def _has_memory(role: Role, inventory: Inventory) -> bool:
+    """Whether there is a device that a role may use with the memory that a task asks for."""
+    if not role.device_memory_bytes or not role.device_milli:
+        return True
+    return any(
+        books.node.devices
+        and (not role.device_types or books.node.device_type in role.device_types)
+        and (books.node.device_memory_bytes or role.device_memory_bytes) >= role.device_memory_bytes
+        for books in inventory.nodes
+        if not books.removed
+    )
 
 
 def _too_small(job: Job, inventory: Inventory) -> int | None:
