@@ -147,4 +147,4 @@ def deadlines_met(runs: list[Metrics]) -> float:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main(max(int(sys.argv[1]), 1) if len(sys.argv) > 1 else 3)

@@ -195,4 +195,4 @@ def cells(runs: list[Metrics], first: list[Metrics]) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main(max(int(sys.argv[1]), 1) if len(sys.argv) > 1 else 3)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli.main import status
+from rota.estimate.observations import read_observations, with_label
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +71,27 @@ def test_table_with_too_few_runs_is_refused(tmp_path: Path, capsys: pytest.Captu
 
     assert "2 different runs are too few to learn from; it takes 8" in capsys.readouterr().err
     assert not (tmp_path / "model.json").exists()
+
+
+def table(tmp_path: Path, odd: str) -> Path:
+    """A table of twenty runs, the memory of one of which is odd."""
+    rows = [f"{batch},{odd if batch == 7 else batch * 10}" for batch in range(1, 21)]
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(["batch,gpu_memory_mb", *rows]))
+    return path
+
+
+@pytest.mark.parametrize("odd", ["nan", "", "inf", "-5"])
+def test_one_run_that_was_not_measured_costs_only_itself(tmp_path: Path, odd: str) -> None:
+    runs = read_observations(table(tmp_path, odd))
+
+    assert len(with_label(runs, "gpu_memory_mb")) == 19
+    assert len(runs) == 20
+
+
+def test_word_where_a_number_belongs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path, "much")
+
+    assert status(["estimate", "score", str(path)]) == 2
+
+    assert f"{path}: row 7: gpu_memory_mb is 'much'; expected a number" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.cli.main import status
 from rota.core.errors import RotaError
 from rota.drivers.local.profile import profile
 
@@ -81,3 +82,25 @@ def test_rows_are_collected_for_the_estimator(tmp_path: Path) -> None:
     with (tmp_path / "r.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["program"], row["batch"], row["size"]) for row in rows] == [("true", "4.0", ""), ("true", "", "8.0")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("train.py", "print('mine')\n", "a table of runs is a file that ends in .csv"),
+        ("notes.csv", "# Notes\n\nof mine\n", "it has no column to learn"),
+        ("none/runs.csv", None, "which can't be written"),
+    ],
+)
+def test_what_is_no_table_of_runs_is_left_alone_and_nothing_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: str | None, said: str
+) -> None:
+    path, ran = tmp_path / name, tmp_path / "ran"
+    if content is not None:
+        path.write_text(content)
+
+    assert status(["profile", "--append", str(path), "--", "touch", str(ran)]) == 2
+
+    assert said in capsys.readouterr().err
+    assert not ran.exists()
+    assert content is None or path.read_text() == content

@@ -41,8 +41,12 @@ def test_word_that_is_not_auto_is_told_of_it(field: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("values", "field"),
-    [({"run": "x", "workers": "auto"}, "workers"), ({"run": "x", "resources": {"gpu_memory": "all"}}, "gpu_memory")],
-    ids=["a field that is no amount", "a word that is not auto"],
+    [
+        ({"run": "x", "workers": "auto"}, "workers"),
+        ({"run": "x", "resources": {"gpu": "auto"}}, "resources.gpu: it names types of devices; write gpus: auto"),
+        ({"run": "x", "resources": {"gpu_memory": "all"}}, "gpu_memory"),
+    ],
+    ids=["a field that is no amount", "types for their number", "a word that is not auto"],
 )
 def test_what_can_not_be_left_to_the_manager_is_refused(values: dict[str, object], field: str) -> None:
     with pytest.raises(RotaError, match=field):

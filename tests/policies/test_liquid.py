@@ -8,6 +8,7 @@ import pytest
 
 from builders import GIB, cluster, job, node
 from rota.core.check import check
+from rota.core.cluster import Cluster
 from rota.core.engine import Engine
 from rota.core.errors import RotaError
 from rota.core.history import JobRow
@@ -30,9 +31,10 @@ def run(
     speed: SpeedModel | None = None,
     seed: int = 0,
     costs: Costs | None = None,
+    on: Cluster = TWO_RACKS,
 ) -> dict[str, JobRow]:
     submissions = tuple(Submission(job=asked, submit_s=at_s) for at_s, asked in jobs)
-    setting = Setting(cluster=TWO_RACKS, speed=speed or SpeedModel(), seed=seed, costs=costs or Costs())
+    setting = Setting(cluster=on, speed=speed or SpeedModel(), seed=seed, costs=costs or Costs())
     history = simulate(Workload(submissions=submissions, source="test", format="rota"), policy, setting).history
     return {row.id: row for row in history.jobs}
 
@@ -127,8 +129,20 @@ def test_wishes_of_jobs_and_other_roles_hold_in_a_batch() -> None:
     assert {name: row.end_s for name, row in rows.items()} == {"served": 50.0, "lonely": 50.0}
 
 
+@pytest.mark.parametrize("policy", ["liquid:h=nodes", "liquid-batch:h=nodes"])
+def test_no_job_is_across_domains_where_that_is_too_far(policy: str) -> None:
+    domains = cluster(*(node(f"n{i}", 4, rack=f"r{i}", domain=f"d{i // 2}") for i in range(4)))
+    first, second = job("first", workers=6, work=100.0), job("second", workers=6, work=100.0)
+    third = job("third", workers=3, work=100.0)
+
+    rows = run(policy, (0.0, first), (0.0, second), (0.0, third), on=domains)
+
+    # Two devices are left in each domain: enough together, but not for one job.
+    assert rows["third"].start_s == 100.0
+
+
 @pytest.mark.parametrize(
-    "spec", ["liquid-batch:h=far", "liquid-batch:limit_s=0", "liquid-batch:work=-1", "liquid:limit=0"]
+    "spec", ["liquid:h=far", "liquid-batch:h=far", "liquid-batch:limit_s=0", "liquid-batch:work=-1", "liquid:limit=0"]
 )
 def test_mistakes_are_named(spec: str) -> None:
     declared, options = find_policy(spec)

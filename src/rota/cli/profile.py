@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,7 @@ def profile(
     most_s = parse_duration(most)
     if not 0 < most_s < 86400:
         raise RotaError(f"--for is {most!r}; it must be above 0 and below a day")
+    before = [] if append is None else _rows_so_far(append)
     used, code = run(command, most_s)
     row: dict[str, object] = {**attributes_of(command), **{name: round(value, 6) for name, value in used.items()}}
     if code is None:
@@ -42,7 +44,7 @@ def profile(
     if code:
         typer.echo(f"note: the command ended with status {code}; the row is not kept", err=True)
     elif append is not None:
-        _append(append, row)
+        _write(append, [*before, row])
     if output is OutputFormat.TABLE:
         from rota.estimate.observations import LABELS
 
@@ -54,16 +56,27 @@ def profile(
         raise typer.Exit(1)
 
 
-def _append(path: Path, row: dict[str, object]) -> None:
-    """Add a row; columns that the table has not had so far are added to it."""
-    before: list[dict[str, object]] = []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            before = list(csv.DictReader(file))
-    columns = dict.fromkeys(name for each in (*before, row) for name in each)
+def _rows_so_far(path: Path) -> list[dict[str, object]]:
+    """What a table of runs holds; whatever could not be added to is refused before anything is run."""
+    from rota.estimate.observations import read_observations
+
+    if path.suffix != ".csv":
+        raise RotaError(f"--append is {str(path)!r}; a table of runs is a file that ends in .csv")
+    if not os.access(path if path.exists() else path.parent, os.W_OK) or path.is_dir():
+        raise RotaError(f"--append is {str(path)!r}, which can't be written")
+    if not path.exists():
+        return []
+    read_observations(path)
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _write(path: Path, rows: list[dict[str, object]]) -> None:
+    """Every row with the columns of all."""
+    columns = dict.fromkeys(name for row in rows for name in row)
     draft = path.with_name(f".{path.name}.new")
     with draft.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows([*before, row])
+        writer.writerows(rows)
     draft.replace(path)

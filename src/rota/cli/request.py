@@ -206,7 +206,7 @@ def journal_header(request: Request, ready: Ready, policy: str) -> JournalHeader
     """The first line of a policy's journal."""
     from rota.policies import find_policy
 
-    declared, _ = find_policy(policy)
+    declared, options = find_policy(policy)
     speeds = ready.speeds
     profiles = None
     if speeds.profiles is not None:
@@ -214,7 +214,7 @@ def journal_header(request: Request, ready: Ready, policy: str) -> JournalHeader
     return JournalHeader(
         cluster=ready.setting.cluster,
         policy=policy,
-        placement=ready.setting.placement or declared.placement,
+        placement=ready.setting.placement or declared.placement_with(options),
         tenancy=ready.setting.tenancy,
         profiles=profiles,
         estimate=None if speeds.spec is None or speeds.estimate is None else speeds.spec.encode(speeds.estimate),

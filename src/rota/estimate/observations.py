@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from rota.core.errors import RotaError, did_you_mean
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Floats = npt.NDArray[np.float64]
 Value = str | float
@@ -78,14 +82,37 @@ def read_observations(path: Path) -> list[Observation]:
     if not path.is_file():
         raise RotaError(f"{path}: there is no such file")
     try:
-        table = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
+        table = pl.read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
     except pl.exceptions.PolarsError as error:
         raise RotaError(f"{path}: it can't be read as a table: {str(error).splitlines()[0]}") from error
     if not set(table.columns) & LABELS.keys():
         raise RotaError(f"{path}: it has no column to learn; name at least one of {', '.join(LABELS)}")
     if not table.height:
         raise RotaError(f"{path}: it has no rows")
+    for name in (name for name in LABELS if name in table.columns):
+        table = table.with_columns(pl.Series(name, _numbers(path, name, table[name].to_list()), pl.Float64))
     return [observation(row) for row in table.iter_rows(named=True)]
+
+
+def _read_csv(path: Path) -> pl.DataFrame:
+    """Labels as they are written, so that one odd cell does not change what all the others are."""
+    import polars as pl
+
+    names = pl.read_csv(path, n_rows=0).columns
+    return pl.read_csv(
+        path, infer_schema_length=None, schema_overrides={name: pl.String for name in names if name in LABELS}
+    )
+
+
+def _numbers(path: Path, name: str, cells: Sequence[object]) -> list[float | None]:
+    """The cells of a label; a word is refused, an empty one or `nan` was not measured."""
+    found: list[float | None] = []
+    for row, cell in enumerate(cells, start=1):
+        try:
+            found.append(None if cell is None else float(str(cell)))
+        except ValueError:
+            raise RotaError(f"{path}: row {row}: {name} is {cell!r}; expected a number") from None
+    return found
 
 
 def observation(row: Mapping[str, object]) -> Observation:

@@ -56,6 +56,12 @@ def _name(value: object) -> object:
     return text
 
 
+def _types(value: object) -> object:
+    if value == "auto":
+        raise ValueError("it names types of devices; write gpus: auto to leave their number to the manager")
+    return value
+
+
 def _devices(value: object) -> int:
     """Thousandths of a device from `4` or `0.5`."""
     try:
@@ -98,6 +104,7 @@ def _short(value: object) -> str:
 
 
 Name = Annotated[str, BeforeValidator(_name)]
+Types = Annotated[tuple[Name, ...] | Name, BeforeValidator(_types)]
 Text = Annotated[str, BeforeValidator(_text), Field(max_length=MOST_TEXT)]
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST_TASKS)]
 Bytes = Annotated[int, _amount(parse_bytes), Field(le=1 << 62)]
@@ -120,7 +127,7 @@ class ResourcesPart(Shape):
     """What each task needs."""
 
     gpus: Gpus = 0
-    gpu: tuple[Name, ...] | Name = ()
+    gpu: Types = ()
     gpu_memory: Bytes = 0
     cpus: Cpus = 0
     memory: Bytes = 0
@@ -170,7 +177,7 @@ class RolePart(Shape):
 
     count: Count = 1
     gpus: Gpus = 0
-    gpu: tuple[Name, ...] | Name = ()
+    gpu: Types = ()
     gpu_memory: Bytes = 0
     cpus: Cpus = 0
     memory: Bytes = 0

@@ -87,7 +87,7 @@ def as_scheduled(
     declared, asked = find_policy(scheduling.policy)
     options = declared.live_options(asked)
     declared.refuse_tenancy(scheduling.tenancy)
-    placement = scheduling.placement or declared.placement
+    placement = scheduling.placement or declared.placement_with(options)
 
     def build() -> tuple[Policy, Allocator]:
         alloc = allocator(scheduling.tenancy, style(placement), present.whole(state))

@@ -122,7 +122,8 @@ class Tutor:
         assert present is not None
         params = _params(scheduling) or HarmonyParams()
         actor = Actor(load_learned(self.weights).network, knows_length=params.length)
-        placement = scheduling.placement or find_policy(scheduling.policy)[0].placement
+        declared, options = find_policy(scheduling.policy)
+        placement = scheduling.placement or declared.placement_with(options)
         return Stretch(
             lambda: placing.use(actor),
             lambda: header_of(

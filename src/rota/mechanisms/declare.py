@@ -63,6 +63,8 @@ class DeclaredPolicy:
     """Where it is not what the paper describes, in a sentence or two."""
     predicts_use: bool = False
     """Whether jobs share devices by how busy they will keep them, so that a manager should say what it knows."""
+    places: Callable[[Any], str] | None = None
+    """The placement by the parameters, where they decide it."""
     live: str = ""
     """Options that are otherwise in a live manager than in a study, unless they are given."""
 
@@ -73,6 +75,10 @@ class DeclaredPolicy:
         return ",".join(
             [*given, *(part for part in self.live.split(",") if part and part.partition("=")[0] not in names)]
         )
+
+    def placement_with(self, options: str) -> str:
+        """The placement with these options, unless another is asked for."""
+        return self.placement if self.places is None else self.places(self.read(options))
 
     def build(self, options: str, allocator: Allocator, knowledge: Knowledge | None = None) -> Policy:
         """The policy with its parameters read from `key=value,key=value`; `consolidate_s` is everybody's."""

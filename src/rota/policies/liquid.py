@@ -31,10 +31,21 @@ _TRAITS = Traits(
 class LiquidParams(HorusParams):
     """Jobs of one device share it, at most `most` of them, while their predicted utilisations are at most `limit`.
 
-    With `overlap` a job starts to load while the one before it on its devices saves.
+    With `overlap` a job starts to load while the one before it on its devices saves. `h` is how far nodes are, as of
+    the placement.
     """
 
     overlap: bool = True
+    h: str = "levels"
+
+    def __post_init__(self) -> None:
+        HorusParams.__post_init__(self)
+        weighting(self.h)
+
+
+def _nearby(params: LiquidParams | LiquidBatchParams) -> str:
+    """The placement that goes by the same distances."""
+    return "liquid" if params.h == "levels" else f"liquid:h={params.h}"
 
 
 class Liquid(Horus):
@@ -54,15 +65,18 @@ class Liquid(Horus):
         return memory_bytes is None or sum(needs) <= memory_bytes
 
 
-liquid = sharing(
-    "liquid",
-    Liquid,
-    cites=_CITES,
-    summary="First in first out, each task where it adds least traffic; jobs of one device share by predicted use.",
-    params=LiquidParams,
-    placement="liquid",
-    traits=_TRAITS,
-    predicts_use=True,
+liquid = replace(
+    sharing(
+        "liquid",
+        Liquid,
+        cites=_CITES,
+        summary="First in first out, each task where it adds least traffic; jobs of one device share by predicted use.",
+        params=LiquidParams,
+        placement="liquid",
+        traits=_TRAITS,
+        predicts_use=True,
+    ),
+    places=_nearby,
 )
 
 
@@ -105,6 +119,7 @@ liquid_batch = DeclaredPolicy(
     ),
     params=LiquidBatchParams,
     placement="liquid",
+    places=_nearby,
     make=_batch,
     whole_cluster=True,
 )

@@ -87,7 +87,7 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
             f"policy {declared.name!r} plans in rounds, which leave no time for a stop; leave {option} at 0, "
             "and count what saving costs into --restart-cost"
         )
-    placement = setting.placement or declared.placement
+    placement = setting.placement or declared.placement_with(options)
     alloc = allocator(setting.tenancy, style(placement), setting.cluster)
     knowledge = Knowledge(
         speed=believed(setting, learns=True),
