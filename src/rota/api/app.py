@@ -15,12 +15,12 @@ from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, to
 from rota.api.access import Forbidden, Unknown
 from rota.api.log import LoggedRequests
 from rota.api.service import Service
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, Unavailable
 from rota.files.job_shape import JobFile
 from rota.live.requests import CantStore, Conflict, NotFound, Outdated
 
 MOST_BODY = 4 << 20
-_STATUS: tuple[tuple[type[RotaError], int], ...] = (
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
     (Unknown, 401),
     (Forbidden, 403),
     (NotFound, 404),
@@ -28,6 +28,7 @@ _STATUS: tuple[tuple[type[RotaError], int], ...] = (
     (Outdated, 412),
     (CantStore, 507),
     (RotaError, 422),
+    (Unavailable, 503),
 )
 
 Message = MutableMapping[str, Any]
@@ -51,6 +52,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.include_router(system.probes)
     app.include_router(metrics.router)
     app.add_exception_handler(RotaError, _refuse)
+    app.add_exception_handler(Unavailable, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_middleware(BoundedBody)
     app.add_middleware(LoggedRequests)

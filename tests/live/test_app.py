@@ -1,0 +1,24 @@
+"""What the API makes of errors."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from starlette.testclient import TestClient
+
+from rota.api.app import make_app
+from rota.core.errors import RotaError, Unavailable
+
+
+@pytest.mark.parametrize(("error", "status"), [(RotaError("no such\nwish"), 422), (Unavailable("no such\nwish"), 503)])
+def test_errors_are_one_line_and_say_whose_turn_it_is(error: Exception, status: int) -> None:
+    app = make_app(cast(Any, None))
+
+    @app.get("/fails")
+    async def fails() -> None:
+        raise error
+
+    answer = TestClient(app).get("/fails")
+
+    assert (answer.status_code, answer.json()) == (status, {"error": "no such wish"})
