@@ -3,6 +3,7 @@
 All jobs are there at once, of 1 to 16 GPUs, twice as many as fit; the simulator then runs until the policy has planned
 so often. Once on GPUs of one type, once on three that differ in speed. CPU seconds of this process, so that other work
 on the machine does not count; the solvers' libraries are loaded before. Names of policies may be given.
+Then, for the policies that share devices, whole runs: 900 jobs on 100 GPUs, no two alike in what they say of their use.
 Run: `python bench/decisions.py [POLICY...]`.
 """
 
@@ -13,6 +14,7 @@ import importlib
 import random
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 from rota.core.cluster import Cluster
@@ -39,6 +41,9 @@ CLUSTERS = {
 SPEED = SpeedModel(type_speed={DeviceType("v100"): 1.0, DeviceType("p100"): 0.6, DeviceType("k80"): 0.25})
 SINGLE = ("gavel/allox",)
 """Policies that know jobs of one device only."""
+
+SHARING = ("gandiva", "antman", "kubeshare", "salus", "olympian", "lucid", "muri", "horus")
+RUN_LIMIT_S = 20.0
 
 
 class Enough(Exception):
@@ -98,6 +103,41 @@ def measure(policy: str, cluster: Cluster) -> tuple[float, float]:
     return max(timed.plans_s), sum(timed.plans_s) / len(timed.plans_s)
 
 
+def sharing_jobs() -> list[Submission]:
+    """Jobs for twice as long as there are devices, half of them opportunistic; every third wants part of a device."""
+    rng = random.Random(2)
+    made = []
+    for number in range(900):
+        device_milli = rng.randrange(100, 900, 50) if number % 3 == 0 else rng.choice((1, 1, 2, 4)) * WHOLE
+        labels = (("utilization", f"{rng.uniform(0.1, 0.9):.4f}"), ("stages", rng.choice(("3/1/1/1", "1/1/3/1"))))
+        asked = Job(
+            id=JobId(f"j{number}"),
+            roles=(Role(device_milli=device_milli),),
+            priority=-(number % 2),
+            work=rng.uniform(300.0, 7200.0),
+            labels=labels,
+        )
+        made.append(Submission(job=asked, submit_s=0.0))
+    span_s = sum((each.job.work or 0.0) * each.job.gpus for each in made) / 200
+    return [replace(each, submit_s=number / len(made) * span_s) for number, each in enumerate(made)]
+
+
+def whole_runs(wanted: list[str]) -> None:
+    """CPU seconds of a study under each policy that shares devices."""
+    print("\n| policy | whole run |\n|---|---:|")
+    cluster, speed, submissions = Cluster.uniform(("gpu", 100, 4)), SpeedModel(device_neighbour=0.9), sharing_jobs()
+    slow = []
+    for policy in [name for name in SHARING if name in wanted or not wanted]:
+        built, alloc, _ = scheduler(policy, Setting(cluster=cluster, speed=speed))
+        began = time.process_time()
+        run(Engine(State(cluster), built, alloc), World(cluster, speed, Costs()), submissions)
+        took_s = time.process_time() - began
+        print(f"| `{policy}` | {took_s:.1f} s |", flush=True)
+        if took_s > RUN_LIMIT_S:
+            slow.append(policy)
+    print(f"\nover {RUN_LIMIT_S:g} s: {', '.join(slow) or 'none'}")
+
+
 def main(wanted: list[str]) -> None:
     titles = [f"{name}, {what}" for name in CLUSTERS for what in ("longest", "mean")]
     print(f"| policy | {' | '.join(titles)} |\n|---|{'---:|' * len(titles)}")
@@ -114,6 +154,7 @@ def main(wanted: list[str]) -> None:
         if max(longest for longest, _ in found) > LIMIT_S:
             slow.append(policy)
     print(f"\nover {LIMIT_S:g} s: {', '.join(slow) or 'none'}")
+    whole_runs(wanted)
 
 
 if __name__ == "__main__":

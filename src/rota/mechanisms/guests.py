@@ -29,8 +29,10 @@ class Guests:
         """Groups in order of submission, as far as they were asked for since they changed."""
         self.changes = 0
         """How often groups have changed."""
-        self.parts: dict[Device, dict[LiveJob, None]] = {}
-        """By device, the jobs with tasks that asked for a part of it; for reading only."""
+        self.parts: dict[Device, dict[LiveJob, int]] = {}
+        """By device, the jobs with tasks that asked for a part of it, and for how much; for reading only."""
+        self.asked: dict[Device, int] = {}
+        """By device, how many thousandths all of them asked for together."""
 
     def rekey(self, live: LiveJob) -> tuple[Seats, ...]:
         """A job holds other devices than it did, or none; the groups that this concerns."""
@@ -56,14 +58,18 @@ class Guests:
 
     def _part(self, live: LiveJob, before: Seats, after: Seats) -> Iterator[Seats]:
         """Keep it true who has parts of which devices; the groups of the others there."""
-        for at in before:
+        for at in dict.fromkeys(before):
             holders = self.parts.get(at, {})
-            holders.pop(live, None)
+            self.asked[at] = self.asked.get(at, 0) - holders.pop(live, 0)
             if not holders:
                 self.parts.pop(at, None)
+                del self.asked[at]
         for slot in (live.parked or live.placement or ()) if after else ():
-            if live.job.roles[slot.role].is_fraction:
-                self.parts.setdefault((slot.node, slot.devices), {})[live] = None
+            role, at = live.job.roles[slot.role], (slot.node, slot.devices)
+            if role.is_fraction:
+                holders, milli = self.parts.setdefault(at, {}), role.device_milli * slot.tasks
+                holders[live] = holders.get(live, 0) + milli
+                self.asked[at] = self.asked.get(at, 0) + milli
         for at in (*before, *after):
             yield from (self._seats[other] for other in self.parts.get(at, ()) if other is not live)
 

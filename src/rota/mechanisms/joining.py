@@ -40,6 +40,8 @@ class SharingScheduler:
         self._stale: dict[Seats, None] = {}
         """Groups whose devices may have to be shared out anew."""
         self._untried = Untried()
+        self._firm: dict[Hashable, Reason] = {}
+        """For whom there is no room in the present plan even if all yield who have to, and why."""
         self._regroup_s = -math.inf
         """When groups may be formed anew."""
         self.wakeup_s = math.inf
@@ -124,6 +126,7 @@ class SharingScheduler:
         if self._waiting and draft.now_s >= self._regroup_s and self._rule.regroup_s < math.inf:
             self._regroup(draft)
         failed: set[object] = set()
+        self._firm.clear()
         for live in sorted(self._still_waiting(), key=lambda live: (*self._rule.order(live, draft.now_s), live.seq)):
             kind = (self._allocator.shape(live), live.job.model, live.job.labels, live.job.priority)
             if kind in failed:
@@ -200,13 +203,19 @@ class SharingScheduler:
 
     def _seat(self, draft: Draft, live: LiveJob, kind: Hashable) -> Reason | None:
         """Free devices, or a part of somebody's, or those of somebody who has to yield; or why there are none."""
-        offered = self._rule.free(live, draft, self._guests)
+        needs = (self._allocator.shape(live), self._rule.looks_at(live.job))
+        known = self._firm.get(needs)
+        offered = known or self._rule.free(live, draft, self._guests)
         if not isinstance(offered, Reason):
             self._take(draft, live, offered)
             return None
         if self._rule.shares(live.job) and self._join(draft, live, kind):
             return None
-        return None if self._displace(draft, live) else offered
+        if known is None and self._displace(draft, live):
+            self._firm.clear()
+            return None
+        self._firm[needs] = offered
+        return offered
 
     def _take(self, draft: Draft, live: LiveJob, offered: Placement) -> None:
         """Have devices that the rule found; who has parts of the same ones shares out with it what is left."""

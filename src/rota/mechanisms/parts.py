@@ -51,16 +51,14 @@ class Laying:
     def places(self) -> Iterator[Place]:
         """The devices with room for one more task beside those that have parts of them."""
         nodes, own = self._draft.inventory.nodes, self.devices
-        types = self._role.device_types
-        for at in dict.fromkeys([*self._guests.parts, *own]):
-            kind = nodes[at[0]].node.device_type
-            if types and kind not in types:
-                continue
-            holders = self._guests.parts.get(at, {})
+        types, milli = self._role.device_types, self._role.device_milli
+        asked = self._guests.asked
+        for at in asked if not own else dict.fromkeys([*asked, *own]):
             here = own.count(at)
-            asked = sum(asked_of(holder, at) for holder in holders) + (here + 1) * self._role.device_milli
-            if asked <= WHOLE:
-                yield Place(at, kind, tuple(holders), WHOLE - asked, here)
+            left = WHOLE - asked.get(at, 0) - (here + 1) * milli
+            kind = nodes[at[0]].node.device_type
+            if left >= 0 and (not types or kind in types):
+                yield Place(at, kind, tuple(self._guests.parts.get(at, ())), left, here)
 
     def put(self, place: Place) -> bool:
         """One more task on a device, whose holders give back what they have beyond what they asked for."""
@@ -116,13 +114,6 @@ class Laying:
 def can_give(live: LiveJob, draft: Draft) -> bool:
     """Whether a job's part can become another: it runs and no order is on its way, or this plan gave it its part."""
     return is_settled(live) or live in draft.touched
-
-
-def asked_of(holder: LiveJob, at: Device) -> int:
-    """Thousandths of a device that the tasks of a job there asked for."""
-    roles = holder.job.roles
-    slots = holder.placement or ()
-    return sum(roles[slot.role].device_milli * slot.tasks for slot in slots if (slot.node, slot.devices) == at)
 
 
 def asked_parts(live: LiveJob, placement: Placement) -> Placement:

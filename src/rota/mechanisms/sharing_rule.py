@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 from rota.core.live import LiveJob
@@ -53,6 +53,9 @@ class SharingRule(Protocol):
 
     def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
         """Whether a group's devices have memory for a job too, by more than what they ask for."""
+
+    def looks_at(self, job: Job) -> Hashable:
+        """What of a job decides which devices it can have without anybody's leave, beside its shape."""
 
     def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
         """Thousandths of the devices for each job of a group, of so many that those outside of it leave."""
@@ -119,6 +122,10 @@ class PlainRule:
     def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
         """As the inventory says by what they ask for."""
         return True
+
+    def looks_at(self, job: Job) -> Hashable:
+        """Who it is and what it says."""
+        return (job.model, job.priority, job.labels)
 
     def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
         """Equal parts."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,10 @@ class AntMan(PlainRule):
                 laying.give_up()
                 return reason
         return laying.done()
+
+    def looks_at(self, job: Job) -> Hashable:
+        """Its class and its model; its labels only where they say how fast it runs beside others."""
+        return (job.model, job.priority, job.labels if self._speed.interleaved else ())
 
     def _lay(self, laying: Laying, live: LiveJob, guests: Guests) -> Reason | None:
         beside = {holder: None for at in laying.devices for holder in guests.parts.get(at, ())}
