@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
+import httpx
 import pytest
-from starlette.testclient import TestClient
 
 from rota.api.app import make_app
 from rota.core.errors import RotaError, Unavailable
@@ -19,6 +20,10 @@ def test_errors_are_one_line_and_say_whose_turn_it_is(error: Exception, status: 
     async def fails() -> None:
         raise error
 
-    answer = TestClient(app).get("/fails")
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+            return await client.get("/fails")
+
+    answer = asyncio.run(ask())
 
     assert (answer.status_code, answer.json()) == (status, {"error": "no such wish"})
