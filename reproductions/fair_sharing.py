@@ -312,6 +312,9 @@ SYSTEMS: dict[str, Callable[[], None]] = {
 
 
 def main(wanted: list[str]) -> None:
+    unknown = [name for name in wanted if name not in SYSTEMS]
+    if unknown:
+        sys.exit(f"there is no system {unknown[0]!r}; there are {', '.join(SYSTEMS)}")
     for name in wanted or SYSTEMS:
         print(f"{name}: {SYSTEMS[name].__doc__}", file=sys.stderr)
         SYSTEMS[name]()
