@@ -90,7 +90,7 @@ def test_experience_survives_its_file_and_holds_only_speeds(tmp_path: Path) -> N
 
 def test_kinds_that_weights_do_not_know_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kinds = tuple(kind for kind in KIND_NAMES if kind not in ("vgg16", "hpc"))
-    network = checked(kinds, {name: np.zeros(shape) for name, shape in shapes(len(kinds), 4, 4, 4).items()})
+    network = checked(kinds, {name: np.ones(shape) for name, shape in shapes(len(kinds), 4, 4, 4).items()})
     linear = np.zeros((len(kinds) + 1, 2 * (len(kinds) + 1) + 1))
     save_learned(tmp_path / "some.npz", Learned(network, linear))
     asked = ["--servers", "1", "--workloads", "1", "--policy", "harmony", "--weights", str(tmp_path / "some.npz")]

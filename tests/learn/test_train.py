@@ -122,6 +122,14 @@ def test_training_is_taken_up_where_it_stopped(experience: Experience, tmp_path:
     assert load_learned(tmp_path / "weights.npz").about["reward_model"]["samples"] == experience.samples
 
 
+def test_checkpoint_is_no_model_of_speeds(tmp_path: Path, experience: Experience) -> None:
+    checkpoint = tmp_path / "state.pt"
+    run_training(order(tmp_path, experience, intervals=1, checkpoint=checkpoint), quiet, quiet)
+
+    with pytest.raises(RotaError, match="it is no file that `rota learn train --reward` wrote"):
+        run_training(order(tmp_path, experience, intervals=1, reward=checkpoint), quiet, quiet)
+
+
 def test_training_meets_no_job_of_a_model_that_the_experience_lacks(tmp_path: Path) -> None:
     shape = Shape(servers=2, jobs_per_server=4, models=models_but(("vgg16", "alexnet")))
     kinds = tuple(kind for kind in KIND_NAMES if kind not in ("vgg16", "alexnet"))

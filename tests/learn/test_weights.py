@@ -21,13 +21,18 @@ def spoiled(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
         arrays = {name: file[name] for name in file.files}
     change(arrays)
     path = tmp_path / "weights.npz"
-    np.savez(path, **arrays)
+    np.savez_compressed(path, **arrays)
     return path
 
 
 def poison(arrays: dict[str, Any]) -> None:
     arrays["actor.second.weight"] = arrays["actor.second.weight"].copy()
     arrays["actor.second.weight"][3, 4] = np.nan
+
+
+def empty(arrays: dict[str, Any]) -> None:
+    for name in ("job", "second", "pool"):
+        arrays[f"actor.{name}.bias"] = arrays[f"actor.{name}.bias"][:0]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,9 @@ def poison(arrays: dict[str, Any]) -> None:
         (lambda a: a.update({"actor.score.weight": a["actor.score.weight"].astype(float) + 1e300}), "or beyond 1000"),
         (lambda a: a.update({"actor.score.weight": a["actor.score.weight"].astype(str)}), "that are no numbers"),
         (lambda a: a.update({"actor.score.weight": a["actor.score.weight"] + 1j}), "that are no numbers"),
+        (lambda a: a.update({"actor.score.weight": a["actor.score.weight"] * 0}), "prefers no server to another"),
+        (empty, "its weights have no size"),
+        (lambda a: a.update(more=np.zeros(7_000_000)), "larger than 50 MB"),
         (lambda a: a.update(about=np.array("[" * 100_000)), "can't be read"),
         (lambda a: a.update(kinds=np.array([a["kinds"][0]] * len(a["kinds"]))), "name a kind twice"),
     ],

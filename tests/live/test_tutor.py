@@ -15,6 +15,7 @@ from rota.core.model import JobId
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.experience import Experience
 from rota.learn.from_journal import experience_of
+from rota.learn.undisturbed import mean_speeds, undisturbed
 from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload
 from rota.live.boot import Scheduling, boot
 from rota.live.tutor import Tutor, with_learned
@@ -25,6 +26,7 @@ from rota.policies.harmony import SHIPPED
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.store.records import Records
+from rota.traces.formats import read_trace
 
 SERVERS = 4
 
@@ -88,6 +90,27 @@ def test_better_weights_are_kept_and_worse_ones_are_not(journal: Path, backwards
     assert not worse["better"]
     assert (home / "harmony.npz").read_bytes() == SHIPPED.read_bytes()
     assert not draft.exists()
+
+
+def test_jobs_are_judged_without_what_neighbours_cost_them(journal: Path) -> None:
+    true = {each.job.id: each.job.work for each in workload(Shape(servers=SERVERS), 1).submissions}
+    slowed = read_trace(journal)
+
+    with journal.open(encoding="utf-8") as lines:
+        found = undisturbed(slowed, lines, cluster_of(SERVERS))
+
+    assert max((each.job.work or 0.0) / (true[each.job.id] or 1.0) for each in slowed.submissions) > 1.2
+    for each in found.submissions:
+        assert each.job.work == pytest.approx(true[each.job.id], rel=1e-6), each.job.id
+
+
+def test_node_that_has_left_is_like_any_other(journal: Path) -> None:
+    with journal.open(encoding="utf-8") as lines:
+        whole = mean_speeds(lines, cluster_of(SERVERS))
+    with journal.open(encoding="utf-8") as lines:
+        later = mean_speeds(lines, cluster_of(SERVERS - 1))
+
+    assert later.keys() == whole.keys()
 
 
 def test_nothing_is_learned_from_a_few_speeds(tmp_path: Path, journal: Path) -> None:

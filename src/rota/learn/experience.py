@@ -64,6 +64,7 @@ class Experience:
     def load(cls, path: Path) -> Experience:
         """Read it; nothing in the file is ever run."""
         try:
+            zipfile.ZipFile(path).close()
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 if int(file["version"]) != VERSION:
                     raise RotaError(f"experience {path}: version {int(file['version'])} is not known")

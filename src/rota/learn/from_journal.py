@@ -22,7 +22,9 @@ Speed = Callable[[JobId, float, float, float], float | None]
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
+    """A job of the journal, and where and how fast it runs now."""
+
     job: Job
     placement: Placement | None = None
     rate: float = 0.0
@@ -49,7 +51,7 @@ def read_experience(path: Path, kinds: tuple[str, ...]) -> Experience:
 
 def experience_of(lines: Iterable[str], kinds: tuple[str, ...], speed: Speed = as_journalled) -> Experience:
     """What a journal's steps tell; speeds are parts of the best that jobs of the same kind and size ever had."""
-    runs: dict[JobId, _Run] = {}
+    runs: dict[JobId, Run] = {}
     nodes: dict[str, int] = {}
     moments: list[Moment] = []
     sizes: list[list[tuple[int, int, int]]] = []
@@ -57,7 +59,7 @@ def experience_of(lines: Iterable[str], kinds: tuple[str, ...], speed: Speed = a
     for line in lines:
         value = json.loads(line)
         if "t" not in value:
-            _begin(runs, nodes, value)
+            begin(runs, nodes, value)
             continue
         now_s = float(value["t"])
         if last_s is not None and now_s - last_s >= SHORTEST_S:
@@ -65,17 +67,17 @@ def experience_of(lines: Iterable[str], kinds: tuple[str, ...], speed: Speed = a
             if any(moment.speed):
                 moments.append(moment)
                 sizes.append(of_size)
-        _take(runs, nodes, value)
+        take(runs, nodes, value)
         last_s = now_s
     _normalise(moments, sizes)
     return pack(moments, kinds, max(len(nodes), 1))
 
 
-def _begin(runs: dict[JobId, _Run], nodes: dict[str, int], header: dict[str, object]) -> None:
+def begin(runs: dict[JobId, Run], nodes: dict[str, int], header: dict[str, object]) -> None:
     """A stretch of the journal begins; it may know jobs that run already."""
     snapshot = header.get("snapshot")
     for value in snapshot["jobs"] if isinstance(snapshot, dict) else ():
-        run = runs[JobId(value["job"]["id"])] = _Run(decode_job(value["job"]))
+        run = runs[JobId(value["job"]["id"])] = Run(decode_job(value["job"]))
         if value.get("placement"):
             run.placement, run.rate = _placement(value["placement"], nodes), float(value.get("rate", 0.0))
 
@@ -86,11 +88,12 @@ def _placement(value: list[list[object]], nodes: dict[str, int]) -> Placement:
     return decode_placement(value, nodes)
 
 
-def _take(runs: dict[JobId, _Run], nodes: dict[str, int], value: dict[str, list[dict[str, object]]]) -> None:
+def take(runs: dict[JobId, Run], nodes: dict[str, int], value: dict[str, list[dict[str, object]]]) -> None:
+    """One step of the journal."""
     for each in value["in"]:
         event = decode_event(each)
         if isinstance(event, ev.JobArrived):
-            runs[event.job.id] = _Run(event.job)
+            runs[event.job.id] = Run(event.job)
             continue
         run = runs.get(getattr(event, "job_id", JobId("")))
         if run is None:
@@ -112,7 +115,7 @@ def _take(runs: dict[JobId, _Run], nodes: dict[str, int], value: dict[str, list[
 
 
 def _moment(
-    runs: dict[JobId, _Run], kinds: tuple[str, ...], speed: Speed, from_s: float, to_s: float
+    runs: dict[JobId, Run], kinds: tuple[str, ...], speed: Speed, from_s: float, to_s: float
 ) -> tuple[Moment, list[tuple[int, int, int]]]:
     moment, sizes = Moment(), []
     for job_id, run in runs.items():

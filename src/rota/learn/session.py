@@ -108,7 +108,7 @@ def _reward(order: Order, experience: Experience) -> tuple[RewardModel, Fit]:
             kept = {"kinds": list(experience.kinds), "weights": reward.state_dict(), "fit": dataclasses.asdict(fit)}
             _save(order.reward, kept)
         return reward, fit
-    kept = _loaded(order.reward, "--reward", experience)
+    kept = _loaded(order.reward, "--reward", experience, needs=("weights", "fit"))
     reward = RewardModel(len(experience.kinds))
     reward.load_state_dict(kept["weights"])
     return reward, Fit(**kept["fit"])
@@ -138,16 +138,16 @@ def _checkpoint(order: Order, experience: Experience) -> dict[str, Any] | None:
         return None
     if not order.checkpoint.is_file():
         raise RotaError(f"--resume: there is no checkpoint {order.checkpoint}")
-    return _loaded(order.checkpoint, "--checkpoint", experience)
+    return _loaded(order.checkpoint, "--checkpoint", experience, needs=("net", "adam"))
 
 
-def _loaded(path: Path, what: str, experience: Experience) -> dict[str, Any]:
+def _loaded(path: Path, what: str, experience: Experience, needs: tuple[str, ...]) -> dict[str, Any]:
     """What was saved, of the same kinds of jobs."""
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
-        known = tuple(state["kinds"])
-    except Exception as err:  # whatever PyTorch says of a file that is none of its own
-        raise RotaError(f"{what} {path}: it can't be read: {err}") from None
+        known, _ = tuple(state["kinds"]), [state[name] for name in needs]
+    except Exception:  # whatever PyTorch says of a file that is none of its own
+        raise RotaError(f"{what} {path}: it is no file that `rota learn train {what}` wrote, or not whole") from None
     if known != experience.kinds:
         raise RotaError(f"{what} {path}: it knows other kinds of jobs than the experience does")
     return state

@@ -15,6 +15,7 @@ from rota.core.model import JobId
 from rota.drivers.local.folder import curve
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.from_journal import experience_of
+from rota.learn.undisturbed import undisturbed
 from rota.live.helper import Json, answer_all
 from rota.live.tutor import FILE
 from rota.mechanisms.weights import load_learned, save_learned
@@ -74,7 +75,8 @@ def teach(journal: Path, cluster: Cluster, placement: str | None, weights: Path,
 
 def judge(journal: Path, cluster: Cluster, placement: str | None, weights: Path, draft: Path, home: Path) -> Json:
     """Run the journal's jobs with the weights in use and with new ones; keep the new ones if the jobs end sooner."""
-    work = read_trace(journal)
+    with journal.open(encoding="utf-8") as lines:
+        work = undisturbed(read_trace(journal), lines, cluster)
     setting = Setting(cluster=cluster, placement=placement, speed=SpeedModel(contention=True))
     old_s, new_s = (_jct_s(work, path, setting) for path in (weights, draft))
     better = new_s < old_s * (1.0 - LEAST_GAIN)

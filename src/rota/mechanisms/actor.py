@@ -118,6 +118,8 @@ def checked(kinds: tuple[str, ...], of: Mapping[str, NDArray[np.generic]]) -> Ne
         hidden, narrow, pool = (of[f"{name}.bias"].shape[0] for name in ("job", "second", "pool"))
     except (KeyError, IndexError) as err:
         raise RotaError(f"its weights are not those of a placement network: {err} is missing or has no size") from None
+    if not min(hidden, narrow, pool):
+        raise RotaError("its weights have no size: there is nothing in it that could have learned")
     wanted = shapes(len(kinds), hidden, narrow, pool)
     for name, shape in wanted.items():
         if name not in of:
@@ -128,6 +130,8 @@ def checked(kinds: tuple[str, ...], of: Mapping[str, NDArray[np.generic]]) -> Ne
             )
         if not are_sound(of[name]):
             raise RotaError(f"its weight {name!r} has values that are no numbers, or beyond {MOST_WEIGHT:g}")
+    if not of["score.weight"].any():
+        raise RotaError("its weight 'score.weight' is 0 throughout, so that it prefers no server to another")
     return Network(kinds, {name: np.ascontiguousarray(of[name], np.float32) for name in wanted})
 
 

@@ -50,11 +50,13 @@ def load_learned(path: Path) -> Learned:
     """Read it; a file that is poisoned, stale or something else is refused with the reason."""
     if not path.is_file():
         raise RotaError(f"weights {path}: there is no such file; train some with `rota learn train`")
-    if path.stat().st_size > MOST_BYTES:
-        raise RotaError(
-            f"weights {path}: the file is larger than {MOST_BYTES // 1_000_000} MB; it is no placement network"
-        )
     try:
+        with zipfile.ZipFile(path) as packed:
+            size = sum(each.file_size for each in packed.infolist())
+        if size > MOST_BYTES:
+            raise RotaError(
+                f"weights {path}: they are larger than {MOST_BYTES // 1_000_000} MB; it is no placement network"
+            )
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except _UNREADABLE as err:

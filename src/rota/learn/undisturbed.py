@@ -1,0 +1,85 @@
+"""How much a journal's jobs were slowed down by their neighbours, as the model of shared servers has it.
+
+Run times in a journal hold that already: whoever runs the jobs again among neighbours has to take it out first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rota.core.cluster import Cluster, Node
+from rota.core.model import JobId, NodeId
+from rota.core.placement import Placement
+from rota.learn.from_journal import Run, begin, take
+from rota.perf.shared_servers import SharedServers, contends
+from rota.traces.workload import Submission, Workload
+
+
+def undisturbed(work: Workload, lines: Iterable[str], cluster: Cluster) -> Workload:
+    """The jobs of a journal with the work that they would have done in their time had they been alone."""
+    speeds = mean_speeds(lines, cluster)
+
+    def alone(submission: Submission) -> Submission:
+        job = submission.job
+        return replace(submission, job=replace(job, work=(job.work or 0.0) * speeds.get(job.id, 1.0)))
+
+    return replace(work, submissions=tuple(map(alone, work.submissions)))
+
+
+def mean_speeds(lines: Iterable[str], cluster: Cluster) -> dict[JobId, float]:
+    """The mean speed of each job while it ran, as a part of what it would do alone; only of kinds that are known."""
+    runs: dict[JobId, Run] = {}
+    nodes = {str(node.id): index for index, node in enumerate(cluster.nodes)}
+    crowd = _Crowd(cluster)
+    last_s = 0.0
+    for line in lines:
+        value = json.loads(line)
+        if "t" not in value:
+            begin(runs, nodes, value)
+        else:
+            now_s = float(value["t"])
+            crowd.pass_time(now_s - last_s)
+            take(runs, nodes, value)
+            last_s = now_s
+        crowd.follow(runs, nodes)
+    return crowd.means()
+
+
+class _Crowd:
+    """Who is where, how fast that lets each be, and how much that has come to."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._nodes = list(cluster.nodes)
+        self._servers = SharedServers(self._nodes)
+        self._where: dict[JobId, Placement] = {}
+        self._speed: dict[JobId, float] = {}
+        self._ran: dict[JobId, tuple[float, float]] = {}
+
+    def pass_time(self, seconds: float) -> None:
+        for job_id, speed in self._speed.items():
+            ran_s, done = self._ran.get(job_id, (0.0, 0.0))
+            self._ran[job_id] = (ran_s + seconds, done + seconds * speed)
+
+    def follow(self, runs: dict[JobId, Run], nodes: dict[str, int]) -> None:
+        """Take over where jobs run now; nodes that have left the cluster are like any other."""
+        self._nodes.extend(Node(id=NodeId(name), devices=1) for name in list(nodes)[len(self._nodes) :])
+        touched: set[int] = set()
+        for job_id, run in runs.items():
+            placement = run.placement if run.rate > 0 and contends(run.job) else None
+            before = self._where.get(job_id)
+            if placement == before:
+                continue
+            touched.update(slot.node for slot in (*(before or ()), *(placement or ())))
+            self._servers.leave(job_id)
+            self._where.pop(job_id, None)
+            self._speed.pop(job_id, None)
+            if placement is not None:
+                self._where[job_id] = placement
+                self._servers.enter(run.job, placement)
+        for job_id in self._servers.beside(touched):
+            self._speed[job_id] = self._servers.speed(job_id)
+
+    def means(self) -> dict[JobId, float]:
+        return {job_id: done / ran_s for job_id, (ran_s, done) in self._ran.items() if ran_s > 0}
