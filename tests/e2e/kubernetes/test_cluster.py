@@ -124,8 +124,9 @@ def test_dashboard_and_metrics_are_there(bed: Bed, view: View, launch: Launch, k
 
 def test_nodes_come_go_and_are_cordoned(bed: Bed, view: View, launch: Launch, kubelets: Kubelets) -> None:
     kubelets(bed, nodes=1)
-    launch(bed)
+    manager = Client(launch(bed).url)
     bed.admin.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+    eventually(lambda: manager.nodes()[0]["state"] == "drained")  # news of nodes and of pods come by ways of their own
     bed.admin.make(pod("p", 4))
 
     assert eventually(lambda: view.waiting_for("p")).startswith("nodes-down: needs 4 devices")
