@@ -8,6 +8,7 @@ from builders import GIB, World, at_once, cluster, job, node, on, start
 from policies.courses import GPU, ends, run, speeds
 from rota.core.decisions import Resize
 from rota.core.errors import RotaError
+from rota.core.events import SpeedChanged
 from rota.core.model import Job, JobId
 from rota.core.placement import in_turn
 from rota.perf.profiles import Profiles
@@ -63,6 +64,22 @@ def test_antman_puts_parts_on_one_device_only_if_guarantees_hold(together: float
 
     assert ends(run("antman", first, second, speed=speed))["b"] == end_s
     assert ends(run("antman", first, second, speed=speed, gpus=2))["b"] == (100.0 if together == 9.5 else 95.0)
+
+
+def test_antman_does_not_try_again_what_was_too_much() -> None:
+    # Nobody knows beforehand that the guaranteed job is slowed down by more than 150 thousandths, and by them alone.
+    world = World(gpus=1, policy="antman:unknown=0.5")
+    world.settle(world.submit("rg"))
+    decisions = world.submit("ot", priority=-1)
+    parts: list[int] = []
+    while decisions:
+        assert len(parts) < 20, parts
+        world.settle(decisions)
+        parts.append((world.live("ot").placement or ())[0].milli)
+        decisions = world.step(SpeedChanged(JobId("rg"), 0.0, 1.0 if parts[-1] <= 150 else 0.8))
+
+    assert max(parts[:-1]) > 150
+    assert 1 < parts[-1] <= 150
 
 
 # -- kubeshare -----------------------------------------------------------------------------------

@@ -66,6 +66,8 @@ class AntMan(PlainRule):
         """The speed of guaranteed jobs by themselves, as seen."""
         self._parts: dict[int, int] = {}
         """What opportunistic jobs beside a guaranteed one may have."""
+        self._capped: set[int] = set()
+        """Opportunistic jobs that once had too much: they are not given more again beside the same one."""
         self._kinds: dict[int, DeviceType] = {}
         """The devices of jobs that others may join."""
         self._lent: set[int] = set()
@@ -160,6 +162,7 @@ class AntMan(PlainRule):
         if not mates:
             self._alone[live.seq] = live.rate
             self._parts.pop(live.seq, None)
+            self._capped.discard(live.seq)
             self._lent.discard(live.seq)
             return
         mate = mates[0]
@@ -169,10 +172,13 @@ class AntMan(PlainRule):
         loss, allowed = 1.0 - live.rate / alone if alone > 0 else 0.0, 1.0 - self._params.guard
         part = mate.placement[0].milli
         bearable = _HALF if loss * _HALF <= allowed * part else int(part * allowed / loss)
-        if bearable > part:
+        if loss > allowed + 1e-9:
+            self._capped.add(mate.seq)
+        elif bearable > part and mate.seq not in self._capped:
             bearable = min(bearable, self._foreseen(live, mate))
-        if bearable > part or loss > allowed + 1e-9:
-            self._parts[mate.seq] = min(max(bearable, 1), _HALF)
+        else:
+            return
+        self._parts[mate.seq] = min(max(bearable, 1), _HALF)
 
     def _foreseen(self, live: LiveJob, mate: LiveJob) -> int:
         """The most that the other may have by what is known of speeds, before it is tried."""
@@ -194,6 +200,7 @@ class AntMan(PlainRule):
         """Forget it."""
         for known in (self._alone, self._parts, self._kinds):
             known.pop(live.seq, None)
+        self._capped.discard(live.seq)
         self._lent.discard(live.seq)
 
     def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
@@ -210,12 +217,14 @@ class AntMan(PlainRule):
             "parts": list(self._parts.items()),
             "kinds": list(self._kinds.items()),
             "lent": sorted(self._lent),
+            "capped": sorted(self._capped),
         }
 
     def recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
         """Take them up."""
         self._alone, self._parts = dict(memory["alone"]), dict(memory["parts"])
         self._kinds, self._lent = dict(memory.get("kinds", ())), set(memory.get("lent", ()))
+        self._capped = set(memory.get("capped", ()))
 
 
 def _is_guaranteed(live: LiveJob) -> bool:
@@ -231,6 +240,8 @@ antman = sharing(
     differs=(
         "at most one opportunistic job runs beside a guaranteed one; a job is never larger than what it asked for, so "
         "that there are no bursts of memory; and guaranteed jobs keep their guarantee unless `patience_s` is given. "
+        "The bound is against those on the same devices: who only shares the node is not held back, and where speeds are "
+        "estimates it is as good as they are. "
         "Jobs that asked for parts of devices have them as asked, several guaranteed ones on a device too, but only "
         "beside such as leave every guaranteed one its speed by what is known; consolidation leaves them in place."
     ),
