@@ -241,8 +241,9 @@ antman = sharing(
         "at most one opportunistic job runs beside a guaranteed one; a job is never larger than what it asked for, so "
         "that there are no bursts of memory; and guaranteed jobs keep their guarantee unless `patience_s` is given. "
         "The bound is against those on the same devices: who only shares the node is not held back, and where speeds "
-        "are estimates it is as good as they are. Jobs that asked for parts of devices have them as asked, several guaranteed ones on a device too, but only "
-        "beside such as leave every guaranteed one its speed by what is known; consolidation leaves them in place."
+        "are estimates it is as good as they are. Jobs that asked for parts of devices have them as asked, "
+        "several guaranteed ones on a device too, but only beside such as leave every guaranteed one its speed "
+        "by what is known; consolidation leaves them in place."
     ),
     traits=Traits(
         prior_knowledge="utilisation",
