@@ -25,10 +25,12 @@ Most are *ordering* policies: they say who comes first, and the
 [list scheduler](../explain/architecture.md#the-list-scheduler) does the rest. Unless its entry says otherwise, a
 job that does not fit is passed by later ones that do. Those with a `round_s` share out time in rounds.
 
-Every policy that does not plan in rounds takes `consolidate_s=SECONDS` too: so often, when something has changed and
-the policy itself wants nothing, jobs are moved together until whole nodes, and whole devices that were held in part,
-are free. A node is emptied only if every job on it has a new home. Jobs that take turns or are packed with others
-stay where they are.
+Every policy that does not plan in rounds takes `consolidate_s=SECONDS` too: when something has changed and the policy
+itself wants nothing, jobs are moved together until whole nodes, and whole devices that were held in part, are free. A
+round that finds nothing to move is not repeated before so many seconds; after one that moved jobs the next may follow
+as soon as they have arrived. A node is emptied only if every job on it has a new home. A job whose new place becomes
+free only by another's move is stopped and started, which counts as a pre-emption. Jobs that take turns or are packed
+with others stay where they are, and nobody is moved to where a suspended job rests.
 
 Labels of a job (`labels` in a [job file](job-file.md#labels-of-jobs-that-share-devices) or a trace of Rota's own form)
 that some of them read. A job of priority -1 is opportunistic (`antman`).

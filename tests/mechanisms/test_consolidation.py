@@ -89,6 +89,30 @@ def test_memory_keeps_parts_apart() -> None:
     assert rounds(world, 2) == [[], []]
 
 
+def test_nobody_is_moved_to_where_a_suspended_job_rests() -> None:
+    world = scattered(
+        {
+            "a": (1, on("n1", [0], milli=500)),
+            "b": (1, on("n1", [0], milli=500)),
+            "part": (0.5, on("n2", [0], milli=500)),
+        },
+        nodes=2,
+        gpus=1,
+        policy="gandiva:consolidate_s=30",
+    )
+    world.pass_s(60.0)
+    world.settle(world.timer())
+    world.settle(world.submit("c"))
+    world.pass_s(60.0)
+    world.settle(world.timer())
+    world.settle(world.ended("a"))
+    assert (world.states()["b"], world.states()["c"]) == ("running", "suspended")
+
+    # b has half of its device and c rests there; the other half has room for the part, but c is to go on.
+    world.pass_s(40.0)
+    assert world.timer() == []
+
+
 @given(data=st.data())
 @settings(max_examples=40)
 def test_consolidation_of_anything_is_over_after_one_round(data: st.DataObject) -> None:

@@ -90,3 +90,27 @@ def test_gandiva_grows_a_job_on_its_node_and_shrinks_it_for_others() -> None:
 
     assert world.live("e").gpus == 1.0
     assert world.states()["big"] == "running"
+
+
+def test_gandiva_leaves_a_job_its_half_while_a_part_of_the_other_is_held() -> None:
+    world = World(gpus=2, policy="gandiva")
+    for name in ("a", "b"):
+        world.running(name, gpus=2, at=on("n1", 2, milli=500))
+    world.pass_s(60.0)
+    world.settle(world.timer())
+    world.settle(world.submit("c", gpus=2))
+    world.pass_s(60.0)
+    world.settle(world.timer())
+    world.settle(world.submit("part", gpus=0.5))
+    assert world.states() == {"a": "running", "b": "running", "c": "suspended", "part": "waiting"}
+
+    # a leaves a half to which the part comes, as c rests; so that b can't have all when it is the last of its group.
+    world.settle(world.ended("a"))
+    world.settle(world.cancel("c"))
+    assert world.states()["part"] == "running"
+    assert world.live("b").placement == on("n1", 2, milli=500)
+
+    world.settle(world.ended("part"))
+    world.pass_s(60.0)
+    world.settle(world.timer())
+    assert world.live("b").placement == on("n1", 2)

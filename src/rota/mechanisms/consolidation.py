@@ -47,10 +47,14 @@ class _Crowd:
         self._where: dict[LiveJob, int] = {}
         self._fixed: set[int] = set()
         """Nodes on which somebody has to stay."""
+        self._resting: dict[int, int] = {}
+        """By node the devices on which suspended jobs rest, to which nobody is moved."""
         self._moved: dict[LiveJob, None] = {}
         for live in holders:
             if live.placement is None or live.state is JobState.WAITING:
                 continue
+            for slot in live.parked or ():
+                self._resting[slot.node] = self._resting.get(slot.node, 0) | slot.devices
             if is_movable(live) and (parts or not live.job.roles[0].is_fraction):
                 self._put(live, live.placement[0].node)
             else:
@@ -124,9 +128,13 @@ class _Crowd:
         ]
         for node in sorted(able, key=lambda node: (inventory.nodes[node].free, node)):
             there = on_node(inventory, live.job, node)
-            if there is not None:
+            if there is not None and not self._is_rest(node, there[0].devices):
                 return there
         return None
+
+    def _is_rest(self, node: int, devices: int) -> bool:
+        """Whether a suspended job rests on one of these devices."""
+        return bool(self._resting.get(node, 0) & devices)
 
     def _part(self, live: LiveJob, source: int, device: int) -> Placement | None:
         """A part of a device that others have parts of: elsewhere than on this device, or than on this node."""
@@ -136,7 +144,7 @@ class _Crowd:
             if left < need or (node == source and (not device or device >> other & 1)):
                 continue
             there = (Slot(node, 1 << other, 1, 0, need),)
-            if inventory.is_free(there, job.roles):
+            if not self._is_rest(node, 1 << other) and inventory.is_free(there, job.roles):
                 return there
         return None
 

@@ -71,8 +71,7 @@ class Slices:
             self._go_next(draft, resting)
             return draft.now_s + self._quantum_s
         if len(crew) == 1 and not resting:
-            self._widen(draft, crew[0])
-            return math.inf
+            return math.inf if self._widen(draft, crew[0]) else draft.now_s + self._quantum_s
         due_s = max(max(live.since_s, self._began_s.get(live.seq, 0.0)) for live in crew) + self._quantum_s
         if draft.now_s < due_s:
             return due_s
@@ -136,11 +135,16 @@ class Slices:
         """Whether two together do more than in turn: more than one job's worth."""
         return sum(live.rate / self.alone.get(live.seq, live.nominal_rate) for live in (one, other)) > 1.0 + _MORE
 
-    def _widen(self, draft: Draft, live: LiveJob) -> None:
-        """All of its devices for a job that has nobody beside it any more."""
+    def _widen(self, draft: Draft, live: LiveJob) -> bool:
+        """All of its devices for a job that has nobody of its group beside it; not while others have parts of them."""
         whole = packed(live.placement or (), WHOLE)
-        if whole != live.placement:
+        if whole == live.placement:
+            return True
+        try:
             draft.share(live, whole)
+        except PlanRefused:
+            return False
+        return True
 
     def _pair(self, one: LiveJob, other: LiveJob) -> Pair:
         return (min(one.seq, other.seq), max(one.seq, other.seq))
