@@ -142,26 +142,23 @@ def part(value: float) -> str:
 
 def gandiva() -> str:
     """100 devices, more jobs than devices for most of the time; baseline first in first out, one job a device."""
-    speed = SpeedModel(profiles=profiles(), turns=TURNS)
-
-    def made(seed: int) -> Workload:
-        return with_models(contended(seed, jobs=450, gpus=100, load=2.0, largest=4, longest_s=14400.0), seed)
-
-    policies = ("fifo:backfill=true", "gandiva", "gandiva:pack=false")
-    rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
-    return table("gandiva", "v100=100/4", rows, SEEDS)
+    return _gandiva("gandiva", jobs=450, largest=4)
 
 
 def gandiva_single() -> str:
     """The same with jobs of one device only."""
+    return _gandiva("gandiva_single", jobs=600, largest=1)
+
+
+def _gandiva(name: str, *, jobs: int, largest: int) -> str:
     speed = SpeedModel(profiles=profiles(), turns=TURNS)
 
     def made(seed: int) -> Workload:
-        return with_models(contended(seed, jobs=600, gpus=100, load=2.0, largest=1, longest_s=14400.0), seed)
+        return with_models(contended(seed, jobs=jobs, gpus=100, load=2.0, largest=largest, longest_s=14400.0), seed)
 
     policies = ("fifo:backfill=true", "gandiva", "gandiva:pack=false")
     rows = [Row(policy=policy, made=made, speed=speed) for policy in policies]
-    return table("gandiva_single", "v100=100/4", rows, SEEDS)
+    return table(name, "v100=100/4", rows, SEEDS)
 
 
 def antman() -> str:
