@@ -29,6 +29,7 @@ def study_notes(ready: Ready, request: Request, policies: Sequence[str]) -> tupl
         *_unread_labels(ready, policies),
         *_unknown_names(ready, policies),
         *_unknown_kinds(ready, request, policies),
+        *_undisturbed(ready),
     )
 
 
@@ -114,6 +115,14 @@ def _unknown_kinds(ready: Ready, request: Request, policies: Sequence[str]) -> I
         params = declared.read(options)
         if isinstance(params, HarmonyParams) and (lacking := _lacking(kinds, learned(params.weights).network.kinds)):
             yield f"{spec}: {lacking}; its weights take them all for one unknown kind"
+
+
+def _undisturbed(ready: Ready) -> Iterator[str]:
+    if ready.is_undisturbed:
+        yield (
+            f"--contention: what neighbours had cost the jobs of {ready.workload.source} is taken out of their run "
+            "times first, so that it does not count twice"
+        )
 
 
 def _lacking(kinds: Sequence[str | None], known: Collection[str]) -> str:

@@ -29,6 +29,8 @@ from rota.report.metrics import Metrics, measure, measure_tenants
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces.alibaba import read_alibaba_nodes
 from rota.traces.formats import read_trace
+from rota.traces.journal import JOURNAL
+from rota.traces.source import open_source
 from rota.traces.workload import Workload
 
 if TYPE_CHECKING:
@@ -101,6 +103,8 @@ class Ready:
     speeds: StudySpeeds
     left_out: int
     """Jobs larger than the cluster, left out because that was asked for."""
+    is_undisturbed: bool = False
+    """Whether what their neighbours had cost the jobs of a journal was taken out of their run times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,8 @@ class Finished:
 def prepare(request: Request) -> Ready:
     """Read and check everything that the request names."""
     workload = read_trace(request.trace, format=request.format, skip_bad_lines=request.skip_bad_lines)
+    alone = _undisturbed(request, workload)
+    workload = alone or workload
     if request.jobs is not None:
         workload = replace(workload, submissions=workload.submissions[: request.jobs])
     cluster = _cluster(request, workload)
@@ -146,7 +152,22 @@ def prepare(request: Request) -> Ready:
         if not kept:
             raise RotaError("no job of the trace fits into the cluster")
         workload = replace(workload, submissions=kept)
-    return Ready(workload=workload, setting=setting, speeds=speeds, left_out=len(misfits))
+    return Ready(
+        workload=workload,
+        setting=setting,
+        speeds=speeds,
+        left_out=len(misfits),
+        is_undisturbed=alone is not None,
+    )
+
+
+def _undisturbed(request: Request, workload: Workload) -> Workload | None:
+    """A journal's jobs without what `--contention` will cost them anew, if their run times hold any of it."""
+    if not request.contention or workload.format != JOURNAL:
+        return None
+    from rota.learn.undisturbed import read_undisturbed
+
+    return read_undisturbed(workload, open_source(request.trace))
 
 
 def _too_large(job: Job, cluster: Cluster) -> str:

@@ -88,8 +88,9 @@ def _placement(value: list[list[object]], nodes: dict[str, int]) -> Placement:
     return decode_placement(value, nodes)
 
 
-def take(runs: dict[JobId, Run], nodes: dict[str, int], value: dict[str, list[dict[str, object]]]) -> None:
-    """One step of the journal."""
+def take(runs: dict[JobId, Run], nodes: dict[str, int], value: dict[str, list[dict[str, object]]]) -> list[JobId]:
+    """One step of the journal; returns the jobs of which it tells something new."""
+    heard: dict[JobId, None] = {}
     for each in value["in"]:
         event = decode_event(each)
         if isinstance(event, ev.JobArrived):
@@ -98,6 +99,7 @@ def take(runs: dict[JobId, Run], nodes: dict[str, int], value: dict[str, list[di
         run = runs.get(getattr(event, "job_id", JobId("")))
         if run is None:
             continue
+        heard[run.job.id] = None
         match event:
             case ev.Started() | ev.SpeedChanged() | ev.Resized() | ev.Moved() | ev.Resumed():
                 run.rate = event.rate
@@ -112,6 +114,7 @@ def take(runs: dict[JobId, Run], nodes: dict[str, int], value: dict[str, list[di
         placed = order.get("on")
         if run is not None and isinstance(placed, list):
             run.placement = _placement(placed, nodes)
+    return list(heard)
 
 
 def _moment(

@@ -8,13 +8,34 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 
 from rota.core.cluster import Cluster, Node
+from rota.core.codec import decode_cluster
+from rota.core.errors import RotaError
 from rota.core.model import JobId, NodeId
 from rota.core.placement import Placement
 from rota.learn.from_journal import Run, begin, take
 from rota.perf.shared_servers import SharedServers, contends
+from rota.traces.source import Source
 from rota.traces.workload import Submission, Workload
+
+
+def read_undisturbed(work: Workload, journal: Source) -> Workload | None:
+    """The jobs of a journal's file as they would have been alone; None if nothing has slowed them down.
+
+    A live manager's journal begins with a snapshot, and real jobs have real neighbours; simulated ones were slowed down
+    only where the header says so.
+    """
+    try:
+        with journal.text() as lines:
+            header = next(lines)
+            told = json.loads(header)
+            if told.get("snapshot") is None and not told.get("speed", {}).get("contention"):
+                return None
+            return undisturbed(work, chain([header], lines), decode_cluster(told["cluster"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as err:
+        raise RotaError(f"{journal.path}: it can't be read: {type(err).__name__}: {err}") from err
 
 
 def undisturbed(work: Workload, lines: Iterable[str], cluster: Cluster) -> Workload:
@@ -33,17 +54,18 @@ def mean_speeds(lines: Iterable[str], cluster: Cluster) -> dict[JobId, float]:
     runs: dict[JobId, Run] = {}
     nodes = {str(node.id): index for index, node in enumerate(cluster.nodes)}
     crowd = _Crowd(cluster)
-    last_s = 0.0
+    last_s: float | None = None
     for line in lines:
         value = json.loads(line)
         if "t" not in value:
             begin(runs, nodes, value)
-        else:
-            now_s = float(value["t"])
+            crowd.follow(runs, nodes)
+            continue
+        now_s = float(value["t"])
+        if last_s is not None:
             crowd.pass_time(now_s - last_s)
-            take(runs, nodes, value)
-            last_s = now_s
-        crowd.follow(runs, nodes)
+        crowd.follow({job_id: runs[job_id] for job_id in take(runs, nodes, value)}, nodes)
+        last_s = now_s
     return crowd.means()
 
 
@@ -63,7 +85,7 @@ class _Crowd:
             self._ran[job_id] = (ran_s + seconds, done + seconds * speed)
 
     def follow(self, runs: dict[JobId, Run], nodes: dict[str, int]) -> None:
-        """Take over where jobs run now; nodes that have left the cluster are like any other."""
+        """Take over where some jobs run now; nodes that have left the cluster are like any other."""
         self._nodes.extend(Node(id=NodeId(name), devices=1) for name in list(nodes)[len(self._nodes) :])
         touched: set[int] = set()
         for job_id, run in runs.items():

@@ -17,6 +17,8 @@ from rota.core.model import Job, JobId
 from rota.traces.source import Source
 from rota.traces.workload import Outcome, Submission, Workload
 
+JOURNAL = "journal"
+"""The name of the format."""
 _OUTCOMES = {End.SUCCEEDED: Outcome.SUCCEEDED, End.FAILED: Outcome.FAILED, End.CANCELLED: Outcome.CANCELLED}
 _BROKEN = (ValueError, KeyError, TypeError, AttributeError)
 
@@ -65,7 +67,7 @@ def read(source: Source) -> Workload:
     return Workload(
         submissions=tuple(submissions),
         source=str(source.path),
-        format="journal",
+        format=JOURNAL,
         cluster=cluster,
         left_out=len(courses) - len(ended),
     )
