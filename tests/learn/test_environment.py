@@ -9,6 +9,7 @@ pytest.importorskip("gymnasium", reason="needs Gymnasium: pip install 'rota[lear
 
 from gymnasium.utils.env_checker import check_env
 
+from rota.core.errors import RotaError
 from rota.learn.environment import PlacementEnv
 
 
@@ -43,3 +44,26 @@ def test_same_seed_is_the_same_workload() -> None:
 
     assert all(np.array_equal(one[name], other[name]) for name in one)
     assert any(not np.array_equal(one[name], another[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, value) for field in ("servers", "intervals", "batch") for value in (0, -1, 2.5, float("nan"))),
+        *(("load", value) for value in (0, -1, 1e-9, 1e9, float("nan"), float("inf"))),
+    ],
+)
+def test_world_that_can_not_be_is_refused_by_name(field: str, value: float) -> None:
+    with pytest.raises(RotaError, match=rf"^{field} is {value}; it must be"):
+        PlacementEnv(**{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("load", [0.001, 100])
+def test_least_and_most_load_are_worlds_too(load: float) -> None:
+    env = PlacementEnv(servers=1, intervals=3, load=load)
+    _, info = env.reset(seed=1)
+
+    *_, truncated, _ = env.step(np.int64(0))
+
+    assert info["mask"].any() == (load > 1)
+    assert truncated == (load < 1)

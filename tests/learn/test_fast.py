@@ -208,3 +208,17 @@ def test_comparison_of_one_has_no_column_of_gains(capsys: pytest.CaptureFixture[
     assert "unknown kind" not in told.err
     assert runs_for(["pack", "harmony"]) == ["harmony", "pack"]
     assert runs_for(["oracle"]) == list(WAYS)
+
+
+def test_workload_of_which_no_job_uses_devices_has_its_times() -> None:
+    works = [workload(Shape(servers=1, jobs_per_server=1), seed) for seed in range(20)]
+
+    assert all(work.submissions[0].submit_s > 0 for work in works)
+
+
+def test_folder_that_is_not_there_is_named_before_collecting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["learn", "collect", str(tmp_path / "none" / "seen.npz"), "--workloads", "1000000"]) == 2
+
+    assert "there is no folder" in capsys.readouterr().err

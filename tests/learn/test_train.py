@@ -122,6 +122,20 @@ def test_training_is_taken_up_where_it_stopped(experience: Experience, tmp_path:
     assert load_learned(tmp_path / "weights.npz").about["reward_model"]["samples"] == experience.samples
 
 
+@pytest.mark.parametrize("asked", [1, 2])
+def test_training_that_is_over_already_is_told_of(experience: Experience, tmp_path: Path, asked: int) -> None:
+    checkpoint = tmp_path / "state.pt"
+    run_training(order(tmp_path, experience, intervals=2, checkpoint=checkpoint), quiet, quiet)
+    said: list[str] = []
+
+    more = {"intervals": asked, "checkpoint": checkpoint, "resume": True, "without": ("reward-model",)}
+    curve = run_training(order(tmp_path, experience, **more), quiet, said.append)
+
+    assert [point["interval"] for point in curve] == [2]
+    why = f"2 intervals are done already, and --intervals {asked} asks for no more; nothing is trained"
+    assert said[0] == f"checkpoint {checkpoint}: {why}"
+
+
 def test_checkpoint_is_no_model_of_speeds(tmp_path: Path, experience: Experience) -> None:
     checkpoint = tmp_path / "state.pt"
     run_training(order(tmp_path, experience, intervals=1, checkpoint=checkpoint), quiet, quiet)
@@ -211,3 +225,21 @@ def test_folder_that_is_not_there_is_named_before_training(tmp_path: Path, capsy
     assert status(["learn", "train", str(out), "--experience", str(tmp_path / "experience.npz")]) == 2
 
     assert f"there is no folder {out.parent}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (("--seed", "-1"), "invalid value for '--seed'"),
+        (("--seed", str(2**63)), "invalid value for '--seed'"),
+        (("--threads", "99999"), "invalid value for '--threads'"),
+        (("--intervals", "nan"), "invalid value for '--intervals'"),
+        (("--checkpoint", "."), ".: it is a folder; name a file"),
+    ],
+)
+def test_impossible_options_are_named_before_training(
+    capsys: pytest.CaptureFixture[str], given: tuple[str, ...], why: str
+) -> None:
+    assert status(["learn", "train", "weights.npz", "--experience", "none.npz", *given]) == 2
+
+    assert capsys.readouterr().err.startswith(f"error: {why}")

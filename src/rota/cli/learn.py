@@ -16,6 +16,9 @@ from rota.core.errors import RotaError
 
 app = typer.Typer(help="Learn where to place jobs that share servers.", no_args_is_help=True)
 
+_LAST_SEED = 2**63 - 1
+_MOST_THREADS = 1024
+
 
 def _seconds(value: float) -> str:
     return f"{value:,.0f}"
@@ -27,6 +30,14 @@ def _part(value: float) -> str:
 
 def _figure(value: float) -> str:
     return f"{value:.3f}"
+
+
+def _refuse_unwritable(file: Path) -> None:
+    """Before any work whose result could not be kept."""
+    if file.is_dir():
+        raise RotaError(f"{file}: it is a folder; name a file")
+    if not file.absolute().parent.is_dir():
+        raise RotaError(f"{file}: there is no folder {file.parent}")
 
 
 _SCORE_COLUMNS = (
@@ -78,6 +89,7 @@ def collect(
 
       rota learn collect experience.npz --journal results/journal.jsonl
     """
+    _refuse_unwritable(out)
     from rota.learn.collect import collect as run
     from rota.learn.workloads import KIND_NAMES, MODELS, Shape, models_but
 
@@ -105,9 +117,9 @@ def train(
     out: Annotated[Path, typer.Argument(metavar="WEIGHTS", help="The file to write.", show_default=False)],
     experience: Annotated[Path, typer.Option(help="Written by `rota learn collect`.", metavar="FILE")],
     intervals: Annotated[int, typer.Option(help="Intervals of all simulated clusters to train for.", min=1)] = 300,
-    seed: Annotated[int, typer.Option(help="Seed of everything that is left to chance.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is left to chance.", min=0, max=_LAST_SEED)] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    threads: Annotated[int, typer.Option(help="Processor threads.", min=1)] = 2,
+    threads: Annotated[int, typer.Option(help="Processor threads.", min=1, max=_MOST_THREADS)] = 2,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Save the whole state here now and then, and at the end.", metavar="FILE")
     ] = None,
@@ -143,8 +155,8 @@ def train(
     from rota.learn.session import Order, run_training
 
     for file in (out, checkpoint, reward):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise RotaError(f"{file}: there is no folder {file.parent}")
+        if file is not None:
+            _refuse_unwritable(file)
     if resume and checkpoint is None:
         raise RotaError("--resume goes on from a checkpoint; say which with --checkpoint FILE")
     order = Order(

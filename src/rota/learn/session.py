@@ -81,6 +81,11 @@ def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str],
     if state is not None:
         trainer.restore(state)
         curve = state["curve"]
+        if trainer.interval >= order.intervals:
+            say(
+                f"checkpoint {order.checkpoint}: {trainer.interval} intervals are done already, and --intervals "
+                f"{order.intervals} asks for no more; nothing is trained"
+            )
 
     def point(said: Progress) -> None:
         curve.append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from random import Random
 
 from rota.core.cluster import Cluster, Node
@@ -22,6 +23,8 @@ CORES_PER_SERVER = 20
 JOBS_PER_SERVER = 10
 LOAD = 0.7
 """Devices that would be busy if every job ran at its full speed, as a part of all."""
+LOADS = (0.001, 100)
+"""The least and the most; with less nobody ever comes, with more thousands do in an interval."""
 INTERVAL_S = 60.0
 """New jobs are placed together, so often."""
 MEDIAN_S = 1200.0
@@ -48,10 +51,17 @@ class Shape:
     models: tuple[str, ...] = MODELS
 
     def __post_init__(self) -> None:
-        if self.servers < 1:
-            raise RotaError(f"--servers is {self.servers}; it must be at least 1")
-        if self.jobs_per_server < 1:
-            raise RotaError(f"jobs per server is {self.jobs_per_server}; it must be at least 1")
+        refuse_below_one(servers=self.servers, jobs_per_server=self.jobs_per_server)
+        least, most = LOADS
+        if not least <= self.load <= most:
+            raise RotaError(f"load is {self.load}; it must be from {least} to {most}")
+
+
+def refuse_below_one(**counts: object) -> None:
+    """Refuse what is no whole number of something, naming it."""
+    for name, value in counts.items():
+        if not isinstance(value, Integral) or value < 1:
+            raise RotaError(f"{name} is {value!r}; it must be a whole number, at least 1")
 
 
 def cluster_of(servers: int) -> Cluster:
@@ -74,7 +84,7 @@ def workload(shape: Shape, seed: object) -> Workload:
     rng = Random(f"shared servers {seed}")
     count = shape.servers * shape.jobs_per_server
     drawn = [_draw(rng, shape.models) for _ in range(count)]
-    busy_s = sum(roles[0].count * work for model, roles, work in drawn if KINDS[model].uses_device)
+    busy_s = sum(roles[0].count * work for model, roles, work in drawn if KINDS[model].uses_device) or MEDIAN_S
     mean_s = busy_s / (shape.load * shape.servers * GPUS_PER_SERVER) / count
     submissions, at_s = [], 0.0
     for number, (model, roles, work) in enumerate(drawn):
