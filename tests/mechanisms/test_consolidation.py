@@ -94,7 +94,8 @@ def test_nobody_is_moved_to_where_a_suspended_job_rests() -> None:
         {
             "a": (1, on("n1", [0], milli=500)),
             "b": (1, on("n1", [0], milli=500)),
-            "part": (0.5, on("n2", [0], milli=500)),
+            "large": (0.6, on("n2", [0], milli=600)),
+            "part": (0.25, on("n2", [0], milli=250)),
         },
         nodes=2,
         gpus=1,
@@ -103,14 +104,34 @@ def test_nobody_is_moved_to_where_a_suspended_job_rests() -> None:
     world.pass_s(60.0)
     world.settle(world.timer())
     world.settle(world.submit("c"))
+    for _ in range(2):
+        world.pass_s(60.0)
+        world.settle(world.timer())
+    # It is a's and b's turn again, but a ends while b is being resumed, and another comes to the half that a leaves.
     world.pass_s(60.0)
-    world.settle(world.timer())
+    world.timer()
+    world.suspended("c")
+    world.resumed("a")
+    world.submit("other", gpus=0.25)
     world.settle(world.ended("a"))
+    world.settle(world.resumed("b"))
+    assert world.live("other").placement == on("n1", [0], milli=250)
     assert (world.states()["b"], world.states()["c"]) == ("running", "suspended")
 
-    # b has half of its device and c rests there; the other half has room for the part, but c is to go on.
+    # There is a quarter left where c rests, and the part would be alone on n2; but it stays.
+    assert world.ended("large") == []
     world.pass_s(40.0)
     assert world.timer() == []
+
+
+def test_what_a_policy_tries_in_vain_does_not_keep_others_from_being_moved() -> None:
+    sizes = {"x": (1, on("n1", [2])), "y": (2, on("n2", [2, 3])), "z": (1, on("n3", [0]))}
+    world = scattered(sizes, nodes=3, gpus=4, policy="gandiva:consolidate_s=30")
+    world.running("split", workers=4, at=on("n1", 2, tasks=2) + on("n2", 2, tasks=2))
+
+    # Gandiva looks for one node for all of split and there is none, until z has left its own.
+    assert world.timer() == [Move(JobId("z"), on("n1", [3]))]
+    assert world.moved("z") == [Move(JobId("split"), on("n3", 4, tasks=4))]
 
 
 @given(data=st.data())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from builders import World, job, on
+from builders import World, cluster, job, node, on
 from policies.courses import ends, run, speeds
 from rota.core.decisions import Move
 from rota.core.model import Elastic, JobId
@@ -92,25 +94,166 @@ def test_gandiva_grows_a_job_on_its_node_and_shrinks_it_for_others() -> None:
     assert world.states()["big"] == "running"
 
 
-def test_gandiva_leaves_a_job_its_half_while_a_part_of_the_other_is_held() -> None:
-    world = World(gpus=2, policy="gandiva")
-    for name in ("a", "b"):
-        world.running(name, gpus=2, at=on("n1", 2, milli=500))
-    world.pass_s(60.0)
-    world.settle(world.timer())
-    world.settle(world.submit("c", gpus=2))
-    world.pass_s(60.0)
-    world.settle(world.timer())
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_gandiva_gives_a_job_all_its_devices_when_its_mate_leaves_though_another_rests(gpus: int) -> None:
+    world = _kept_pair_and_one_that_rests(gpus)
     world.settle(world.submit("part", gpus=0.5))
-    assert world.states() == {"a": "running", "b": "running", "c": "suspended", "part": "waiting"}
 
-    # a leaves a half to which the part comes, as c rests; so that b can't have all when it is the last of its group.
     world.settle(world.ended("a"))
-    world.settle(world.cancel("c"))
-    assert world.states()["part"] == "running"
-    assert world.live("b").placement == on("n1", 2, milli=500)
+
+    assert _states(world) == {"a": "succeeded", "b": "running", "c": "suspended", "part": "waiting"}
+    assert world.live("b").placement == on("n1", gpus)
+    _end_of_slice(world)
+    assert {world.states()["b"], world.states()["c"], world.states()["part"]} == {"running", "waiting"}
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_gandiva_takes_turns_on_the_half_that_is_left_while_a_part_of_the_other_is_held(gpus: int) -> None:
+    world = _part_beside_one_of_two(gpus)
+
+    _end_of_slice(world)
+    assert (world.states()["b"], world.states()["c"]) == ("suspended", "running")
+    assert world.live("c").placement == on("n1", gpus, milli=500)
+    _end_of_slice(world)
+    assert (world.states()["b"], world.states()["c"]) == ("running", "suspended")
 
     world.settle(world.ended("part"))
+    _end_of_slice(world)
+    assert world.live("b").gpus + world.live("c").gpus == gpus
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_gandiva_gives_a_job_the_half_beside_it_before_another_part_when_it_is_the_last_of_its_group(gpus: int) -> None:
+    world = _part_beside_one_of_two(gpus)
+    world.settle(world.cancel("c"))
+    assert world.live("b").placement == on("n1", gpus, milli=500)
+    world.settle(world.submit("later", gpus=0.5))
+    assert world.states()["later"] == "waiting"
+
+    world.settle(world.ended("part"))
+
+    assert world.live("b").placement == on("n1", gpus)
+    assert world.states()["later"] == "waiting"
+
+
+def test_gandiva_resumes_a_job_that_rests_alone_as_soon_as_its_devices_are_free() -> None:
+    world = World(gpus=2, policy="gandiva")
+    world.settle(world.submit("a", gpus=2))
+    told = world.submit("b", gpus=2)
+    world.cancel("b")
+    world.submit("part", gpus=0.9)
+    world.settle(told)
+    world.settle(world.submit("all", gpus=1, exclusive=True))
+    assert world.states() == {"a": "suspended", "b": "cancelled", "part": "running", "all": "waiting"}
+
+    world.settle(world.ended("part"))
+
+    assert world.states()["a"] == "running"
+
+
+def test_gandiva_moves_a_job_that_rests_beside_a_part_to_devices_that_become_free() -> None:
+    world = _part_beside_one_of_two(1)
+
+    world.settle(world.ended("elsewhere"))
+
+    assert world.live("c").placement == on("n2", 1)
+    assert world.live("b").placement == on("n1", 1, milli=500)
+
+
+def test_gandiva_moves_a_job_that_has_half_beside_a_part_to_devices_that_become_free() -> None:
+    world = _part_beside_one_of_two(1)
+    world.settle(world.cancel("c"))
+
+    world.settle(world.ended("elsewhere"))
+
+    assert world.live("b").placement == on("n2", 1)
+    assert world.live("part").placement == on("n1", 1, milli=500)
+
+
+def test_gandiva_does_not_hold_a_part_of_another_against_a_pair() -> None:
+    world = _part_beside_one_of_two_that_ran_alone()
+    _end_of_slice(world)
+    assert (world.states()["a"], world.states()["b"]) == ("suspended", "running")
+    world.settle(world.ended("part"))
+
+    _end_of_slice(world)
+
+    assert (world.states()["a"], world.states()["b"]) == ("running", "running")
+
+
+def test_gandiva_lets_the_next_go_on_that_has_room_beside_a_part() -> None:
+    world = _kept_pair_and_one_that_rests(1, device_memory_bytes=12)
+    world.settle(world.submit("small", device_memory_bytes=6))
+    for _ in range(3):
+        _end_of_slice(world)
+    _let_a_part_come_between(world, gpus=0.5, device_memory_bytes=8)
+
+    _end_of_slice(world)
+
+    assert _states(world) | {"b": "suspended", "c": "suspended", "small": "running"} == _states(world)
+
+
+def test_gandiva_lets_a_job_go_on_if_who_rests_has_no_room_beside_a_part() -> None:
+    world = _part_beside_one_of_two_that_ran_alone(device_memory_bytes=9)
+
+    world.pass_s(60.0)
+    assert world.timer() == []
+
+
+def _kept_pair_and_one_that_rests(gpus: int, device_memory_bytes: int = 0) -> World:
+    """The pair a and b and, after their slice and one of its own, c with so much memory; the other node is full."""
+    of = cluster(*(node(name, gpus, device_memory_bytes=16) for name in ("n1", "n2")))
+    world = World(of=of, policy="gandiva")
+    world.running("elsewhere", gpus=gpus, exclusive=True, at=on("n2", gpus))
+    for name in ("a", "b"):
+        world.running(name, gpus=gpus, at=on("n1", gpus, milli=500))
+    _end_of_slice(world)
+    world.settle(world.submit("c", gpus=gpus, device_memory_bytes=device_memory_bytes))
+    _end_of_slice(world)
+    assert _states(world) == {"a": "running", "b": "running", "c": "suspended"}
+    return world
+
+
+def _part_beside_one_of_two(gpus: int) -> World:
+    """b has half of its devices, another the other half in parts, and c rests."""
+    world = _kept_pair_and_one_that_rests(gpus)
+    _end_of_slice(world)
+    _let_a_part_come_between(world, gpus=0.5, workers=gpus)
+    assert _states(world) == {"a": "succeeded", "b": "running", "c": "suspended", "part": "running"}
+    return world
+
+
+def _let_a_part_come_between(world: World, **part: Any) -> None:
+    """It is the turn of the pair, but a ends before the driver has resumed b: a part comes to the half that a had."""
+    world.pass_s(60.0)
+    world.suspended(*(str(each.job_id) for each in world.timer()))
+    world.resumed("a")
+    world.submit("part", **part)
+    world.settle(world.ended("a"))
+    world.settle(world.resumed("b"))
+
+
+def _part_beside_one_of_two_that_ran_alone(device_memory_bytes: int = 0) -> World:
+    """Another of the group ends while a is being resumed beside it: a part comes between, and b rests."""
+    world = World(of=cluster(node("n1", 1, device_memory_bytes=16)), policy="gandiva")
+    world.settle(world.submit("a"))
+    world.settle(world.submit("b", device_memory_bytes=device_memory_bytes))
+    world.settle(world.submit("c"))
+    _end_of_slice(world)
+    assert world.states() == {"a": "suspended", "b": "suspended", "c": "running"}
+    world.pass_s(60.0)
+    world.timer()
+    world.submit("part", gpus=0.4, device_memory_bytes=8)
+    world.settle(world.ended("c"))
+    world.settle(world.resumed("a"))
+    assert world.states() == {"a": "running", "b": "suspended", "c": "succeeded", "part": "running"}
+    return world
+
+
+def _states(world: World) -> dict[str, str]:
+    return {name: state for name, state in world.states().items() if name != "elsewhere"}
+
+
+def _end_of_slice(world: World) -> None:
     world.pass_s(60.0)
     world.settle(world.timer())
-    assert world.live("b").placement == on("n1", 2)

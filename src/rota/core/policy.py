@@ -275,6 +275,10 @@ class Draft:
         """Say why a job was passed over; one job speaks for all that are alike."""
         self.waits.append((live, reason))
 
+    def alters(self, live: LiveJob) -> bool:
+        """Whether a job holds something else now than before; what was tried and undone does not count."""
+        return live in self.touched and self.touched[live] != live.placement
+
     def mark(self) -> int:
         """A point to which `undo` can return."""
         return len(self._log)

@@ -236,7 +236,8 @@ class Consolidating:
         self._policy.plan(draft)
         if not self._stale or draft.now_s < self._due_s:
             return
-        if draft.touched or not all(live.placement is None or is_calm(live) for live in self._holders):
+        is_busy = any(map(draft.alters, draft.touched))
+        if is_busy or not all(live.placement is None or is_calm(live) for live in self._holders):
             self._blocked = True
             return
         self._stale = False

@@ -51,7 +51,7 @@ class Slices:
 
     def saw(self, live: LiveJob) -> None:
         """A job runs at its present speed."""
-        if is_settled(live) and live.rate > 0 and all(slot.milli == WHOLE for slot in live.placement or ()):
+        if is_settled(live) and live.rate > 0 and has_all(live):
             self.alone[live.seq] = live.rate
 
     def left(self, live: LiveJob) -> None:
@@ -68,15 +68,16 @@ class Slices:
         if not all(map(is_settled, crew)) or any(not is_resting(live) for live in resting):
             return None
         if not crew:
-            self._go_next(draft, resting)
-            return draft.now_s + self._quantum_s
+            return draft.now_s + self._quantum_s if self._go_next(draft, resting) else draft.now_s
         if len(crew) == 1 and not resting:
-            return math.inf if self._widen(draft, crew[0]) else draft.now_s + self._quantum_s
+            return math.inf if self._widen(draft, crew[0]) else draft.now_s
         due_s = max(max(live.since_s, self._began_s.get(live.seq, 0.0)) for live in crew) + self._quantum_s
-        if draft.now_s < due_s:
-            return due_s
-        self._turn_over(draft, crew, resting)
-        return draft.now_s + self._quantum_s if resting else math.inf
+        if draft.now_s >= due_s:
+            self._turn_over(draft, crew, resting)
+            return draft.now_s + self._quantum_s if resting else math.inf
+        if len(crew) == 1:
+            self._widen(draft, crew[0])
+        return due_s
 
     def _turn_over(self, draft: Draft, crew: list[LiveJob], resting: list[LiveJob]) -> None:
         """A quantum is over: judge a trial, begin one, or let the next go on."""
@@ -93,11 +94,13 @@ class Slices:
                 return
         if not resting:
             return
-        if len(crew) == 1 and self._packs and self._try_pair(draft, crew[0], resting):
+        if self._packs and len(crew) == 1 and has_all(crew[0]) and self._try_pair(draft, crew[0], resting):
             return
+        mark = draft.mark()
         for live in crew:
             draft.suspend(live)
-        self._go_next(draft, resting)
+        if not self._go_next(draft, resting):
+            draft.undo(mark)
 
     def make_room(self, draft: Draft, jobs: list[LiveJob]) -> None:
         """Suspend who runs, so that a newcomer has its first slice."""
@@ -105,15 +108,20 @@ class Slices:
             if not _rests(live):
                 draft.suspend(live)
 
-    def _go_next(self, draft: Draft, resting: list[LiveJob]) -> None:
-        """Who rests longest goes on, with the one that it is known to run well with."""
-        first = resting[0]
-        mate = next((live for live in resting[1:] if self._pair(first, live) in self._kept), None)
-        for live in [first] if mate is None else [first, mate]:
-            milli = WHOLE if mate is None else HALF
-            there = packed(live.parked or (), milli)
-            if draft.can_resume(live, there):
-                draft.resume(live, there)
+    def _go_next(self, draft: Draft, resting: list[LiveJob]) -> bool:
+        """Who rests longest goes on, with the one that it is known to run well with; False if nobody can.
+
+        Beside those who have parts of its devices and are not of its group it has half of each.
+        """
+        for first in resting:
+            mate = next((live for live in resting if self._pair(first, live) in self._kept), None)
+            if mate is None and _resume(draft, first, WHOLE):
+                return True
+            if _resume(draft, first, HALF):
+                if mate is not None:
+                    _resume(draft, mate, HALF)
+                return True
+        return False
 
     def _try_pair(self, draft: Draft, one: LiveJob, resting: list[LiveJob]) -> bool:
         """Let another run beside the one that does, if both were seen alone and it was not tried before."""
@@ -137,17 +145,30 @@ class Slices:
 
     def _widen(self, draft: Draft, live: LiveJob) -> bool:
         """All of its devices for a job that has nobody of its group beside it; not while others have parts of them."""
-        whole = packed(live.placement or (), WHOLE)
-        if whole == live.placement:
+        if has_all(live):
             return True
         try:
-            draft.share(live, whole)
+            draft.share(live, packed(live.placement or (), WHOLE))
         except PlanRefused:
             return False
         return True
 
     def _pair(self, one: LiveJob, other: LiveJob) -> Pair:
         return (min(one.seq, other.seq), max(one.seq, other.seq))
+
+
+def _resume(draft: Draft, live: LiveJob, milli: int) -> bool:
+    """Let a job that rests have so much of its devices, if that is free."""
+    there = packed(live.parked or (), milli)
+    if not draft.can_resume(live, there):
+        return False
+    draft.resume(live, there)
+    return True
+
+
+def has_all(live: LiveJob) -> bool:
+    """Whether a job that runs has its devices to itself."""
+    return all(slot.milli == WHOLE for slot in live.placement or ())
 
 
 def _rests(live: LiveJob) -> bool:

@@ -19,7 +19,7 @@ from rota.mechanisms.growth import Growth
 from rota.mechanisms.guests import Guests, Seats, beside, follow, is_settled
 from rota.mechanisms.guests import may_share as may_share_parts
 from rota.mechanisms.probe import on_node
-from rota.mechanisms.slices import Slices, is_resting
+from rota.mechanisms.slices import Slices, has_all, is_resting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +142,8 @@ class Gandiva:
     def _turn(self, draft: Draft) -> None:
         """Look after the groups whose slice is over, and those that changed."""
         for seats in [seats for seats, due_s in self._due_s.items() if due_s <= draft.now_s]:
-            jobs = self._guests.at(seats)
-            found = self._slices.tend(draft, jobs) if jobs and all(may_share(live.job) for live in jobs) else None
+            jobs = _sharers(self._guests.at(seats))
+            found = self._slices.tend(draft, jobs) if jobs else None
             if found is None or found == math.inf:
                 del self._due_s[seats]
             else:
@@ -220,11 +220,11 @@ class Gandiva:
     def _spread_out(self, draft: Draft) -> None:
         """Free devices for those who share theirs: who rests, or came last to a pair, in the largest groups first."""
         groups = sorted((jobs for _, jobs in self._guests.groups()), key=lambda jobs: (-len(jobs), jobs[0].seq))
-        for jobs in groups:
-            if len(jobs) < 2 or any(live in draft.touched or not may_share(live.job) for live in jobs):
+        for jobs in map(_sharers, groups):
+            if not jobs or any(map(draft.alters, jobs)):
                 continue
             last = max(jobs, key=lambda live: (is_resting(live), live.seq))
-            if is_resting(last) or is_settled(last):
+            if is_resting(last) or (is_settled(last) and not has_all(last)):
                 self._move(draft, last, self._elsewhere(draft, last))
 
     def _gather(self, draft: Draft) -> None:
@@ -232,7 +232,7 @@ class Gandiva:
         for _, jobs in list(self._guests.groups()):
             (live, *others) = jobs
             nodes = {slot.node for slot in live.placement or ()}
-            if others or len(nodes) < 2 or not is_settled(live) or not may_share(live.job) or live in draft.touched:
+            if others or len(nodes) < 2 or not is_settled(live) or not may_share(live.job) or draft.alters(live):
                 continue
             mark = draft.mark()
             draft.release(live)
@@ -254,6 +254,11 @@ class Gandiva:
 def may_share(job: Job) -> bool:
     """Whether a job can have slices of whole devices."""
     return may_share_parts(job) and not job.roles[0].is_fraction
+
+
+def _sharers(jobs: list[LiveJob]) -> list[LiveJob]:
+    """Those of a group who have slices of its devices; the others asked for a part of one."""
+    return [live for live in jobs if may_share(live.job)]
 
 
 def _make(values: GandivaParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
