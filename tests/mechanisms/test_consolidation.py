@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import World, at_once, cluster, job, node, on
-from rota.core.decisions import Decision, Move, Start
+from rota.core.decisions import Decision, Move, Resume, Start
 from rota.core.errors import RotaError
 from rota.core.model import DEFAULT_TENANT, JobId
 from rota.core.placement import Placement
@@ -132,6 +132,20 @@ def test_what_a_policy_tries_in_vain_does_not_keep_others_from_being_moved() -> 
     # Gandiva looks for one node for all of split and there is none, until z has left its own.
     assert world.timer() == [Move(JobId("z"), on("n1", [3]))]
     assert world.moved("z") == [Move(JobId("split"), on("n3", 4, tasks=4))]
+
+
+def test_a_round_waits_for_a_job_that_is_being_resumed() -> None:
+    sizes = {"a": (1, on("n1", [0])), "b": (2, on("n1", [1, 2])), "c": (2, on("n2", 2)), "d": (1, on("n2", [2]))}
+    world = scattered(sizes, nodes=2, gpus=3, policy="gandiva:quantum_s=1000,migrate=false,consolidate_s=30")
+    world.settle(world.submit("takes-turns"))
+    world.settle(world.ended("b", "d"))
+    world.pass_s(40.0)
+    assert world.ended("takes-turns") == [Resume(JobId("a"), on("n1", [0]))]
+
+    # Until a runs it can't leave n1. A round that found nothing for that reason would put the next one off.
+    assert world.submit("large", gpus=3) == []
+    assert world.resumed("a") == [Move(JobId("a"), on("n2", [2]))]
+    assert world.moved("a") == [Start(JobId("large"), on("n1", 3))]
 
 
 @given(data=st.data())

@@ -21,6 +21,7 @@ from rota.core.reasons import Reason
 from rota.core.state import State
 from rota.mechanisms.guests import is_settled, may_share, seats_of
 from rota.mechanisms.probe import on_node
+from rota.mechanisms.slices import is_resting
 
 Homes = list[tuple[LiveJob, Placement]]
 
@@ -251,7 +252,7 @@ class Consolidating:
 
 def is_calm(live: LiveJob) -> bool:
     """Whether no order for a job is on its way."""
-    return is_settled(live) or (live.state is JobState.SUSPENDED and not live.reserved and live.stopping is None)
+    return is_settled(live) or is_resting(live)
 
 
 def read_every_s(options: str, owner: str) -> tuple[str, float | None]:
