@@ -109,15 +109,18 @@ def _with_jobs(workload: Workload, make: Callable[[Job, int], Job]) -> Workload:
 def fragmentation() -> None:
     """Consolidation on an Alibaba-like list of pods: what it frees, and what it costs."""
     workload = generate("alibaba-like", jobs=2000, seed=1, gpus=96, load=1.0)
-    print("| policy | free devices on nodes in use | delay by fragmentation | avg JCT | makespan | moves |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| policy | free devices on nodes in use | delay by fragmentation | avg JCT | makespan | moves | pre-emptions |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for policy in ("fifo:backfill=true", "srsf"):
         for every in ("", "consolidate_s=3600", "consolidate_s=600", "consolidate_s=60"):
             joined = policy + ("," if ":" in policy else ":") + every if every else policy
             found = measure(run(workload, "gpu=96/8", joined, SpeedModel()))
             print(
                 f"| `{joined}` | {found.fragmentation:.1%} | {(found.avg_fragmentation_delay_s or 0) / 60:.1f} min "
-                f"| {(found.avg_jct_s or 0) / 3600:.2f} h | {found.makespan_s / 3600:.1f} h | {found.moves} |",
+                f"| {(found.avg_jct_s or 0) / 3600:.2f} h | {found.makespan_s / 3600:.1f} h | {found.moves} "
+                f"| {found.preemptions} |",
                 flush=True,
             )
 
