@@ -168,3 +168,39 @@ def test_kinds_that_are_not_known_are_named_once_with_what_becomes_of_them(study
     assert "harmony: 2 of 2 jobs are of no known kind ('a', 'b'; known: inception3, " in told
     assert told.count("its weights take them all for one unknown kind") == 1
     assert "of no known kind" not in silent
+
+
+NOBODY_JOINS = "no job is opportunistic (priority -1); nobody joins a job that has whole devices"
+ALL_BUSY = "no guaranteed job is known to keep its devices busy for less than 0.8 of the time; nobody joins one"
+
+
+@pytest.mark.parametrize(
+    ("policy", "jobs", "note"),
+    [
+        ("antman", [{}, {}], NOBODY_JOINS),
+        ("antman:patience_s=60", [{}, {}], ALL_BUSY),
+        ("antman", [{}, {"priority": -1}], ALL_BUSY),
+        ("antman:unknown=0.5", [{}, {"priority": -1}], None),
+        ("antman", [{"labels": {"utilization": "0.5"}}, {"priority": -1}], None),
+        ("antman", [{"priority": -1, "labels": {"utilization": "0.5"}}, {"priority": -1}], ALL_BUSY),
+        ("kubeshare", [{}, {}], "no job asks for a part of a device (gpus below 1); nobody shares one"),
+        ("kubeshare", [{}, {"gpus": 0.5}], None),
+    ],
+)
+def test_policies_that_let_nobody_share_here_say_why(
+    study: Study, policy: str, jobs: list[dict[str, Any]], note: str | None
+) -> None:
+    study.more = jobs
+
+    _, told = study.run("--policy", policy)
+
+    assert ("nobody" in told) is (note is not None)
+    assert note is None or f"{policy}: {note}" in told
+
+
+def test_measured_pairs_say_how_busy_a_guaranteed_job_is(study: Study) -> None:
+    study.more, study.pairs = [{}, {"priority": -1}], pairs(*BOTH)
+
+    assert f"antman: {ALL_BUSY}" in study.run("--policy", "antman")[1]
+    study.pairs = [pair | {"steps_per_s": [9.0, 9.0]} for pair in study.pairs]
+    assert "nobody" not in study.run("--policy", "antman")[1]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations_with_replacement
 
 from rota.cli.request import Ready, Request
 from rota.core.errors import did_you_mean
-from rota.core.model import WHOLE
+from rota.core.model import OPPORTUNISTIC, WHOLE, Job
 from rota.mechanisms.shares import above_zero
 from rota.perf.needs import KINDS
 from rota.perf.profiles import Profiles
 from rota.perf.shared_servers import kind_of
 from rota.perf.stages import LABEL as STAGES
 from rota.policies import find_policy
+from rota.policies.antman import AntManParams
 from rota.policies.gavel.entries import names_of
 from rota.policies.harmony import HarmonyParams, learned
+from rota.policies.kubeshare import KubeShareParams
 
 _FAMILY = "gavel/"
 _LABELS = {"priority_weight": "it counts as 1", "slo": "it is no deadline"}
@@ -29,6 +32,7 @@ def study_notes(ready: Ready, request: Request, policies: Sequence[str]) -> tupl
         *_unread_labels(ready, policies),
         *_unknown_names(ready, policies),
         *_unknown_kinds(ready, request, policies),
+        *_unshared(ready, policies),
         *_undisturbed(ready),
     )
 
@@ -115,6 +119,34 @@ def _unknown_kinds(ready: Ready, request: Request, policies: Sequence[str]) -> I
         params = declared.read(options)
         if isinstance(params, HarmonyParams) and (lacking := _lacking(kinds, learned(params.weights).network.kinds)):
             yield f"{spec}: {lacking}; its weights take them all for one unknown kind"
+
+
+def _unshared(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
+    jobs = [submission.job for submission in ready.workload.submissions]
+    for spec in policies:
+        declared, options = find_policy(spec)
+        params = declared.read(options)
+        if isinstance(params, AntManParams) and (lack := _lacks_guests(ready, jobs, params)):
+            yield f"{spec}: {lack}"
+        if isinstance(params, KubeShareParams) and not any(role.is_fraction for job in jobs for role in job.roles):
+            yield f"{spec}: no job asks for a part of a device (gpus below 1); nobody shares one"
+
+
+def _lacks_guests(ready: Ready, jobs: Sequence[Job], params: AntManParams) -> str:
+    """Why no job can run beside one that has whole devices under `antman`; nothing if some can."""
+    if params.patience_s == math.inf and not any(job.priority == OPPORTUNISTIC for job in jobs):
+        return (
+            "no job is opportunistic (priority -1); nobody joins a job that has whole devices. "
+            "With patience_s=SECONDS jobs that have waited for so long do"
+        )
+    kinds, speed = ready.setting.cluster.devices_by_type, ready.setting.speed
+    guaranteed = [job for job in jobs if job.priority > OPPORTUNISTIC and not job.roles[0].is_fraction]
+    if any(speed.use(job, kind, params.unknown) < params.busy for job in guaranteed for kind in kinds):
+        return ""
+    return (
+        f"no guaranteed job is known to keep its devices busy for less than {params.busy:g} of the time; "
+        "nobody joins one. Measured pairs (--profiles), the label utilization or unknown=PART say how busy they are"
+    )
 
 
 def _undisturbed(ready: Ready) -> Iterator[str]:
