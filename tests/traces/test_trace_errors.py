@@ -142,6 +142,12 @@ BAD_LINES = {
         "tennant",
         "1: unknown column 'tennant'; did you mean 'tenant'?",
     ),
+    "rota column of a role": (
+        ROTA_CSV.text,
+        "tenant",
+        "gpu_memory",
+        "1: unknown column 'gpu_memory'; did you mean 'device_memory_bytes', a key of roles?",
+    ),
     "rota outcome": (
         ROTA_CSV.text,
         "cancelled",
@@ -178,6 +184,14 @@ ROTA_JSON = {
         "it is not JSON: Illegal trailing comma before end of object at column 27",
     ),
     "unknown field": ('{"id": "a", "submit_s": 1, "gpu": 1}', "unknown field 'gpu'; did you mean 'gpus'?"),
+    "field of a role": (
+        '{"id": "a", "submit_s": 1, "device_memory_bytes": 1}',
+        "unknown field 'device_memory_bytes'; it is a key of roles",
+    ),
+    "nearly a role key": (
+        '{"id": "a", "submit_s": 0, "roles": [{"gpu_mem": 1}]}',
+        "roles has an unknown key 'gpu_mem'; did you mean 'device_memory_bytes'?",
+    ),
     "text for a number": (
         '{"id": "a", "submit_s": "soon"}',
         "submit_s is 'soon'; expected a number of 0 or more",

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from rota.core.errors import RotaError, did_you_mean
+from rota.core.errors import RotaError
 from rota.core.model import (
     DEFAULT_TENANT,
     WHOLE,
@@ -24,7 +24,7 @@ from rota.perf.sharing_labels import fault_in_labels
 from rota.traces.assemble import gang, plain_job, shape_of
 from rota.traces.fields import BadLine, bad, whole
 from rota.traces.intake import Entry, Intake
-from rota.traces.own_schema import COLUMNS, NEEDED, PARSERS, SECONDS, STEPS, Record, parse_roles
+from rota.traces.own_schema import COLUMNS, NEEDED, PARSERS, SECONDS, STEPS, Record, meant, parse_roles
 from rota.traces.source import Source
 from rota.traces.table import has_columns
 from rota.traces.workload import Outcome, Workload
@@ -211,7 +211,7 @@ def _check_names(names: Iterable[str], where: str) -> None:
     found = list(names)
     for name in found:
         if name not in COLUMNS:
-            raise RotaError(f"{where}: unknown column {name!r}; {did_you_mean(name, COLUMNS)}")
+            raise RotaError(f"{where}: unknown column {name!r}; {meant(name)}")
     for name in NEEDED:
         if name not in found:
             raise RotaError(f"{where}: the column {name!r} is missing; it has {', '.join(found)}")
@@ -248,7 +248,7 @@ def _json_record(text: str) -> Record | str:
         return "expected a JSON object"
     for name in record:
         if name not in COLUMNS:
-            return f"unknown field {name!r}; {did_you_mean(name, COLUMNS)}"
+            return f"unknown field {name!r}; {meant(name)}"
     return record
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from difflib import get_close_matches
 from typing import TypeAlias, cast
 
 from rota.core.errors import did_you_mean
@@ -55,6 +56,21 @@ NEEDED = ("id", "submit_s")
 Record: TypeAlias = dict[str, object]
 
 _ROLE_DEFAULTS = {field.name: field.default for field in fields(Role) if field.default is not MISSING}
+
+
+def meant(name: str) -> str:
+    """The end of a message about an unknown column: the nearest one, or else the nearest key of `roles`."""
+    key = _key_like(name)
+    if key is None or get_close_matches(name, COLUMNS):
+        return did_you_mean(name, COLUMNS)
+    return "it is a key of roles" if key == name else f"did you mean {key!r}, a key of roles?"
+
+
+def _key_like(name: str) -> str | None:
+    """The key of `roles` that begins so, or the nearest one; there a GPU is called a device."""
+    word = name.replace("gpu", "device")
+    longer = [key for key in _ROLE_DEFAULTS if key.startswith(word)]
+    return next(iter(longer or get_close_matches(word, _ROLE_DEFAULTS)), None)
 
 
 def to_record(submission: Submission, work_unit: str) -> Record:
@@ -131,7 +147,7 @@ def _role(record: Record) -> Role:
     values: dict[str, object] = {}
     for name, value in record.items():
         if name not in _ROLE_DEFAULTS:
-            raise BadLine(f"roles has an unknown key {name!r}; {did_you_mean(name, _ROLE_DEFAULTS)}")
+            raise BadLine(f"roles has an unknown key {name!r}; {did_you_mean(_key_like(name) or name, _ROLE_DEFAULTS)}")
         if name == "name":
             values[name] = _text("roles.name", value)
         elif name == "device_types":
