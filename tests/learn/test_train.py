@@ -211,7 +211,7 @@ def test_impossible_orders_are_refused(
 def test_learning_again_begins_with_the_weights_in_use(experience: Experience) -> None:
     now = load_learned(SHIPPED)
 
-    new = learn_again(experience, now, 1, simulated=1, passes=1, intervals=4)
+    new = learn_again(experience, now, 1, part=0.05)
 
     assert new.about["seen"] == experience.samples
     assert new.network.kinds == now.network.kinds

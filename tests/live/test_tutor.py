@@ -18,7 +18,7 @@ from rota.learn.from_journal import experience_of
 from rota.learn.undisturbed import mean_speeds, undisturbed
 from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload
 from rota.live.boot import Scheduling, boot
-from rota.live.tutor import Tutor, with_learned
+from rota.live.tutor import Tutor, part_of, with_learned
 from rota.live.tutor_work import Curves, judge, teach
 from rota.mechanisms.weights import Learned, load_learned, save_learned
 from rota.perf.speed import SpeedModel
@@ -148,6 +148,11 @@ def told(tmp_path: Path) -> Callable[..., None]:
 
 def scheduling(policy: str = "harmony") -> Scheduling:
     return Scheduling(cluster=cluster_of(SERVERS), policy=policy, placement=None, tenancy="none")
+
+
+@pytest.mark.parametrize(("learn_s", "part"), [(3600.0, 1.0), (600.0, 1.0), (450.0, 0.75), (300.0, 0.5), (6.0, 0.5)])
+def test_who_learns_often_takes_less_trouble(learn_s: float, part: float) -> None:
+    assert part_of(learn_s) == part
 
 
 @pytest.fixture

@@ -31,12 +31,10 @@ def learn_again(
     seen: Experience,
     now: Learned,
     seed: int,
-    *,
-    simulated: int = SIMULATED,
-    passes: int = PASSES,
-    intervals: int = INTERVALS,
+    part: float = 1.0,
 ) -> Learned:
-    """Weights that fit what was seen; whether they are better is for others to judge."""
+    """Weights that fit what was seen, made with a part of the usual work; whether they are better others judge."""
+    simulated, passes, intervals = (max(round(whole * part), 1) for whole in (SIMULATED, PASSES, INTERVALS))
     kinds = now.network.kinds
     if seen.kinds != kinds:
         raise RotaError("what was seen tells other kinds apart than the weights do")

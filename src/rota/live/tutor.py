@@ -30,6 +30,8 @@ FILE = "harmony.npz"
 KEPT = "weights"
 """The folder of all weights that were ever used, for those who run the journal again."""
 WHO = "rota"
+WHOLE_S = 600.0
+LEAST_PART = 0.5
 
 
 def with_learned(scheduling: Scheduling, home: Path) -> Scheduling:
@@ -90,6 +92,7 @@ class Tutor:
         params = _params(self._scheduling) or HarmonyParams()
         question = {
             "fewest": params.learn_from,
+            "part": part_of(params.learn_s),
             "database": self._database,
             "home": str(self._home),
             "weights": str(self.weights),
@@ -139,6 +142,11 @@ class Tutor:
     async def close(self) -> None:
         """No more will be asked."""
         await self._helper.close()
+
+
+def part_of(learn_s: float) -> float:
+    """How much is learned at a time: who learns more often than every ten minutes takes less trouble, down to half."""
+    return min(max(learn_s / WHOLE_S, LEAST_PART), 1.0)
 
 
 def detail_of(said: Json) -> str:

@@ -44,7 +44,8 @@ def _answer(question: Json) -> Json:
             journal = Path(folder) / "journal.jsonl"
             _write(journal, cluster, records)
             weights, home = Path(question["weights"]), Path(question["home"])
-            return teach(journal, cluster, question["placement"], weights, home, fewest=question["fewest"])
+            effort = {"fewest": question["fewest"], "part": question["part"]}
+            return teach(journal, cluster, question["placement"], weights, home, **effort)
     finally:
         records.close()
 
@@ -58,7 +59,9 @@ def _write(path: Path, cluster: Cluster, records: Records) -> None:
         file.writelines(f"{body}\n" for body in steps)
 
 
-def teach(journal: Path, cluster: Cluster, placement: str | None, weights: Path, home: Path, *, fewest: int) -> Json:
+def teach(
+    journal: Path, cluster: Cluster, placement: str | None, weights: Path, home: Path, *, fewest: int, part: float = 1.0
+) -> Json:
     """Learn from a journal; new weights are kept in `home` only if its jobs end sooner with them."""
     now = load_learned(weights)
     with journal.open(encoding="utf-8") as lines:
@@ -69,7 +72,7 @@ def teach(journal: Path, cluster: Cluster, placement: str | None, weights: Path,
     from rota.learn.again import learn_again
 
     draft = home / f"{FILE}.new"
-    save_learned(draft, learn_again(seen, now, seen.samples))
+    save_learned(draft, learn_again(seen, now, seen.samples, part))
     return {**told, **judge(journal, cluster, placement, weights, draft, home)}
 
 
