@@ -14,7 +14,7 @@ from rota.core.model import DeviceType, Elastic, Level
 from rota.core.placement import Placement
 from rota.perf.profile_files import read_profiles
 from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel, span
+from rota.perf.speed import Costs, SpeedModel, duty, span
 
 V100, K80 = DeviceType("v100"), DeviceType("k80")
 TREE = cluster(
@@ -50,7 +50,23 @@ def test_each_factor_multiplies_the_speed() -> None:
 
     assert speed.rate(job(), on("n1", 1), nodes) == 2.0
     assert speed.rate(job(), spread, nodes) == 2.0 * 0.5
-    assert speed.rate(job(), spread, nodes, 1, 2) == pytest.approx(2.0 * 0.5 * 0.9 * 0.8**2)
+    assert speed.rate(job(), spread, nodes, [1.0], [1.0, 0.5]) == pytest.approx(2.0 * 0.5 * 0.9 * 0.8 * 0.9)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "milli", "mates", "part"),
+    [
+        (1, 1000, 0, 1.0),
+        (1, 500, 0, 1.0),
+        (1, 125, 0, 0.25),
+        (1, 125, 1, 0.25),
+        (1, 333, 2, 1.0),
+        (0.5, 500, 0, 1.0),
+        (0.5, 125, 3, 0.25),
+    ],
+)
+def test_who_is_held_back_does_a_part_of_its_work(gpus: float, milli: int, mates: int, part: float) -> None:
+    assert duty(job(gpus=gpus), on("n1", 1, milli=milli), mates) == part
 
 
 def test_elastic_job_is_as_fast_as_its_size_by_the_exponent() -> None:

@@ -10,11 +10,11 @@ from rota.core.model import WHOLE, Job, Role
 class Slot(NamedTuple):
     """Tasks of one role on one node, and the devices they hold there, as a bit mask.
 
-    `milli` is what they hold of each of those devices. Tasks that ask for whole devices and hold less of
-    each are packed: they run beside others on the same devices. Those that run `in_turn` have the devices to
-    themselves for that part of the time. Of the device memory that they ask for, `memory_milli` stays on devices that
-    they share; the rest lies on the host, or is in use only while it is their turn. A plain tuple: there are several
-    per job.
+    `milli` is what they hold of each of those devices. Tasks that ask for whole devices and hold less of each are
+    packed: they run beside others on the same devices, or are held back. So are those that asked for a part and hold
+    less of it. Those that run `in_turn` have the devices to themselves for that part of the time. Of the device memory
+    that they ask for, `memory_milli` stays on devices that they share; the rest lies on the host, or is in use only
+    while it is their turn. A plain tuple: there are several per job.
     """
 
     node: int
@@ -140,6 +140,7 @@ def fault_in(placement: Placement, job: Job) -> str | None:
             continue
         is_packed = role.device_milli >= WHOLE > slot.milli > 0
         held = slot.devices.bit_count() * (WHOLE if is_packed else slot.milli)
-        if held != slot.tasks * role.device_milli:
+        asked = slot.tasks * role.device_milli
+        if held != asked and not (role.is_fraction and 0 < held < asked):
             return f"{slot.tasks} tasks of role {role.name!r} hold {held} thousandths of devices on a node"
     return None

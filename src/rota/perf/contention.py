@@ -3,7 +3,8 @@
 A step is computing, then communication; the slowest task sets the pace of both. Computing waits for cores, which are
 shared by max-min fairness in proportion to what was asked for (as containers are), and for memory and PCIe, which slow
 all down alike once they are wanted more than there is. What tasks send goes over their server's network interface,
-shared by max-min fairness between all tasks there; nothing is sent within a server.
+shared by max-min fairness between all tasks there; nothing is sent within a server. Who is held back wants of all that
+only a part.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Tenant(NamedTuple):
     worker_cores: float
     """Cores that each asked for: their weight where cores are short."""
     server_cores: float
+    duty: float = 1.0
+    """What the job is let do of its work."""
 
 
 class Times(NamedTuple):
@@ -96,7 +99,7 @@ def server_times(tenants: tuple[Tenant, ...], server: Server) -> tuple[Times, ..
     """What a step takes by the tasks of each job on a server."""
     cores = _core_stretch(tenants, server)
     memory = max(1.0, sum(map(_memory_bytes_s, tenants)) / server.memory_bytes_s)
-    pcie = max(1.0, sum(t.workers * KINDS[t.kind].pcie_bytes_s for t in tenants) / server.pcie_bytes_s)
+    pcie = max(1.0, sum(t.duty * t.workers * KINDS[t.kind].pcie_bytes_s for t in tenants) / server.pcie_bytes_s)
     network = _network_s(tenants, server)
     return tuple(
         Times(
@@ -118,14 +121,15 @@ def _server_load(tenant: Tenant) -> float:
 
 def _memory_bytes_s(tenant: Tenant) -> float:
     serving = tenant.servers * _server_load(tenant) * SERVER_BYTES_S * UPDATE_PASSES / 2
-    return tenant.workers * KINDS[tenant.kind].memory_bytes_s + serving
+    return tenant.duty * (tenant.workers * KINDS[tenant.kind].memory_bytes_s + serving)
 
 
 def _core_stretch(tenants: Sequence[Tenant], server: Server) -> list[tuple[float, float]]:
     """How much longer workers and parameter servers take for want of cores; each of the latter keeps 2 busy."""
     wants, weights = [], []
     for tenant in tenants:
-        wants += [tenant.workers * KINDS[tenant.kind].cores, tenant.servers * 2.0 * _server_load(tenant)]
+        busy = (tenant.workers * KINDS[tenant.kind].cores, tenant.servers * 2.0 * _server_load(tenant))
+        wants += [tenant.duty * cores for cores in busy]
         weights += [tenant.workers * tenant.worker_cores or 1e-9, tenant.servers * tenant.server_cores or 1e-9]
     parts = fill(wants, weights, server.cores)
     stretch = [want / part if want > part > 0 else 1.0 for want, part in zip(wants, parts, strict=True)]
@@ -140,7 +144,7 @@ def _network_s(tenants: Sequence[Tenant], server: Server) -> list[float]:
     for index in active:
         tenant = tenants[index]
         step_s = alone_s(tenant.kind, tenant.all_workers, tenant.all_servers) + sent[index] / server.nic_bytes_s
-        wants.append(sent[index] / step_s)
+        wants.append(tenant.duty * sent[index] / step_s)
         weights.append(float(tenant.workers + tenant.servers))
     times = [0.0] * len(tenants)
     for at, index in enumerate(active):

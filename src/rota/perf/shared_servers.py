@@ -33,8 +33,8 @@ def server_of(node: Node) -> Server:
     )
 
 
-def tenants_of(job: Job, placement: Placement) -> dict[int, Tenant]:
-    """The job's tasks by node; only for kinds that are known."""
+def tenants_of(job: Job, placement: Placement, duty: float = 1.0) -> dict[int, Tenant]:
+    """The tasks by node of a job that does a part of its work; only for kinds that are known."""
     workers: dict[int, int] = {}
     servers: dict[int, int] = {}
     for slot in placement:
@@ -52,6 +52,7 @@ def tenants_of(job: Job, placement: Placement) -> dict[int, Tenant]:
             nodes=len(nodes),
             worker_cores=asked.get(False) or 1.0,
             server_cores=asked.get(True) or 1.0,
+            duty=duty,
         )
         for node in nodes
     }
@@ -65,9 +66,9 @@ class SharedServers:
         self._by_node: dict[int, dict[JobId, Tenant]] = {}
         self._by_job: dict[JobId, dict[int, Tenant]] = {}
 
-    def enter(self, job: Job, placement: Placement) -> None:
-        """A job starts somewhere."""
-        self.put(job.id, tenants_of(job, placement))
+    def enter(self, job: Job, placement: Placement, duty: float = 1.0) -> None:
+        """A job starts somewhere, and does a part of its work."""
+        self.put(job.id, tenants_of(job, placement, duty))
 
     def put(self, job_id: JobId, tenants: Mapping[int, Tenant]) -> None:
         """A job's tasks are here from now on."""

@@ -72,8 +72,8 @@ class SpeedModel:
     """Factors on a job's speed.
 
     `spread` is by the widest level that the job's devices span; neighbours count once each, on any shared device or
-    shared node. How an elastic job's speed grows with its size is known for models of the catalogue; for others,
-    `scaling` is the exponent of the size against the size it asked for.
+    shared node, and less if they are held back. How an elastic job's speed grows with its size is known for models of
+    the catalogue; for others, `scaling` is the exponent of the size against the size it asked for.
     `turns` is what the switching leaves of the speed of jobs that take turns on a device; `spilled` what is left of the
     speed of a packed job for the part of its memory that lies on the host. A packed job that is held back is in the way
     of others in proportion; with `gaps` of 1, only with what does not fit into the time in which they leave the device
@@ -276,20 +276,25 @@ class SpeedModel:
         job: Job,
         placement: Placement,
         nodes: list[Node],
-        device_neighbours: int = 0,
-        node_neighbours: int = 0,
+        device_neighbours: Sequence[float] = (),
+        node_neighbours: Sequence[float] = (),
         mates: Sequence[tuple[Job, float]] = (),
     ) -> float:
-        """Work a second of a job on a placement, beside so many neighbours, or packed with some that are known."""
+        """Work a second of a job on a placement: beside neighbours, or packed with some that are known.
+
+        Of each of them, the part of its work that it is let do.
+        """
         first = placement[0]
         device_type = nodes[first.node].device_type
         rate = self.by_itself(job, placement, nodes)
         if first.in_turn:
             asked = min(job.roles[first.role].device_milli, WHOLE)
             rate *= first.milli / asked * (1.0 if first.milli == WHOLE else self.turns)
-            device_neighbours = 0
-        if mates:
+            device_neighbours = ()
+        elif mates:
             rate = self.among(job, duty(job, placement, len(mates)), mates, device_type)
+        elif first.milli != WHOLE:
+            rate *= duty(job, placement)
         if first.memory_milli != WHOLE and not first.in_turn:
             rate *= self.spilled + (1.0 - self.spilled) * first.memory_milli / WHOLE
         if self.spread and len(placement) > 1:
@@ -298,9 +303,9 @@ class SpeedModel:
             cost = network_cost(job, placement, Distances(nodes, LEVELS))
             rate /= 1.0 + self.network * cost / sum(slot.tasks for slot in placement)
         if device_neighbours:
-            rate *= self._slowed(placement, self.device_neighbour**device_neighbours)
+            rate *= self._slowed(placement, left_by(self.device_neighbour, device_neighbours))
         if node_neighbours:
-            rate *= self.node_neighbour**node_neighbours
+            rate *= left_by(self.node_neighbour, node_neighbours)
         return rate
 
     def by_itself(self, job: Job, placement: Placement, nodes: list[Node]) -> float:
@@ -354,12 +359,22 @@ def span(placement: Placement, nodes: list[Node]) -> Level:
     return widest
 
 
-def duty(job: Job, placement: Placement, mates: int) -> float:
-    """What a packed job does of what it would do by itself: all with an equal part of its devices, else in proportion.
+def left_by(factor: float, duties: Iterable[float]) -> float:
+    """What neighbours leave of a speed: each this factor, and more in proportion if it is held back."""
+    left = 1.0
+    for each in duties:
+        left *= 1.0 - (1.0 - factor) * each
+    return left
 
-    A task that asked for part of a device does all of its own.
+
+def duty(job: Job, placement: Placement, mates: int = 1) -> float:
+    """What a job does of what it would do by itself: all with an equal part of its devices, else in proportion.
+
+    Who is held back without any mates does as much as with one. A task that asked for part of a device does all of its
+    own with that part.
     """
-    if not placement or job.roles[placement[0].role].is_fraction:
+    if not placement or placement[0].milli == WHOLE:
         return 1.0
-    milli, equal = placement[0].milli, WHOLE // (mates + 1)
-    return 1.0 if milli >= equal else milli / equal
+    milli, role = placement[0].milli, job.roles[placement[0].role]
+    enough = role.device_milli * placement[0].tasks if role.is_fraction else WHOLE // (max(mates, 1) + 1)
+    return 1.0 if milli >= enough else milli / enough

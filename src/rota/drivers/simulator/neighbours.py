@@ -29,15 +29,15 @@ class Neighbours:
             self._affected.update(dict.fromkeys(jobs))
         self._affected.pop(job_id, None)
 
-    def count(self, job_id: JobId, placement: Placement) -> tuple[int, int]:
+    def around(self, job_id: JobId, placement: Placement) -> tuple[list[JobId], list[JobId]]:
         """Other jobs on the same devices, and others on the same nodes."""
-        on_device: set[JobId] = set()
-        on_node: set[JobId] = set()
+        on_device: dict[JobId, None] = {}
+        on_node: dict[JobId, None] = {}
         for slot in placement:
             for other, devices in self._devices_by_job_by_node.get(slot.node, {}).items():
                 if other != job_id:
-                    (on_device if devices & slot.devices else on_node).add(other)
-        return len(on_device), len(on_node - on_device)
+                    (on_device if devices & slot.devices else on_node)[other] = None
+        return list(on_device), [other for other in on_node if other not in on_device]
 
     def mates(self, job_id: JobId, placement: Placement) -> list[JobId]:
         """The jobs that are packed on the same devices, or on some of them."""

@@ -285,7 +285,7 @@ class World:
         if self._neighbours is not None and (self._speed.sees_neighbours or is_packed):
             self._neighbours.enter(job_id, placement)
         if self._shared is not None and contends(self._runs[job_id].job):
-            self._shared.enter(self._runs[job_id].job, placement)
+            self._shared.enter(self._runs[job_id].job, placement, self._duty(self._runs[job_id].job, placement))
 
     def _leave(self, run: Run) -> None:
         run.end_s = math.inf
@@ -343,13 +343,23 @@ class World:
         if self._neighbours is None:
             return self._speed.rate(run.job, placement, self._nodes)
         mates = self._mates(run, placement) if any(slot.milli != WHOLE for slot in placement) else []
-        on_device = on_node = 0
+        on_device: list[float] = []
+        on_node: list[float] = []
         if self._speed.sees_neighbours:
-            on_device, on_node = self._neighbours.count(run.job.id, placement)
-        rate = self._speed.rate(run.job, placement, self._nodes, 0 if mates else on_device, on_node, mates)
+            on_device, on_node = (
+                [self._duty(self._runs[name].job, self._runs[name].placement or ()) for name in names]
+                for names in self._neighbours.around(run.job.id, placement)
+            )
+        rate = self._speed.rate(run.job, placement, self._nodes, [] if mates else on_device, on_node, mates)
         if self._shared is not None and placement and not placement[0].in_turn and contends(run.job):
             rate *= self._shared.speed(run.job.id)
         return rate
+
+    def _duty(self, job: Job, placement: Placement) -> float:
+        """What a job is let do of its work there."""
+        if self._neighbours is None or all(slot.milli == WHOLE for slot in placement):
+            return 1.0
+        return duty(job, placement, len(self._neighbours.mates(job.id, placement)))
 
     def _mates(self, run: Run, placement: Placement) -> list[tuple[Job, float]]:
         """Those with whom a job is packed and how much each does; parts of devices only where that was measured."""
