@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rota.core.check import check
+from rota.core.cluster import Node
 from rota.core.decisions import Decision
 from rota.core.engine import Engine
-from rota.core.events import Event, Resized, SpeedChanged, Started, Suspended
-from rota.core.model import JobId
-from rota.core.placement import device_indexes
+from rota.core.events import Event, Suspended
+from rota.core.live import LiveJob
+from rota.core.model import OPPORTUNISTIC, JobId, JobState
+from rota.core.placement import Placement, device_indexes
 from rota.core.reasons import Reason
 from rota.core.state import State
+from rota.perf.shared_servers import SharedServers, contends
+from rota.perf.speed import SpeedModel
 
 
 class Watch:
@@ -44,25 +48,47 @@ class Watch:
 
 
 class Bound(Watch):
-    """Also, how fast jobs run whenever time passes, as the least part of their speed alone."""
+    """Also, how fast guaranteed jobs run whenever time passes: the least part of their speed without all others."""
 
-    def __init__(self, alone: Mapping[JobId, float]) -> None:
+    def __init__(self, speed: SpeedModel, *, against_each_other: bool = True) -> None:
         super().__init__()
-        self._alone = alone
-        self._rates: dict[JobId, tuple[float, float]] = {}
+        self._speed = speed
+        self._apart = not against_each_other
+        self._then_s, self._parts = 0.0, [1.0]
         self.least = 1.0
 
     def look(self, now_s: float, events: Sequence[Event]) -> None:
-        """Speeds that were told, and whether time passed at those before."""
-        for event in events:
-            name = getattr(event, "job_id", None)
-            if name is None or name not in self._alone:
-                continue
-            since_s, rate = self._rates.pop(name, (now_s, 0.0))
-            if now_s > since_s:
-                self.least = min(self.least, rate / self._alone[name])
-            if isinstance(event, Started | Resized | SpeedChanged):
-                self._rates[name] = (now_s, event.rate)
+        """Time passed at the speeds before; what they are now."""
+        assert self.engine is not None
+        if now_s > self._then_s:
+            self.least = min([self.least, *self._parts])
+        state = self.engine.state
+        nodes = [books.node for books in state.inventory.nodes]
+        safe = [
+            live
+            for live in state.jobs.values()
+            if live.job.priority > OPPORTUNISTIC and live.state is JobState.RUNNING and live.placement is not None
+        ]
+        servers = SharedServers(nodes)
+        for live in safe:
+            if self._speed.contention and contends(live.job):
+                servers.enter(live.job, live.placement or ())
+        self._then_s, self._parts = now_s, [live.rate / self._clear(live, safe, nodes, servers) for live in safe]
+
+    def _clear(self, live: LiveJob, safe: list[LiveJob], nodes: list[Node], servers: SharedServers) -> float:
+        """What a job would do if there were only guaranteed ones."""
+        place = live.placement or ()
+        others = {other: _meet(place, other.placement or ()) for other in safe if other is not live}
+        mates = [(other.job, 1.0) for other, meet in others.items() if meet and not self._apart]
+        on_node = [1.0 for meet in others.values() if meet is False]
+        rate = self._speed.rate(live.job, place, nodes, [], on_node, mates)
+        return rate * servers.speed(live.job.id) if self._speed.contention and contends(live.job) else rate
+
+
+def _meet(one: Placement, other: Placement) -> bool | None:
+    """Whether two placements have a device in common; None if they have not even a node in common."""
+    shared = [a.devices & b.devices for a in one for b in other if a.node == b.node]
+    return any(shared) if shared else None
 
 
 def _check_memory(state: State) -> None:

@@ -82,6 +82,49 @@ def test_antman_does_not_try_again_what_was_too_much() -> None:
     assert 1 < parts[-1] <= 150
 
 
+def test_antman_holds_back_who_only_shares_the_node() -> None:
+    # Each neighbour would cost a fifth. The guaranteed job may lose a twentieth, so that the other does a quarter of
+    # its work, at 0.8 of its speed: 200 of 500 in the 1,000 s of the other.
+    speed = SpeedModel(node_neighbour=0.8)
+    rows = run("antman", job("rg", work=950.0), job("ot", work=500.0, priority=-1), gpus=2, speed=speed)
+
+    assert ends(rows) == {"rg": 1000.0, "ot": 1300.0}
+    assert rows["ot"].preemptions == 0
+
+
+def test_antman_holds_back_parts_of_devices_too() -> None:
+    # As above, but half of another device: it has 125 thousandths of it, a quarter of what it asked for.
+    speed = SpeedModel(node_neighbour=0.8)
+    rows = run("antman", job("rg", work=950.0), job("ot", gpus=0.5, work=500.0, priority=-1), gpus=2, speed=speed)
+
+    assert ends(rows) == {"rg": 1000.0, "ot": 1300.0}
+
+
+def test_antman_shares_out_what_can_be_borne_evenly_between_all_who_are_near() -> None:
+    # Both together may cost a twentieth: (1 - 0.2 x)^2 = 0.95 for x = 0.1266, of which 63 thousandths are 0.126.
+    speed = SpeedModel(node_neighbour=0.8)
+    others = [job(name, work=1000.0, priority=-1) for name in ("o1", "o2")]
+
+    rows = run("antman", job("rg", work=950.0), *others, gpus=3, speed=speed)
+
+    end_s = 950.0 / (1 - 0.2 * 0.126) ** 2
+    did = end_s * 0.126 * 0.8 * (1 - 0.2 * 0.126)
+    assert ends(rows) == {
+        name: pytest.approx(at_s)
+        for name, at_s in zip(("rg", "o1", "o2"), (end_s, *[end_s + (1000.0 - did) / 0.8] * 2), strict=True)
+    }
+
+
+def test_antman_counts_loss_by_guaranteed_neighbours_as_nobodys() -> None:
+    # The two guaranteed ones take a fifth from each other, whoever else is there; of what is left they keep 95 %.
+    speed = SpeedModel(node_neighbour=0.8)
+    both = [job(name, work=760.0) for name in ("a", "b")]
+
+    rows = run("antman", *both, job("ot", work=5000.0, priority=-1), gpus=3, speed=speed)
+
+    assert ends(rows)["a"] == ends(rows)["b"] == 1000.0
+
+
 # -- kubeshare -----------------------------------------------------------------------------------
 
 

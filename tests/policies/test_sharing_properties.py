@@ -16,14 +16,15 @@ from rota.core.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
+from rota.perf.estimates import Estimate, EstimateSpec
 from rota.perf.profiles import Profiles
 from rota.perf.speed import Costs, SpeedModel
 from rota.traces.workload import Submission
 from watches import Bound, Watch
 
 GPU = DeviceType("gpu")
-MODELS = ("light", "heavy")
-PAIRS = {("light", "light"): (9.0, 9.0), ("light", "heavy"): (7.0, 6.0), ("heavy", "heavy"): (5.0, 5.0)}
+LIGHT, HEAVY = MODELS = ("resnet152", "alexnet")
+PAIRS = {(LIGHT, LIGHT): (9.0, 9.0), (LIGHT, HEAVY): (7.0, 6.0), (HEAVY, HEAVY): (5.0, 5.0)}
 PROFILES = Profiles(
     steps_per_s={(GPU, model, devices): 10.0 for model in MODELS for devices in (1, 2)},
     pairs={
@@ -83,10 +84,17 @@ def _jobs(asked: list[Asked]) -> list[Submission]:
     return sorted(made, key=lambda each: each.submit_s)
 
 
-def course(policy: str, submissions: Sequence[Submission], watch: Watch, speed: SpeedModel, costs: Costs) -> State:
-    """Run jobs to their end on two nodes of two devices of 16 GiB, watched."""
-    nodes = [node(name, 2, device_memory_bytes=16 * GIB) for name in ("n1", "n2")]
-    setting = Setting(cluster=cluster(*nodes), speed=speed, costs=costs)
+def course(
+    policy: str,
+    submissions: Sequence[Submission],
+    watch: Watch,
+    speed: SpeedModel,
+    costs: Costs,
+    estimate: Estimate | None = None,
+) -> State:
+    """Run jobs to their end on two nodes of two devices of 16 GiB and 16 cores, watched."""
+    nodes = [node(name, 2, device_memory_bytes=16 * GIB, cpu_milli=16000) for name in ("n1", "n2")]
+    setting = Setting(cluster=cluster(*nodes), speed=speed, costs=costs, estimate=estimate)
     built, alloc, _ = scheduler(policy, setting)
     watch.engine = Engine(State(setting.cluster), built, alloc, journal=watch)
     run(watch.engine, World(setting.cluster, speed, costs), submissions)
@@ -113,9 +121,44 @@ def test_memory_is_never_exceeded_and_all_work_is_done_once(policy: str, asked: 
 @given(asked=asked_for)
 @settings(max_examples=8)
 def test_guaranteed_job_is_never_slower_than_its_bound(gaps: float, guard: float, asked: list[Asked]) -> None:
-    submissions = _jobs(asked)
-    watch = Bound({each.job.id: 10.0 for each in submissions if each.job.priority > OPPORTUNISTIC})
+    speed = SpeedModel(profiles=PROFILES, gaps=gaps)
+    watch = Bound(speed, against_each_other=False)
 
-    course(f"antman:guard={guard}", submissions, watch, SpeedModel(profiles=PROFILES, gaps=gaps), Costs())
+    course(f"antman:guard={guard}", _jobs(asked), watch, speed, Costs())
 
     assert watch.least >= guard - 1e-9
+
+
+@pytest.mark.parametrize(
+    "speed",
+    [
+        SpeedModel(profiles=PROFILES, node_neighbour=0.8),
+        SpeedModel(device_neighbour=0.7, node_neighbour=0.9),
+        SpeedModel(contention=True),
+        SpeedModel(profiles=PROFILES, contention=True),
+    ],
+    ids=["pairs and nodes", "neighbours", "contention", "pairs and contention"],
+)
+@pytest.mark.parametrize("guard", [0.95, 0.7])
+@given(asked=asked_for)
+@settings(max_examples=8)
+def test_guaranteed_job_keeps_its_bound_whoever_is_near(speed: SpeedModel, guard: float, asked: list[Asked]) -> None:
+    watch = Bound(speed)
+
+    course(f"antman:guard={guard}", _jobs(asked), watch, speed, Costs(resume_s=0.5, move_s=2.0))
+
+    assert watch.least >= guard - 1e-9
+
+
+@pytest.mark.parametrize("node_neighbour", [1.0, 0.9])
+@given(asked=asked_for, known=st.sampled_from([0.0, 0.3, 0.6]), seed=st.integers(0, 9))
+@settings(max_examples=8)
+def test_guaranteed_job_keeps_its_bound_where_speeds_are_guessed(
+    node_neighbour: float, asked: list[Asked], known: float, seed: int
+) -> None:
+    speed = SpeedModel(profiles=PROFILES, node_neighbour=node_neighbour)
+    watch = Bound(speed)
+
+    course("antman", _jobs(asked), watch, speed, Costs(), EstimateSpec(known=known, seed=seed).estimate(PROFILES))
+
+    assert watch.least >= 0.95 - 1e-9

@@ -110,10 +110,9 @@ def test_guaranteed_job_is_never_slower_than_its_bound(guard: float) -> None:
         replace(each, job=replace(each.job, priority=OPPORTUNISTIC)) if number % 2 else each
         for number, each in enumerate(asked)
     ]
-    guaranteed = {each.job.id: speed.on_type(each.job, V100) for each in mixed if each.job.priority > OPPORTUNISTIC}
     setting = Setting(cluster=cluster(node("n1", 6, device_type=V100)), speed=speed)
     policy, alloc, _ = scheduler(f"antman:guard={guard}", setting)
-    watch = Bound(guaranteed)
+    watch = Bound(speed, against_each_other=False)
     watch.engine = Engine(State(setting.cluster), policy, alloc, journal=watch)
 
     run(watch.engine, World(setting.cluster, speed, Costs()), mixed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
@@ -33,6 +33,9 @@ class Guests:
         """By device, the jobs with tasks that asked for a part of it, and for how much; for reading only."""
         self.asked: dict[Device, int] = {}
         """By device, how many thousandths all of them asked for together."""
+        self._on_node: dict[int, dict[LiveJob, None]] = {}
+        self._disturbed: dict[int, None] = {}
+        """Nodes on which somebody came or went."""
 
     def rekey(self, live: LiveJob) -> tuple[Seats, ...]:
         """A job holds other devices than it did, or none; the groups that this concerns."""
@@ -51,6 +54,12 @@ class Guests:
         self.changes += 1
         for seats in (before, after):
             self._in_order.pop(seats or (), None)
+        for node, _ in before or ():
+            self._on_node[node].pop(live, None)
+            self._disturbed[node] = None
+        for node, _ in after:
+            self._on_node.setdefault(node, {})[live] = None
+            self._disturbed[node] = None
         changed = {seats: None for seats in (before, after) if seats in self._groups}
         if any(role.is_fraction for role in live.job.roles):
             changed |= dict.fromkeys(self._part(live, before or (), after))
@@ -81,6 +90,22 @@ class Guests:
         """Those with parts of devices of which a job has parts."""
         found = {other: None for at in self._seats.get(live, ()) for other in self.parts.get(at, ())}
         found.pop(live, None)
+        return found
+
+    def near(self, live: LiveJob) -> dict[LiveJob, None]:
+        """Others that hold devices of the same nodes."""
+        found = {other: None for node, _ in self._seats.get(live, ()) for other in self._on_node[node]}
+        found.pop(live, None)
+        return found
+
+    def on(self, nodes: Iterable[int]) -> dict[LiveJob, None]:
+        """The jobs that hold devices of these nodes."""
+        return {live: None for node in nodes for live in self._on_node.get(node, ())}
+
+    def disturbed(self) -> dict[LiveJob, None]:
+        """The jobs on nodes on which somebody came or went since the last call."""
+        found = self.on(self._disturbed)
+        self._disturbed.clear()
         return found
 
     def seats(self, live: LiveJob) -> Seats | None:

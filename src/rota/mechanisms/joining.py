@@ -83,9 +83,12 @@ class SharingScheduler:
         follow(changes, self._waiting, self._hold, self._rule.left)
         for live in changes.started:
             self._hold(live)
-            if is_settled(live):
-                self._rule.saw(live, self._guests.mates(live), now_s)
             self._mark(live)
+        around = self._guests.disturbed() if self._rule.looks_around else {}
+        for live in {**around, **dict.fromkeys(changes.started)}:
+            if is_settled(live):
+                for other in self._rule.saw(live, self._guests):
+                    self._mark(other)
         if self._stale or (self._waiting and changes.started):
             self.wakeup_s = now_s
 
@@ -120,8 +123,7 @@ class SharingScheduler:
             jobs = self._guests.at(seats)
             if all(map(is_settled, jobs)):
                 del self._stale[seats]
-                if jobs and all(self._rule.shares(live.job) for live in jobs):
-                    self._share_anew(draft, jobs)
+                self._share_anew(draft, jobs)
         self._spread_out(draft)
         if self._waiting and draft.now_s >= self._regroup_s and self._rule.regroup_s < math.inf:
             self._regroup(draft)
@@ -221,9 +223,10 @@ class SharingScheduler:
         """Have devices that the rule found; who has parts of the same ones shares out with it what is left."""
         draft.assign_offered(live, offered)
         self._hold(live)
-        for seats in self._guests.overlapping(live):
+        own = self._guests.seats(live)
+        for seats in dict.fromkeys([own, *self._guests.overlapping(live)] if own else []):
             jobs = self._guests.at(seats)
-            if all(self._rule.shares(each.job) and can_give(each, draft) for each in jobs):
+            if all(can_give(each, draft) for each in jobs):
                 self._share_anew(draft, jobs)
 
     def _join(self, draft: Draft, live: LiveJob, kind: Hashable) -> bool:
@@ -261,7 +264,7 @@ class SharingScheduler:
 
     def _let_in(self, draft: Draft, live: LiveJob, hosts: list[LiveJob], there: Placement) -> bool:
         mark = draft.mark()
-        *of_hosts, own = self._rule.parts([*hosts, live], draft.now_s, _room_milli(hosts, draft))
+        *of_hosts, own = self._rule.parts([*hosts, live], draft.now_s, _room_milli(hosts, draft), self._guests)
         *memory_of_hosts, memory = self._rule.memory_parts([*hosts, live], _room(there, draft))
         try:
             self._share_out(draft, hosts, of_hosts, memory_of_hosts)
@@ -275,9 +278,16 @@ class SharingScheduler:
     def _share_anew(self, draft: Draft, jobs: Sequence[LiveJob]) -> None:
         """As much as the rule gives each, unless somebody else has a part of the same devices."""
         mark = draft.mark()
-        memory = self._rule.memory_parts(jobs, _room(jobs[0].placement or (), draft))
         try:
-            self._share_out(draft, jobs, self._rule.parts(jobs, draft.now_s, _room_milli(jobs, draft)), memory)
+            if jobs and all(self._rule.shares(live.job) for live in jobs):
+                memory = self._rule.memory_parts(jobs, _room(jobs[0].placement or (), draft))
+                parts = self._rule.parts(jobs, draft.now_s, _room_milli(jobs, draft), self._guests)
+                self._share_out(draft, jobs, parts, memory)
+                return
+            for live in jobs:
+                after = self._rule.held_back(live, self._guests)
+                if after != live.placement:
+                    draft.share(live, after)
         except PlanRefused:
             draft.undo(mark)
 

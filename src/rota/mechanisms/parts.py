@@ -117,10 +117,12 @@ def can_give(live: LiveJob, draft: Draft) -> bool:
 
 
 def asked_parts(live: LiveJob, placement: Placement) -> Placement:
-    """The same devices, of which each task that wants a part has what it asked for."""
+    """The same devices, of which no task that wants a part has more than it asked for."""
     roles = live.job.roles
     return tuple(
-        slot._replace(milli=roles[slot.role].device_milli * slot.tasks) if roles[slot.role].is_fraction else slot
+        slot._replace(milli=min(roles[slot.role].device_milli * slot.tasks, slot.milli))
+        if roles[slot.role].is_fraction
+        else slot
         for slot in placement
     )
 

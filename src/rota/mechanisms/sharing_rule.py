@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
 from rota.core.live import LiveJob
@@ -57,8 +57,15 @@ class SharingRule(Protocol):
     def looks_at(self, job: Job) -> Hashable:
         """What of a job decides which devices it can have without anybody's leave, beside its shape."""
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
+    @property
+    def looks_around(self) -> bool:
+        """Whether it matters who else is on a job's nodes."""
+
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: Guests) -> Sequence[int]:
         """Thousandths of the devices for each job of a group, of so many that those outside of it leave."""
+
+    def held_back(self, live: LiveJob, guests: Guests) -> Placement:
+        """What a job that takes no part in sharing should hold of its devices, by who else is near."""
 
     def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
         """Thousandths of the memory it asks for that each job of a group keeps on devices of so many bytes."""
@@ -79,8 +86,8 @@ class SharingRule(Protocol):
     def crews(self, jobs: Sequence[LiveJob], devices: int, near: Near) -> list[Crew]:
         """The groups that these jobs should form on so many devices; first come first. Others have to wait."""
 
-    def saw(self, live: LiveJob, mates: Sequence[LiveJob], now_s: float) -> None:
-        """A job is seen to run at its present speed beside these."""
+    def saw(self, live: LiveJob, guests: Guests) -> Iterable[LiveJob]:
+        """A job is seen to run at its present speed among those around it; who should have another part for that."""
 
     def left(self, live: LiveJob) -> None:
         """A job is gone."""
@@ -103,6 +110,7 @@ class PlainRule:
     migrates = False
     """Whether who came last to a group moves to free devices for which nobody waits."""
     overlaps = False
+    looks_around = False
     moves_parts = True
     is_steady = True
     regroup_s = math.inf
@@ -127,9 +135,13 @@ class PlainRule:
         """Who it is and what it says."""
         return (job.model, job.priority, job.labels)
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: Guests) -> Sequence[int]:
         """Equal parts."""
         return [WHOLE // len(jobs)] * len(jobs)
+
+    def held_back(self, live: LiveJob, guests: Guests) -> Placement:
+        """What it holds."""
+        return live.placement or ()
 
     def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
         """All of it."""
@@ -151,8 +163,9 @@ class PlainRule:
         """Never asked for."""
         return []
 
-    def saw(self, live: LiveJob, mates: Sequence[LiveJob], now_s: float) -> None:
+    def saw(self, live: LiveJob, guests: Guests) -> Iterable[LiveJob]:
         """Speeds do not matter."""
+        return ()
 
     def left(self, live: LiveJob) -> None:
         """Nothing to forget."""

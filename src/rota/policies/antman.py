@@ -6,7 +6,6 @@ Xiao et al., OSDI 2020.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +20,10 @@ from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import sharing
 from rota.mechanisms.guests import Guests, is_settled, wants_part
 from rota.mechanisms.parts import Laying, apart
+from rota.mechanisms.sharing import HALF
 from rota.mechanisms.sharing_rule import PlainRule
+from rota.mechanisms.tolerance import LEAST, Other, Tolerances, held_back
 from rota.perf.use import check_part
-
-_PROBE = 10
-"""Thousandths with which an opportunistic job begins, to see what it does to the other."""
-_HALF = WHOLE // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +59,8 @@ class AntMan(PlainRule):
         self._params = params
         self._speed = knowledge.speed
         self.is_steady = params.patience_s == math.inf
-        self._alone: dict[int, float] = {}
-        """The speed of guaranteed jobs by themselves, as seen."""
-        self._parts: dict[int, int] = {}
-        """What opportunistic jobs beside a guaranteed one may have."""
-        self._capped: set[int] = set()
-        """Opportunistic jobs that once had too much: they are not given more again beside the same one."""
+        self._tolerances = Tolerances(knowledge.speed, params.guard)
+        self.looks_around = self._speed.node_neighbour < 1.0 or self._speed.contention
         self._kinds: dict[int, DeviceType] = {}
         """The devices of jobs that others may join."""
         self._lent: set[int] = set()
@@ -101,11 +94,17 @@ class AntMan(PlainRule):
             mates = beside | dict.fromkeys(place.holders)
             kept = all(self._keeps(each, guests.partners(each) | {live: None}, place.kind) for each in place.holders)
             if kept and self._keeps(live, mates, place.kind) and laying.put(place):
+                self._kinds.update((each.seq, place.kind) for each in (live, *place.holders))
                 return None
         return laying.open()
 
     def _keeps(self, live: LiveJob, mates: Iterable[LiveJob], kind: DeviceType) -> bool:
-        """Whether a job with parts of devices runs beside others, and at its bound if it is guaranteed."""
+        """Whether a job with parts of devices runs beside others, and at its bound if it is guaranteed.
+
+        As far as that is known: where speeds are guessed, guaranteed jobs are not put to the test with each other.
+        """
+        if self._speed.is_estimate and _is_guaranteed(live) and any(map(_is_guaranteed, mates)):
+            return False
         rate = self._speed.among(live.job, 1.0, [(mate.job, 1.0) for mate in mates], kind)
         least = self._params.guard * self._speed.on_type(live.job, kind) if _is_guaranteed(live) else 0.0
         return rate > 0 and rate >= least - 1e-9
@@ -121,8 +120,7 @@ class AntMan(PlainRule):
             return None
         guaranteed = host if _is_guaranteed(host) else live
         busy = self._speed.use(guaranteed.job, kind, self._params.unknown)
-        self._kinds[host.seq] = kind
-        self._alone.setdefault(guaranteed.seq, self._speed.on_type(guaranteed.job, kind))
+        self._kinds[host.seq] = self._kinds[live.seq] = kind
         both = (self._speed.beside(live.job, host.job, kind), self._speed.beside(host.job, live.job, kind))
         return (busy,) if busy < self._params.busy and min(both) > 0 else None
 
@@ -131,13 +129,34 @@ class AntMan(PlainRule):
         due_s = waiting.since_s + self._params.patience_s
         return due_s if _is_guaranteed(waiting) and due_s > now_s else math.inf
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
-        """As much for the opportunistic job as the other can bear, at most half."""
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: Guests) -> Sequence[int]:
+        """As much for the opportunistic job as all around it can bear, at most half if it is not alone."""
         if len(jobs) == 1:
-            return [WHOLE]
+            level = self._level(jobs[0], guests)
+            return [WHOLE if level >= HALF else level]
         lesser = self._lesser(jobs)
-        part = self._parts.get(lesser.seq, _PROBE)
+        part = self._level(lesser, guests) if all(map(guests.seats, jobs)) else LEAST
         return [part if live is lesser else WHOLE - part for live in jobs]
+
+    def held_back(self, live: LiveJob, guests: Guests) -> Placement:
+        """What all around it can bear."""
+        return held_back(live.job, live.placement or (), self._level(live, guests))
+
+    def _level(self, live: LiveJob, guests: Guests) -> int:
+        """How much a job may have for the sake of the guaranteed ones around it."""
+        if self._is_safe(live):
+            return HALF
+        near = self._around(live, guests)
+        return min((self._tolerances.level(each, live) for each in near if self._is_safe(each)), default=HALF)
+
+    def _around(self, live: LiveJob, guests: Guests) -> dict[LiveJob, bool]:
+        """Who may slow a job down, and whether they have devices in common."""
+        on_devices = dict.fromkeys((*guests.mates(live), *guests.partners(live)), True)
+        return dict.fromkeys(guests.near(live), False) | on_devices if self.looks_around else on_devices
+
+    def _is_safe(self, live: LiveJob) -> bool:
+        """Whether a job has its guarantee now."""
+        return _is_guaranteed(live) and live.seq not in self._lent
 
     def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
         """All of it for the guaranteed job; of the other's, what is left has to do, and the rest lies on the host."""
@@ -157,40 +176,20 @@ class AntMan(PlainRule):
         self._lent.add(jobs[-1].seq)
         return jobs[-1]
 
-    def saw(self, live: LiveJob, mates: Sequence[LiveJob], now_s: float) -> None:
-        """Correct the part of the opportunistic job by what the guaranteed one loses."""
-        if not mates:
-            self._alone[live.seq] = live.rate
-            self._parts.pop(live.seq, None)
-            self._capped.discard(live.seq)
+    def saw(self, live: LiveJob, guests: Guests) -> Iterable[LiveJob]:
+        """Correct the parts of opportunistic jobs by what the guaranteed ones around them lose."""
+        if not guests.mates(live):
             self._lent.discard(live.seq)
-            return
-        mate = mates[0]
-        if self._lesser([live, mate]) is live or not is_settled(mate) or mate.placement is None:
-            return
-        alone = self._alone.get(live.seq, live.nominal_rate)
-        loss, allowed = 1.0 - live.rate / alone if alone > 0 else 0.0, 1.0 - self._params.guard
-        part = mate.placement[0].milli
-        bearable = _HALF if loss * _HALF <= allowed * part else int(part * allowed / loss)
-        if loss > allowed + 1e-9:
-            self._capped.add(mate.seq)
-        elif bearable > part and mate.seq not in self._capped:
-            bearable = min(bearable, self._foreseen(live, mate))
-        else:
-            return
-        self._parts[mate.seq] = min(max(bearable, 1), _HALF)
-
-    def _foreseen(self, live: LiveJob, mate: LiveJob) -> int:
-        """The most that the other may have by what is known of speeds, before it is tried."""
-        kind = self._kinds.get(live.seq) or self._kinds.get(mate.seq)
-        if kind is None:
-            return _HALF
-        least = self._params.guard * self._speed.on_type(live.job, kind)
-        slows = range(1, _HALF + 1)
-        return bisect_right(slows, 0, key=lambda milli: self._beside(live.job, mate.job, milli, kind) < least - 1e-9)
-
-    def _beside(self, job: Job, other: Job, milli: int, kind: DeviceType) -> float:
-        return self._speed.among(job, 1.0, [(other, milli / _HALF)], kind)
+        slowed = [live] if self._is_safe(live) else filter(self._is_safe, self._around(live, guests))
+        found: dict[LiveJob, None] = {}
+        for each in filter(is_settled, slowed):
+            around = self._around(each, guests)
+            others = [Other(other, shared) for other, shared in around.items() if not self._is_safe(other)]
+            peers = tuple(sorted(other.seq for other in around if self._is_safe(other)))
+            where, kind = guests.seats(each) or (), self._kinds.get(each.seq)
+            if self._tolerances.look(each, others, where, peers, kind):
+                found |= dict.fromkeys(other.live for other in others)
+        return found
 
     def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
         """A job that runs without the guarantee that it has."""
@@ -198,9 +197,8 @@ class AntMan(PlainRule):
 
     def left(self, live: LiveJob) -> None:
         """Forget it."""
-        for known in (self._alone, self._parts, self._kinds):
-            known.pop(live.seq, None)
-        self._capped.discard(live.seq)
+        self._tolerances.forget(live)
+        self._kinds.pop(live.seq, None)
         self._lent.discard(live.seq)
 
     def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
@@ -211,20 +209,17 @@ class AntMan(PlainRule):
 
     @property
     def memory(self) -> Any:
-        """Speeds seen, parts, on what devices, and who has no guarantee for now."""
+        """What jobs bear, on what devices they are, and who has no guarantee for now."""
         return {
-            "alone": list(self._alone.items()),
-            "parts": list(self._parts.items()),
+            "tolerances": self._tolerances.memory,
             "kinds": list(self._kinds.items()),
             "lent": sorted(self._lent),
-            "capped": sorted(self._capped),
         }
 
     def recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
         """Take them up."""
-        self._alone, self._parts = dict(memory["alone"]), dict(memory["parts"])
+        self._tolerances.recall(memory.get("tolerances", ()))
         self._kinds, self._lent = dict(memory.get("kinds", ())), set(memory.get("lent", ()))
-        self._capped = set(memory.get("capped", ()))
 
 
 def _is_guaranteed(live: LiveJob) -> bool:
@@ -240,10 +235,11 @@ antman = sharing(
     differs=(
         "at most one opportunistic job runs beside a guaranteed one; a job is never larger than what it asked for, so "
         "that there are no bursts of memory; and guaranteed jobs keep their guarantee unless `patience_s` is given. "
-        "The bound is against those on the same devices: who only shares the node is not held back, and where speeds "
-        "are estimates it is as good as they are. Jobs that asked for parts of devices have them as asked, "
-        "several guaranteed ones on a device too, but only beside such as leave every guaranteed one its speed "
-        "by what is known; consolidation leaves them in place."
+        "A guaranteed job keeps `guard` of the speed that it would have without any opportunistic one. Those that only "
+        "share its nodes are held back as well, where neighbours there cost speed (`--neighbours node=`, "
+        "`--contention`), but none below a thousandth of a device, and none that has no device. Jobs that asked for "
+        "parts of devices share one only where by what is known every guaranteed one keeps its speed, and two "
+        "guaranteed ones never where speeds are estimates; consolidation leaves them in place."
     ),
     traits=Traits(
         prior_knowledge="utilisation",

@@ -76,7 +76,7 @@ class KubeShare(PlainRule):
         """Nobody: all parts that can be had were looked at."""
         return None
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: Guests) -> Sequence[int]:
         """What each asked for, and what is left over shared out evenly up to limits."""
         parts = [min(live.job.roles[0].device_milli, WHOLE) for live in jobs]
         limits = [self._limit(live.job) for live in jobs]

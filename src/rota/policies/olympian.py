@@ -11,6 +11,7 @@ from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import number, sharing
+from rota.mechanisms.guests import Guests
 from rota.mechanisms.sharing_rule import PlainRule
 
 
@@ -54,7 +55,7 @@ class Olympian(PlainRule):
         """Where there are fewest; memory is the accounts' concern."""
         return (len(hosts),) if len(hosts) < self._params.most else None
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: Guests) -> Sequence[int]:
         """Equal cost, or cost by weight: the same part of the time for each unit of weight."""
         weights = [self._weight(live) for live in jobs]
         return [max(int(WHOLE * weight / sum(weights)), 1) for weight in weights]

@@ -12,6 +12,7 @@ from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import label, number, sharing
+from rota.mechanisms.guests import Guests
 from rota.mechanisms.sharing_rule import PlainRule
 
 
@@ -71,7 +72,7 @@ class Salus(PlainRule):
             return None
         return (len(hosts),)
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int) -> Sequence[int]:
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: Guests) -> Sequence[int]:
         """Nearly all of the time for the one whose iterations go first, a thousandth for others in the lane."""
         if self._params.order in (Order.FAIR, Order.PACK):
             return [WHOLE // len(jobs)] * len(jobs)
