@@ -201,6 +201,20 @@ ROTA_JSON = {
         "submit_s is True; expected a number of 0 or more",
     ),
     "list for a text": ('{"id": "a", "submit_s": 0, "name": [1]}', "name is [1]; expected a text"),
+    "an operator that is none": (
+        '{"id": "a", "submit_s": 0, "roles": [{"requires": [[["zone", "=", ["a"]]]]}]}',
+        "roles.requires is [[['zone', '=', ['a']]]]; expected a JSON list of lists of "
+        '[label, operator, [value, ...]], e.g. [[["zone", "In", ["a"]]]]',
+    ),
+    "a text for a list of values": (
+        '{"id": "a", "submit_s": 0, "roles": [{"requires": [[["zone", "In", "ab"]]]}]}',
+        "roles.requires is [[['zone', 'In', 'ab']]]; expected a JSON list of lists of "
+        '[label, operator, [value, ...]], e.g. [[["zone", "In", ["a"]]]]',
+    ),
+    "a toleration that is none": (
+        '{"id": "a", "submit_s": 0, "roles": [{"tolerates": 3}]}',
+        'roles.tolerates is 3; expected a JSON list of [taint, value], e.g. [["spot", null]]',
+    ),
     "no roles": (
         '{"id": "a", "submit_s": 0, "roles": []}',
         "roles is []; expected a JSON list of objects, one per role",

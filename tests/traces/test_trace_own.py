@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rota.core.labels import Operator, Requirement, Toleration
 from rota.core.model import (
     Checkpoint,
     DeviceType,
@@ -41,6 +42,21 @@ roles = st.builds(
     memory_bytes=st.integers(0, 2**50),
     network_bps=st.integers(0, 10**12),
     disk_bps=st.integers(0, 10**12),
+    requires=st.lists(
+        st.lists(
+            st.builds(
+                Requirement,
+                key=odd_texts,
+                operator=st.sampled_from([each.value for each in Operator]),
+                values=st.lists(odd_texts, max_size=2).map(tuple),
+            ),
+            max_size=2,
+        ).map(tuple),
+        max_size=2,
+    ).map(tuple),
+    tolerates=st.lists(st.builds(Toleration, key=st.none() | odd_texts, value=st.none() | odd_texts), max_size=2).map(
+        tuple
+    ),
 )
 
 

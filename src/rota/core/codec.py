@@ -11,7 +11,7 @@ from rota.core.cluster import Cluster, Node
 from rota.core.codec_promises import decode_cells, decode_tenants, encode_cells, encode_tenants
 from rota.core.decisions import Cause, Decision, Lease, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.events import End, Event
-from rota.core.labels import Requirement, Taint, Toleration
+from rota.core.labels import Taint, terms_of, tolerations_of
 from rota.core.model import WHOLE, Checkpoint, Elastic, Job, JobId, Level, Locality, Role
 from rota.core.placement import Placement, Slot, device_indexes
 from rota.core.reasons import Reason, ReasonCode
@@ -203,12 +203,9 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
 def _decode_role(value: Mapping[str, Any]) -> Role:
     fields = {**value, "device_types": tuple(value.get("device_types", ()))}
     if "requires" in fields:
-        fields["requires"] = tuple(
-            tuple(Requirement(key, operator, tuple(values)) for key, operator, values in term)
-            for term in fields["requires"]
-        )
+        fields["requires"] = terms_of(fields["requires"])
     if "tolerates" in fields:
-        fields["tolerates"] = tuple(Toleration(*each) for each in fields["tolerates"])
+        fields["tolerates"] = tolerations_of(fields["tolerates"])
     return Role(**fields)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -41,6 +42,22 @@ class Toleration(NamedTuple):
 
 Terms = tuple[tuple[Requirement, ...], ...]
 """Ways to fit: all requirements of one of them must hold. No terms at all fit every node."""
+
+
+def terms_of(value: Iterable[Iterable[tuple[str, str, Iterable[str]]]]) -> Terms:
+    """Terms from JSON values: lists of [key, operator, [value, ...]]."""
+    return tuple(tuple(_requirement(*each) for each in term) for term in value)
+
+
+def _requirement(key: str, operator: str, values: Iterable[str]) -> Requirement:
+    if isinstance(values, str):
+        raise ValueError(f"values of {key} are {values!r}; they must be a list")
+    return Requirement(key, Operator(operator).value, tuple(values))
+
+
+def tolerations_of(value: Iterable[tuple[str | None, str | None]]) -> tuple[Toleration, ...]:
+    """Tolerations from JSON values: lists of [key, value]."""
+    return tuple(Toleration(*each) for each in value)
 
 
 def is_met(terms: Terms, labels: dict[str, str]) -> bool:

@@ -10,9 +10,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from rota.core.errors import did_you_mean
+from rota.core.labels import terms_of, tolerations_of
 from rota.core.model import DeviceType, Job, JobId, Level, Role
 from rota.traces.fields import BadLine, Cell, amount, bad, number, whole
 from rota.traces.workload import Outcome, Submission
@@ -55,6 +56,10 @@ NEEDED = ("id", "submit_s")
 
 Record: TypeAlias = dict[str, object]
 
+_NODE_TERMS: Mapping[str, tuple[Callable[[Any], object], str]] = {
+    "requires": (terms_of, 'a JSON list of lists of [label, operator, [value, ...]], e.g. [[["zone", "In", ["a"]]]]'),
+    "tolerates": (tolerations_of, 'a JSON list of [taint, value], e.g. [["spot", null]]'),
+}
 _ROLE_DEFAULTS = {field.name: field.default for field in fields(Role) if field.default is not MISSING}
 
 
@@ -152,9 +157,19 @@ def _role(record: Record) -> Role:
             values[name] = _text("roles.name", value)
         elif name == "device_types":
             values[name] = tuple(DeviceType(item) for item in _texts("roles.device_types", value))
+        elif name in _NODE_TERMS:
+            values[name] = _node_terms(name, value)
         else:
             values[name] = whole(f"roles.{name}", value)
     return Role(**values)  # type: ignore[arg-type]  # each value was made by the parser of its key
+
+
+def _node_terms(name: str, value: Any) -> object:
+    read, form = _NODE_TERMS[name]
+    try:
+        return read(value)
+    except (TypeError, ValueError):
+        raise bad(f"roles.{name}", value, form) from None
 
 
 def parse_depends_on(value: Cell) -> tuple[JobId, ...]:
