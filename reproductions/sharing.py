@@ -1,19 +1,19 @@
 """The policies that share devices beside each other on jobs with measured pairs; and what consolidation is worth.
 
-Run: `ROTA_DATA=... python reproductions/sharing.py`, with names of tables (`pairs`, `fragmentation`) for just those.
-Prints the tables of docs/reference/reproductions.md.
+Run: `ROTA_DATA=... python reproductions/sharing.py`, with names of tables (`pairs`, `fragmentation`, `gangs`) for just
+those. Prints the tables of docs/reference/reproductions.md.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rota.core.history import History
-from rota.core.model import OPPORTUNISTIC, DeviceType, Job, JobId
+from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId, Role
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
 from rota.perf.profile_files import read_profiles
@@ -31,6 +31,7 @@ COSTS = Costs(restart_s=30.0, resume_s=0.5, move_s=10.0)
 TURNS = 0.98
 """What switching leaves: the 2 % at most that Olympian and Gandiva report."""
 EXCLUSIVE = "fifo:backfill=true"
+MINUTE = "consolidate_s=60"
 SHARING = (
     "gandiva",
     "gandiva:pack=false",
@@ -109,12 +110,27 @@ def _with_jobs(workload: Workload, make: Callable[[Job, int], Job]) -> Workload:
 def fragmentation() -> None:
     """Consolidation on an Alibaba-like list of pods: what it frees, and what it costs."""
     workload = generate("alibaba-like", jobs=2000, seed=1, gpus=96, load=1.0)
+    _consolidated(workload, (EXCLUSIVE, "srsf"), ("", "consolidate_s=3600", "consolidate_s=600", MINUTE))
+
+
+def gangs() -> None:
+    """The same where every sixth pod wants 2, 4 or 8 devices of a node: some of them wait for scattered ones."""
+    single = generate("alibaba-like", jobs=2000, seed=1, gpus=96, load=0.6)
+    sizes = (2, 4, 8)
+
+    def larger(job: Job, at: int) -> Job:
+        return job if at % 6 else replace(job, roles=(Role(device_milli=sizes[at // 6 % 3] * WHOLE),))
+
+    _consolidated(_with_jobs(single, larger), (EXCLUSIVE, "srsf"), ("", MINUTE))
+
+
+def _consolidated(workload: Workload, policies: Sequence[str], rounds: Sequence[str]) -> None:
     print(
         "| policy | free devices on nodes in use | delay by fragmentation | avg JCT | makespan | moves | pre-emptions |"
     )
     print("|---|---|---|---|---|---|---|")
-    for policy in ("fifo:backfill=true", "srsf"):
-        for every in ("", "consolidate_s=3600", "consolidate_s=600", "consolidate_s=60"):
+    for policy in policies:
+        for every in rounds:
             joined = policy + ("," if ":" in policy else ":") + every if every else policy
             found = measure(run(workload, "gpu=96/8", joined, SpeedModel()))
             print(
@@ -125,7 +141,7 @@ def fragmentation() -> None:
             )
 
 
-TABLES = {"pairs": pairs, "fragmentation": fragmentation}
+TABLES = {"pairs": pairs, "fragmentation": fragmentation, "gangs": gangs}
 
 
 def main() -> None:
