@@ -2,7 +2,7 @@
 
 Above a table of the page, `<!-- measured: NAME -->` says which script its figures come from. The tables that a script
 prints take the places of its marked tables, in the same order; everything else on the page is written by hand. A
-script whose data are missing (`ROTA_DATA`) is left out, and its tables stay as they are.
+script whose data (`ROTA_DATA`) or PyTorch (extra `learn`) are missing is left out, and its tables stay as they are.
 Run: `python tools/reproduce.py [--resume] [NAME...]`, with the names of scripts for just those. What each script
 printed is kept under `build/reproductions/`; `--resume` takes it from there instead of running the script once more,
 and is handed on to scripts that keep their parts.
@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -76,14 +77,23 @@ def chosen(wanted: list[str]) -> list[str]:
     return wanted or names
 
 
+def lacking(script: str) -> str | None:
+    """What a script says that it needs and that is not here."""
+    if "ROTA_DATA" in script and "ROTA_DATA" not in os.environ:
+        return "ROTA_DATA is not set"
+    if "extra `learn`" in script and find_spec("torch") is None:
+        return "it needs PyTorch: pip install 'rota[learn]'"
+    return None
+
+
 def printed(name: str, *, resume: bool) -> str | None:
-    """What a script prints, now or, to resume, when it last came to its end; None if its data are missing."""
+    """What a script prints, now or, to resume, when it last came to its end; None if what it needs is missing."""
     script, kept = SCRIPTS / f"{name}.py", KEPT / f"{name}.txt"
     if resume and kept.exists():
         print(f"  measured before, see {kept.relative_to(ROOT)}", file=sys.stderr)
         return kept.read_text(encoding="utf-8")
-    if "ROTA_DATA" in script.read_text(encoding="utf-8") and "ROTA_DATA" not in os.environ:
-        print("  left out, ROTA_DATA is not set", file=sys.stderr)
+    if lacks := lacking(script.read_text(encoding="utf-8")):
+        print(f"  left out, {lacks}", file=sys.stderr)
         return None
     kept.unlink(missing_ok=True)
     goes_on = ["--resume"] if resume and "--resume" in script.read_text(encoding="utf-8") else []

@@ -92,6 +92,21 @@ def test_what_was_measured_is_not_measured_again_to_resume(tmp_path: Path, monke
     assert (tmp_path / "runs").read_text() == "a"
 
 
+def test_script_that_lacks_what_it_needs_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
+    monkeypatch.delenv("ROTA_DATA", raising=False)
+    monkeypatch.setattr(reproduce, "find_spec", lambda name: None)
+
+    found = {name: why for name, text in needs.items() if (why := reproduce.lacking(text))}
+
+    assert found.pop("learned_placement") == "it needs PyTorch: pip install 'rota[learn]'"
+    assert set(found.values()) == {"ROTA_DATA is not set"}
+    assert "gavel_published" in found
+    monkeypatch.setenv("ROTA_DATA", "here")
+    monkeypatch.setattr(reproduce, "find_spec", lambda name: name)
+    assert not any(map(reproduce.lacking, needs.values()))
+
+
 def test_scripts_that_do_not_exist_are_named() -> None:
     with pytest.raises(SystemExit, match="there is no 'elastc'; there are elastic"):
         reproduce.main(["elastc"])
