@@ -167,3 +167,41 @@ def test_times_are_written_as_elsewhere(tmp_path: Path, capsys: pytest.CaptureFi
     assert jct_s(tmp_path, capsys, row, "--cluster", "gpu=1/1", "--load-time", "1h", "--save-time", "30") == 4230
     assert status(["sim", "--trace", "x", "--load-time", "1x"]) == 2
     assert "'--load-time': '1x' is no length of time; write it like 90, 10m" in capsys.readouterr().err
+
+
+def again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cluster: str, profiles: str, *args: str
+) -> tuple[float, float, str]:
+    """Completion times of two jobs, and of those in their journal once more; what is told of the latter."""
+    jobs, journal = tmp_path / "jobs.csv", tmp_path / "run" / "journal.jsonl"
+    jobs.write_text("id,submit_s,work,gpus,model\na,0,600,1,resnet50\nb,0,900,1,vgg16\n")
+    asked = ["--policy", "fifo", "-o", "json"]
+    first = ["sim", "--trace", str(jobs), "--cluster", cluster, *asked, "--profiles", profiles]
+    assert status([*first, "--out", str(tmp_path / "run")]) == 0
+    (once,) = json.loads(capsys.readouterr().out)
+    assert status(["sim", "--trace", str(journal), *asked, *args]) == 0
+    said = capsys.readouterr()
+    (twice,) = json.loads(said.out)
+    return once["avg_jct_s"], twice["avg_jct_s"], said.err
+
+
+def test_journals_work_is_in_seconds_of_the_devices_it_ran_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_p100_s, again_s, told = again(tmp_path, capsys, "p100=2/2", "catalogue")
+
+    assert on_p100_s > 1.5 * 750
+    assert again_s == pytest.approx(on_p100_s)
+    assert "speeds: catalogue" in told
+    assert again(tmp_path, capsys, "p100=2/2", "none", "--cluster", "v100=2/2")[1] == pytest.approx(
+        750 * 750 / on_p100_s, rel=0.05
+    )
+
+
+def test_nobody_knows_in_whose_seconds_a_journal_of_several_types_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    once_s, again_s, told = again(tmp_path, capsys, "p100=1/1,k80=1/1", "catalogue")
+
+    assert again_s == pytest.approx(once_s)
+    assert "speeds: catalogue" not in told

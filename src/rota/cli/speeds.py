@@ -13,6 +13,7 @@ from rota.perf.catalogue import NAME, REFERENCE, catalogue
 from rota.perf.estimates import Estimate, EstimateSpec, Known, estimate, gaps_of
 from rota.perf.profile_files import read_profiles
 from rota.perf.profiles import Profiles
+from rota.traces.journal import JOURNAL
 from rota.traces.workload import Workload
 
 NONE = "none"
@@ -60,6 +61,7 @@ def _profiles(name: str | None, reference: str | None, workload: Workload, clust
         if workload.counts_steps:
             raise RotaError(f"{workload.source}: its work is counted in steps; give their speed with --profiles FILE")
         return None
+    reference = reference or _measured_on(workload)
     if name is None or name == NAME:
         return _from_catalogue(reference, workload, cluster, is_asked=name is not None)
     profiles = read_profiles(Path(name))
@@ -70,10 +72,22 @@ def _profiles(name: str | None, reference: str | None, workload: Workload, clust
     return profiles if profiles.is_relative else _relative(profiles, reference)
 
 
+def _ran_on(workload: Workload) -> list[DeviceType]:
+    """The types on which a journal's jobs ran; none of other traces."""
+    return list(workload.cluster.devices_by_type) if workload.cluster and workload.format == JOURNAL else []
+
+
+def _measured_on(workload: Workload) -> str | None:
+    """The type in whose seconds a journal's work is, if its jobs can have run on no other and it is a known one."""
+    types = _ran_on(workload)
+    return str(types[0]) if len(types) == 1 and types[0] in catalogue().types else None
+
+
 def _catalogue_serves(workload: Workload, cluster: Cluster) -> bool:
-    """Whether some job names a model of the catalogue, and all of the cluster's types are in it."""
+    """Whether some job names a model of the catalogue, all of the cluster's types are in it, and it is known on which
+    of them work was measured."""
     book = catalogue()
-    if not all(kind in book.types for kind in cluster.devices_by_type):
+    if len(_ran_on(workload)) > 1 or not all(kind in book.types for kind in cluster.devices_by_type):
         return False
     return any(submission.job.model in book.models for submission in workload.submissions)
 
