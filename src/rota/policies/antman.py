@@ -61,8 +61,8 @@ class AntMan(PlainRule):
         self.is_steady = params.patience_s == math.inf
         self._tolerances = Tolerances(knowledge.speed, params.guard)
         self.looks_around = self._speed.node_neighbour < 1.0 or self._speed.contention
-        self._kinds: dict[int, DeviceType] = {}
-        """The devices of jobs that others may join."""
+        self._types: dict[int, DeviceType] = {}
+        """By node, where jobs have joined others."""
         self._lent: set[int] = set()
         """Guaranteed jobs that run beside another one as if they were opportunistic."""
 
@@ -94,7 +94,7 @@ class AntMan(PlainRule):
             mates = beside | dict.fromkeys(place.holders)
             kept = all(self._keeps(each, guests.partners(each) | {live: None}, place.kind) for each in place.holders)
             if kept and self._keeps(live, mates, place.kind) and laying.put(place):
-                self._kinds.update((each.seq, place.kind) for each in (live, *place.holders))
+                self._types[place.at[0]] = place.kind
                 return None
         return laying.open()
 
@@ -120,7 +120,7 @@ class AntMan(PlainRule):
             return None
         guaranteed = host if _is_guaranteed(host) else live
         busy = self._speed.use(guaranteed.job, kind, self._params.unknown)
-        self._kinds[host.seq] = self._kinds[live.seq] = kind
+        self._types.update((slot.node, kind) for slot in host.placement or ())
         both = (self._speed.beside(live.job, host.job, kind), self._speed.beside(host.job, live.job, kind))
         return (busy,) if busy < self._params.busy and min(both) > 0 else None
 
@@ -186,7 +186,8 @@ class AntMan(PlainRule):
             around = self._around(each, guests)
             others = [Other(other, shared) for other, shared in around.items() if not self._is_safe(other)]
             peers = tuple(sorted(other.seq for other in around if self._is_safe(other)))
-            where, kind = guests.seats(each) or (), self._kinds.get(each.seq)
+            where = guests.seats(each) or ()
+            kind = self._types.get(where[0][0]) if where else None
             if self._tolerances.look(each, others, where, peers, kind):
                 found |= dict.fromkeys(other.live for other in others)
         return found
@@ -198,7 +199,6 @@ class AntMan(PlainRule):
     def left(self, live: LiveJob) -> None:
         """Forget it."""
         self._tolerances.forget(live)
-        self._kinds.pop(live.seq, None)
         self._lent.discard(live.seq)
 
     def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
@@ -209,17 +209,17 @@ class AntMan(PlainRule):
 
     @property
     def memory(self) -> Any:
-        """What jobs bear, on what devices they are, and who has no guarantee for now."""
+        """What jobs bear, on what devices, and who has no guarantee for now."""
         return {
             "tolerances": self._tolerances.memory,
-            "kinds": list(self._kinds.items()),
+            "types": list(self._types.items()),
             "lent": sorted(self._lent),
         }
 
     def recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
         """Take them up."""
         self._tolerances.recall(memory.get("tolerances", ()))
-        self._kinds, self._lent = dict(memory.get("kinds", ())), set(memory.get("lent", ()))
+        self._types, self._lent = dict(memory.get("types", ())), set(memory.get("lent", ()))
 
 
 def _is_guaranteed(live: LiveJob) -> bool:
