@@ -178,6 +178,21 @@ def test_neighbours_slow_each_other_while_they_are_together() -> None:
     assert w.due_s == 60.0
 
 
+def test_neighbour_that_is_held_back_or_saves_its_state_is_in_the_way_less() -> None:
+    w = world(job("a", work=40.0), job("b", work=20.0), speed=SpeedModel(node_neighbour=0.5), checkpoint_s=3.0)
+    w.carry_out([start("a", on("n1", [0])), start("b", on("n1", [1]))], 0.0)
+
+    # A quarter of its work costs the other an eighth.
+    assert w.carry_out([Resize(JobId("b"), on("n1", [1], milli=125))], 0.0) == [
+        Resized(JobId("b"), 0.0, 0.125, 0.0),
+        SpeedChanged(JobId("a"), 0.0, 0.875),
+    ]
+    assert w.carry_out([stop("b")], 8.0) == [
+        SpeedChanged(JobId("b"), 1.0, 0.0),
+        SpeedChanged(JobId("a"), 7.0, 1.0),
+    ]
+
+
 def test_neighbour_on_the_device_counts_there_and_not_again_on_the_node() -> None:
     speed = SpeedModel(device_neighbour=0.5, node_neighbour=0.8)
     jobs = [job(name, gpus=gpus, work=100.0) for name, gpus in (("a", 0.5), ("b", 0.5), ("c", 1))]

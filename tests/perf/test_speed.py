@@ -86,6 +86,14 @@ def test_profile_gives_the_measured_speed() -> None:
     assert speed.rate(job(), on("n1", 1), nodes) == 1.0
 
 
+def test_parts_of_devices_are_worth_what_they_add_up_to() -> None:
+    speed = SpeedModel(profiles=PROFILES)
+    half = on("n1", [0], milli=500) + on("n1", [1], milli=500)
+
+    # Two halves of V100 are one, wherever they are: 10 a second, not the 18 of two.
+    assert speed.rate(job(model="m", gpus=0.5, workers=2), half, list(MIXED.nodes)) == 10.0
+
+
 def test_nominal_speed_is_the_best_that_there_is() -> None:
     speed = SpeedModel(profiles=PROFILES, type_speed={V100: 3.0, K80: 0.5})
 

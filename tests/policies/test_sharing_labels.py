@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders import World, cluster, job, node
 from rota.core.engine import Engine
 from rota.core.events import Event
-from rota.core.model import Job, Role
+from rota.core.model import DeviceType, Job, Role
 from rota.core.placement import device_indexes
 from rota.core.state import State
 from rota.drivers.simulator.run import run
@@ -59,6 +59,18 @@ def test_gang_obeys_labels(first: dict[str, str], second: dict[str, str], expect
     world.settle(world.submit(job=gang("b", 0.5, 2, **second)))
 
     assert devices(world, "b") == expected
+
+
+@pytest.mark.parametrize("policy", ["kubeshare", "antman"])
+def test_parts_of_a_gang_are_all_of_one_type(policy: str) -> None:
+    # The first task would fit tightest beside `a`; then there is no room on that type for the second.
+    mixed = cluster(node("n1", 1, device_type=DeviceType("v100")), node("n2", 1, device_type=DeviceType("k80")))
+    world = World(of=mixed, policy=policy)
+    world.settle(world.submit(job=job("a", gpus=0.5, device_types=(DeviceType("v100"),))))
+
+    world.settle(world.submit(job=gang("b", 0.5, 2)))
+
+    assert [slot.node for slot in world.live("b").placement or ()] == [1, 1]
 
 
 def test_gang_joins_its_like_when_there_is_room() -> None:

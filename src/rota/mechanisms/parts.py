@@ -6,7 +6,7 @@ them back and says which they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.live import LiveJob
@@ -31,17 +31,49 @@ class Place:
     own: int
 
 
-class Laying:
-    """Lays the tasks of a job of one role that asks for parts of devices."""
+def lay(
+    live: LiveJob, draft: Draft, guests: Guests, one: Callable[[Laying], Reason | None], *, turns: bool = False
+) -> Placement | Reason:
+    """Each task of a job as `one` lays it, all on devices of one type; or why the first of them found no place."""
+    role = live.job.roles[0]
+    types = [pool.device_type for pool in draft.inventory.eligible(role)] or list(role.device_types)
+    first: Reason | None = None
+    while True:
+        laying = Laying(live, draft, guests, types, turns=turns)
+        reason = next((reason for _ in range(role.count) if (reason := one(laying)) is not None), None)
+        if reason is None:
+            return laying.done()
+        laying.give_up()
+        first = first or reason
+        types = [kind for kind in types if kind != laying.kind]
+        if laying.kind is None or not types:
+            return first
 
-    def __init__(self, live: LiveJob, draft: Draft, guests: Guests, *, turns: bool = False) -> None:
+
+class Laying:
+    """Lays the tasks of a job of one role that asks for parts of devices: where the first goes, the others follow."""
+
+    def __init__(
+        self, live: LiveJob, draft: Draft, guests: Guests, types: Sequence[DeviceType], *, turns: bool = False
+    ) -> None:
         self._live = live
         self._draft = draft
         self._guests = guests
+        self._types = types
         self._turns = turns
         self._role = live.job.roles[0]
         self._mark = draft.mark()
         self.slots: list[Slot] = []
+
+    @property
+    def kind(self) -> DeviceType | None:
+        """The type of the devices that were found so far."""
+        return self._draft.inventory.nodes[self.slots[0].node].node.device_type if self.slots else None
+
+    @property
+    def _open_to(self) -> Sequence[DeviceType]:
+        """The types of which the next task's device may be."""
+        return self._types if self.kind is None else [self.kind]
 
     @property
     def devices(self) -> list[Device]:
@@ -51,13 +83,13 @@ class Laying:
     def places(self) -> Iterator[Place]:
         """The devices with room for one more task beside those that have parts of them."""
         nodes, own = self._draft.inventory.nodes, self.devices
-        types, milli = self._role.device_types, self._role.device_milli
+        types, milli = self._open_to, self._role.device_milli
         asked = self._guests.asked
         for at in asked if not own else dict.fromkeys([*asked, *own]):
             here = own.count(at)
             left = WHOLE - asked.get(at, 0) - (here + 1) * milli
             kind = nodes[at[0]].node.device_type
-            if left >= 0 and (not types or kind in types):
+            if left >= 0 and kind in types:
                 yield Place(at, kind, tuple(self._guests.parts.get(at, ())), left, here)
 
     def put(self, place: Place) -> bool:
@@ -82,7 +114,7 @@ class Laying:
 
     def open(self) -> Reason | None:
         """One more task on a device that nobody has, or why there is none."""
-        offered = self._draft.offer(_alone(self._live))
+        offered = self._draft.offer(_alone(self._live, self._open_to))
         if isinstance(offered, Reason):
             return offered
         took = self._take(offered[0]._replace(milli=self._role.device_milli, in_turn=self._turns))
@@ -148,9 +180,9 @@ def _one_by_one(slot: Slot, *, is_part: bool) -> Iterator[Slot]:
         mask &= mask - 1
 
 
-def _alone(live: LiveJob) -> LiveJob:
-    """A single task of a job, had it asked for a whole device."""
-    role = replace(live.job.roles[0], device_milli=WHOLE, count=1)
+def _alone(live: LiveJob, types: Sequence[DeviceType]) -> LiveJob:
+    """A single task of a job, had it asked for a whole device of one of these types."""
+    role = replace(live.job.roles[0], device_milli=WHOLE, count=1, device_types=tuple(types))
     return _probe(live, replace(live.job, roles=(role,)))
 
 

@@ -325,7 +325,7 @@ class SpeedModel:
         profiles = self._profiles_of(job)
         rate = self.type_speed.get(device_type, 1.0)
         if profiles is not None and job.model is not None:
-            devices = max(devices_of(placement), 1)
+            devices = _devices_worth(job, placement)
             measured = profiles.rate(device_type, job.model, devices, scattered=self.scattered and several_nodes)
             if measured is None:
                 raise RotaError(f"profiles {profiles.source}: no speed of {job.model!r} on {devices} x {device_type!r}")
@@ -333,6 +333,13 @@ class SpeedModel:
                 return measured
             rate = measured
         return rate if job.elastic is None else rate * self._growth(job, tasks_of(placement), several_nodes)
+
+
+def _devices_worth(job: Job, placement: Placement) -> int:
+    """How many devices a job has, counting parts of them by what they add up to."""
+    if job.roles[placement[0].role].is_fraction:
+        return max(job.gpu_milli // WHOLE, 1)
+    return max(devices_of(placement), 1)
 
 
 def _devices_by_type(placement: Placement, nodes: list[Node]) -> dict[DeviceType, int]:

@@ -19,7 +19,7 @@ from rota.core.reasons import Reason
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import sharing
 from rota.mechanisms.guests import Guests, is_settled, wants_part
-from rota.mechanisms.parts import Laying, apart
+from rota.mechanisms.parts import Laying, apart, lay
 from rota.mechanisms.sharing import HALF
 from rota.mechanisms.sharing_rule import PlainRule
 from rota.mechanisms.tolerance import LEAST, Other, Tolerances, held_back
@@ -76,13 +76,7 @@ class AntMan(PlainRule):
             return draft.offer(live)
         if not wants_part(live.job):
             return apart(live, draft)
-        laying = Laying(live, draft, guests)
-        for _ in range(live.job.roles[0].count):
-            reason = self._lay(laying, live, guests)
-            if reason is not None:
-                laying.give_up()
-                return reason
-        return laying.done()
+        return lay(live, draft, guests, lambda laying: self._lay(laying, live, guests))
 
     def looks_at(self, job: Job) -> Hashable:
         """Its class and its model; its labels only where they say how fast it runs beside others."""

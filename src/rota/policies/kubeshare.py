@@ -13,7 +13,7 @@ from rota.core.reasons import Reason, ReasonCode
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.declare_sharing import label, number, sharing
 from rota.mechanisms.guests import Guests, wants_part
-from rota.mechanisms.parts import Laying, Place, apart
+from rota.mechanisms.parts import Laying, Place, apart, lay
 from rota.mechanisms.sharing_rule import PlainRule
 
 
@@ -51,13 +51,7 @@ class KubeShare(PlainRule):
             return apart(live, draft)
         if _contradicts_itself(live.job):
             return Reason(code=ReasonCode.NEVER_FITS, need_milli=live.job.gpu_milli)
-        laying = Laying(live, draft, guests, turns=self.shares(live.job))
-        for _ in range(live.job.roles[0].count):
-            reason = self._lay(laying, live, guests)
-            if reason is not None:
-                laying.give_up()
-                return reason
-        return laying.done()
+        return lay(live, draft, guests, lambda laying: self._lay(laying, live, guests), turns=self.shares(live.job))
 
     def _lay(self, laying: Laying, live: LiveJob, guests: Guests) -> Reason | None:
         """One task of a job: on a device in use if labels allow it, on its like's if it has an affinity."""

@@ -179,6 +179,7 @@ class World:
         run.save(now_s)
         run.work, run.work_from_s, run.rate = work, now_s, 0.0
         run.saves_until_s = now_s + self._costs.checkpoint_s
+        self._part(run.job.id, run.placement or ())
         checkpoint = run.job.checkpoint
         self._speak_at(run, min(run.saves_until_s, now_s + (math.inf if checkpoint is None else checkpoint.grace_s)))
         return SpeedChanged(run.job.id, work, 0.0)
@@ -343,13 +344,10 @@ class World:
         if self._neighbours is None:
             return self._speed.rate(run.job, placement, self._nodes)
         mates = self._mates(run, placement) if any(slot.milli != WHOLE for slot in placement) else []
-        on_device: list[float] = []
-        on_node: list[float] = []
-        if self._speed.sees_neighbours:
-            on_device, on_node = (
-                [self._duty(self._runs[name].job, self._runs[name].placement or ()) for name in names]
-                for names in self._neighbours.around(run.job.id, placement)
-            )
+        around = self._neighbours.around(run.job.id, placement) if self._speed.sees_neighbours else ([], [])
+        on_device, on_node = (
+            [self._duty(self._runs[name].job, self._runs[name].placement or ()) for name in names] for names in around
+        )
         rate = self._speed.rate(run.job, placement, self._nodes, [] if mates else on_device, on_node, mates)
         if self._shared is not None and placement and not placement[0].in_turn and contends(run.job):
             rate *= self._shared.speed(run.job.id)
