@@ -115,6 +115,16 @@ def test_antman_shares_out_what_can_be_borne_evenly_between_all_who_are_near() -
     }
 
 
+def test_antman_lets_others_pause_where_even_a_little_of_each_is_too_much() -> None:
+    # 15 of them, each of which would halve the speed: with two thousandths each, (1 - 0.002)^15 = 0.97 is left.
+    speed = SpeedModel(node_neighbour=0.5)
+    others = [job(f"o{number}", work=100.0 * 0.5**14, priority=-1) for number in range(15)]
+
+    rows = run("antman:guard=0.98", job("rg", work=100.0), *others, gpus=16, speed=speed)
+
+    assert ends(rows) == {"rg": 100.0} | {each.id: 200.0 for each in others}
+
+
 def test_antman_counts_loss_by_guaranteed_neighbours_as_nobodys() -> None:
     # The two guaranteed ones take a fifth from each other, whoever else is there; of what is left they keep 95 %.
     speed = SpeedModel(node_neighbour=0.8)

@@ -92,8 +92,8 @@ def course(
     costs: Costs,
     estimate: Estimate | None = None,
 ) -> State:
-    """Run jobs to their end on two nodes of two devices of 16 GiB and 16 cores, watched."""
-    nodes = [node(name, 2, device_memory_bytes=16 * GIB, cpu_milli=16000) for name in ("n1", "n2")]
+    """Run jobs to their end on two nodes of two devices of 16 GiB and four cores, watched."""
+    nodes = [node(name, 2, device_memory_bytes=16 * GIB, cpu_milli=4000) for name in ("n1", "n2")]
     setting = Setting(cluster=cluster(*nodes), speed=speed, costs=costs, estimate=estimate)
     built, alloc, _ = scheduler(policy, setting)
     watch.engine = Engine(State(setting.cluster), built, alloc, journal=watch)

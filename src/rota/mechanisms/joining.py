@@ -83,9 +83,9 @@ class SharingScheduler:
         follow(changes, self._waiting, self._hold, self._rule.left)
         for live in changes.started:
             self._hold(live)
-            self._mark(live)
         around = self._guests.disturbed() if self._rule.looks_around else {}
         for live in {**around, **dict.fromkeys(changes.started)}:
+            self._mark(live)
             if is_settled(live):
                 for other in self._rule.saw(live, self._guests):
                     self._mark(other)

@@ -1,8 +1,8 @@
 """How much jobs with a guarantee bear of others around them that can be held back.
 
 A job keeps a part of the speed that it would have if none of those were there. That speed is never guessed: it is what
-was seen without them, or follows from what was seen while all of them were held back to the least. From there on they
-have what should be bearable by what is known of speeds, and less as soon as it is seen not to be.
+was seen without them, or while all of them paused. From there on they have what should be bearable by what is known of
+speeds, and less as soon as it is seen not to be.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from rota.core.model import WHOLE, DeviceType, Job, Role
 from rota.core.placement import Placement
 from rota.mechanisms.guests import Seats, is_settled
 from rota.mechanisms.sharing import HALF
-from rota.perf.speed import SpeedModel, duty, left_by
+from rota.perf.speed import PAUSED, SpeedModel, duty, left_by
 
-LEAST = 1
-"""The level to which others are held back until it is known what a job does without them."""
-_TWICE = 2 * LEAST
 _LESS_AGAIN = 0.75
 """What is left of a level that is still too much after it was lowered once."""
 _SLACK = 1e-9
@@ -42,12 +39,10 @@ class Tolerance:
     peers: tuple[int, ...]
     around: tuple[int, ...] = ()
     """The others, as it was last seen with them."""
-    level: int = LEAST
-    """Thousandths of a device that each of them may have; with half of one they do all of their work."""
-    at_least: float | None = None
-    """Its speed with all of them at the least, as seen."""
     clear: float | None = None
-    """Its speed if none of them were there."""
+    """Its speed if none of them were there, as seen."""
+    level: int = PAUSED
+    """Thousandths of a device that each of them may have; with half of one they do all of their work."""
     was_lowered: bool = False
 
 
@@ -60,9 +55,9 @@ class Tolerances:
         self._of: dict[int, Tolerance] = {}
 
     def level(self, live: LiveJob, other: LiveJob) -> int:
-        """What somebody may have who is around a job: the least as long as the two were not seen together."""
+        """What somebody may have who is around a job: nothing as long as the two were not seen together."""
         known = self._of.get(live.seq)
-        return known.level if known is not None and other.seq in known.around else LEAST
+        return known.level if known is not None and other.seq in known.around else PAUSED
 
     def look(
         self, live: LiveJob, others: Sequence[Other], where: Seats, peers: tuple[int, ...], kind: DeviceType | None
@@ -72,53 +67,33 @@ class Tolerances:
         if known is None or (known.where, known.peers) != (where, peers):
             known = self._of[live.seq] = Tolerance(where, peers)
         before = (known.level, known.around)
-        is_new = known.around != tuple(sorted(other.live.seq for other in others))
-        known.around = tuple(sorted(other.live.seq for other in others))
-        if not others:
-            known.clear, known.level = live.rate, HALF
-        elif known.clear is None:
-            if is_new:
-                known.at_least, known.level = None, LEAST
-            self._find_out(known, live, others, kind)
-        else:
-            if is_new:
-                known.level, known.was_lowered = self._foreseen(live.job, others, kind), False
+        around = tuple(sorted(other.live.seq for other in others))
+        is_new = known.clear is None or around != known.around
+        if all(is_settled(other.live) and _is_paused(other.live) for other in others):
+            known.clear = live.rate
+        if known.clear is not None and is_new:
+            known.level, known.was_lowered = self._foreseen(live.job, others, kind), False
+        if known.clear is not None and all(is_settled(other.live) for other in others):
             self._lower(known, live.rate, others)
+        known.around = around
         return (known.level, known.around) != before
-
-    def _find_out(self, known: Tolerance, live: LiveJob, others: Sequence[Other], kind: DeviceType | None) -> None:
-        """Its speed without the others, as soon as all of them are held back.
-
-        It follows from what they cost at the least. Where that is not known it is seen from twice the least, and counts
-        twice, as the first of it may cost more than the second.
-        """
-        if not all(is_settled(other.live) and _is_at(other.live, known.level) for other in others):
-            return
-        if known.at_least is not None:
-            known.clear = known.at_least + 2.0 * max(known.at_least - live.rate, 0.0)
-        elif self._speed.is_estimate or self._speed.contention:
-            known.at_least, known.level = live.rate, _TWICE
-        else:
-            known.clear = live.rate / self._kept(live.job, [(other, _duty(other)) for other in others], kind)
-        if known.clear is not None:
-            known.level = self._foreseen(live.job, others, kind)
 
     def _lower(self, known: Tolerance, rate: float, others: Sequence[Other]) -> None:
         """Less for all of them than they have, if that is seen to be too much."""
         loss, allowed = 1.0 - rate / known.clear if known.clear else 0.0, 1.0 - self._guard
-        if loss > allowed + _SLACK and all(is_settled(other.live) for other in others):
+        if loss > allowed + _SLACK:
             less = min(allowed / loss, _LESS_AGAIN) if known.was_lowered else allowed / loss
             level = int(max(map(_duty, others)) * HALF * less)
-            known.level, known.was_lowered = max(min(known.level, level), LEAST), True
+            known.level, known.was_lowered = max(min(known.level, level), PAUSED), True
 
     def _foreseen(self, job: Job, others: Sequence[Other], kind: DeviceType | None) -> int:
         """The most that all may have by what is known of speeds, before it is tried."""
-        levels = range(LEAST, HALF + 1)
+        levels = range(PAUSED, HALF + 1)
 
         def is_slow(level: int) -> bool:
             return self._kept(job, [(other, level / HALF) for other in others], kind) < self._guard - _SLACK
 
-        return max(bisect_right(levels, 0, key=is_slow), LEAST)
+        return max(bisect_right(levels, 0, key=is_slow), PAUSED)
 
     def _kept(self, job: Job, duties: Sequence[tuple[Other, float]], kind: DeviceType | None) -> float:
         """The part of its speed that a job keeps beside others that do a part of their work."""
@@ -150,7 +125,7 @@ def held_back(job: Job, placement: Placement, level: int) -> Placement:
     def milli(role: Role, tasks: int) -> int:
         if level >= HALF:
             return min(role.device_milli * tasks, WHOLE)
-        return max(role.device_milli * tasks * level // HALF, min(level, _TWICE)) if role.is_fraction else level
+        return max(role.device_milli * tasks * level // HALF, PAUSED) if role.is_fraction else level
 
     roles = job.roles
     return tuple(
@@ -162,5 +137,5 @@ def _duty(other: Other) -> float:
     return duty(other.live.job, other.live.placement or ())
 
 
-def _is_at(live: LiveJob, level: int) -> bool:
-    return live.placement is not None and held_back(live.job, live.placement, level) == live.placement
+def _is_paused(live: LiveJob) -> bool:
+    return live.placement is not None and held_back(live.job, live.placement, PAUSED) == live.placement

@@ -22,6 +22,8 @@ from rota.perf.stages import rounds_each, stages_of
 from rota.perf.training import TRAININGS, best_of
 from rota.perf.use import UNKNOWN, of_pair, said_by
 
+PAUSED = 1
+"""Thousandths of a device with which a job does nothing."""
 SPILLED = 0.1
 """What is left of a job's speed if all of its device memory lies on the host: assumed, far below what a bus allows."""
 
@@ -378,10 +380,12 @@ def duty(job: Job, placement: Placement, mates: int = 1) -> float:
     """What a job does of what it would do by itself: all with an equal part of its devices, else in proportion.
 
     Who is held back without any mates does as much as with one. A task that asked for part of a device does all of its
-    own with that part.
+    own with that part. A thousandth keeps a job's place on a device, no more.
     """
     if not placement or placement[0].milli == WHOLE:
         return 1.0
     milli, role = placement[0].milli, job.roles[placement[0].role]
     enough = role.device_milli * placement[0].tasks if role.is_fraction else WHOLE // (max(mates, 1) + 1)
-    return 1.0 if milli >= enough else milli / enough
+    if milli >= enough:
+        return 1.0
+    return milli / enough if milli > PAUSED else 0.0

@@ -22,7 +22,8 @@ from rota.mechanisms.guests import Guests, is_settled, wants_part
 from rota.mechanisms.parts import Laying, apart, lay
 from rota.mechanisms.sharing import HALF
 from rota.mechanisms.sharing_rule import PlainRule
-from rota.mechanisms.tolerance import LEAST, Other, Tolerances, held_back
+from rota.mechanisms.tolerance import Other, Tolerances, held_back
+from rota.perf.speed import PAUSED
 from rota.perf.use import check_part
 
 
@@ -129,7 +130,7 @@ class AntMan(PlainRule):
             level = self._level(jobs[0], guests)
             return [WHOLE if level >= HALF else level]
         lesser = self._lesser(jobs)
-        part = self._level(lesser, guests) if all(map(guests.seats, jobs)) else LEAST
+        part = self._level(lesser, guests) if all(map(guests.seats, jobs)) else PAUSED
         return [part if live is lesser else WHOLE - part for live in jobs]
 
     def held_back(self, live: LiveJob, guests: Guests) -> Placement:
@@ -231,8 +232,8 @@ antman = sharing(
         "that there are no bursts of memory; and guaranteed jobs keep their guarantee unless `patience_s` is given. "
         "A guaranteed job keeps `guard` of the speed that it would have without any opportunistic one. Those that only "
         "share its nodes are held back as well, where neighbours there cost speed (`--neighbours node=`, "
-        "`--contention`), but none below a thousandth of a device, and none that has no device. Jobs that asked for "
-        "parts of devices share one only where by what is known every guaranteed one keeps its speed, and two "
+        "`--contention`), to nothing if need be, but none that has no device. Jobs that asked for parts of devices "
+        "share one only where by what is known every guaranteed one keeps its speed, and two "
         "guaranteed ones never where speeds are estimates; consolidation leaves them in place."
     ),
     traits=Traits(
