@@ -171,6 +171,10 @@ def test_kinds_that_are_not_known_are_named_once_with_what_becomes_of_them(study
 
 
 NOBODY_JOINS = "no job is opportunistic (priority -1); nobody joins a job that has whole devices"
+NEVER_IDLE = (
+    "no two jobs are known to keep a device busy for at most 1.3 together; nobody shares one. "
+    "Measured pairs (--profiles), the label utilization or unknown=PART say how busy they are"
+)
 ALL_BUSY = "no guaranteed job is known to keep its devices busy for less than 0.8 of the time; nobody joins one"
 
 
@@ -183,6 +187,9 @@ ALL_BUSY = "no guaranteed job is known to keep its devices busy for less than 0.
         ("antman:unknown=0.5", [{}, {"priority": -1}], None),
         ("antman", [{"labels": {"utilization": "0.5"}}, {"priority": -1}], None),
         ("antman", [{"priority": -1, "labels": {"utilization": "0.5"}}, {"priority": -1}], ALL_BUSY),
+        ("horus", [{}, {}], NEVER_IDLE),
+        ("horus", [{}, {"labels": {"utilization": "0.3"}}], None),
+        ("horus:unknown=0.6", [{}, {}], None),
         ("kubeshare", [{}, {}], "no job asks for a part of a device (gpus below 1); nobody shares one"),
         ("kubeshare", [{}, {"gpus": 0.5}], None),
     ],

@@ -18,6 +18,7 @@ from rota.policies import find_policy
 from rota.policies.antman import AntManParams
 from rota.policies.gavel.entries import names_of
 from rota.policies.harmony import HarmonyParams, learned
+from rota.policies.horus import HorusParams
 from rota.policies.kubeshare import KubeShareParams
 
 _FAMILY = "gavel/"
@@ -121,12 +122,17 @@ def _unknown_kinds(ready: Ready, request: Request, policies: Sequence[str]) -> I
             yield f"{spec}: {lacking}; its weights take them all for one unknown kind"
 
 
+_HOW_BUSY = "Measured pairs (--profiles), the label utilization or unknown=PART say how busy they are"
+
+
 def _unshared(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
     jobs = [submission.job for submission in ready.workload.submissions]
     for spec in policies:
         declared, options = find_policy(spec)
         params = declared.read(options)
         if isinstance(params, AntManParams) and (lack := _lacks_guests(ready, jobs, params)):
+            yield f"{spec}: {lack}"
+        if isinstance(params, HorusParams) and (lack := _lacks_idle(ready, jobs, params)):
             yield f"{spec}: {lack}"
         if isinstance(params, KubeShareParams) and not any(role.is_fraction for job in jobs for role in job.roles):
             yield f"{spec}: no job asks for a part of a device (gpus below 1); nobody shares one"
@@ -145,7 +151,19 @@ def _lacks_guests(ready: Ready, jobs: Sequence[Job], params: AntManParams) -> st
         return ""
     return (
         f"no guaranteed job is known to keep its devices busy for less than {params.busy:g} of the time; "
-        "nobody joins one. Measured pairs (--profiles), the label utilization or unknown=PART say how busy they are"
+        f"nobody joins one. {_HOW_BUSY}"
+    )
+
+
+def _lacks_idle(ready: Ready, jobs: Sequence[Job], params: HorusParams) -> str:
+    """Why no two jobs run together under `horus`; nothing if some can, or if that is predicted from their models."""
+    kinds, speed = ready.setting.cluster.devices_by_type, ready.setting.speed
+    busy = sorted(min((speed.use(job, kind, params.unknown) for kind in kinds), default=1.0) for job in jobs)
+    if speed.knows_pairs or sum(busy[:2]) <= params.limit:
+        return ""
+    return (
+        f"no two jobs are known to keep a device busy for at most {params.limit:g} together; "
+        f"nobody shares one. {_HOW_BUSY}"
     )
 
 
