@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from builders import GIB, cluster, job, node
 from rota.core.engine import Engine
-from rota.core.model import OPPORTUNISTIC, DeviceType
+from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, Role
 from rota.core.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
@@ -53,6 +54,7 @@ asked_for: st.SearchStrategy[list[Asked]] = st.lists(
         {
             "gpus": st.sampled_from([0.25, 0.5, 1, 1, 2]),
             "tasks": st.sampled_from([1, 1, 2]),
+            "served": st.sampled_from([False, False, False, True]),
             "work": st.integers(100, 2000),
             "model": st.sampled_from(MODELS),
             "memory": st.integers(1, 16),
@@ -67,21 +69,20 @@ asked_for: st.SearchStrategy[list[Asked]] = st.lists(
 
 def _jobs(asked: list[Asked]) -> list[Submission]:
     made = [
-        Submission(
-            job=job(
-                f"j{number}",
-                gpus=each["gpus"],
-                workers=each["tasks"] if each["gpus"] <= 1 else 1,
-                work=float(each["work"]),
-                model=each["model"],
-                priority=each["priority"],
-                device_memory_bytes=each["memory"] * GIB,
-            ),
-            submit_s=float(each["submit_s"]),
-        )
+        Submission(job=_job(f"j{number}", **each), submit_s=float(each["submit_s"]))
         for number, each in enumerate(asked)
     ]
     return sorted(made, key=lambda each: each.submit_s)
+
+
+def _job(
+    name: str, *, gpus: float, tasks: int, served: bool, work: int, memory: int, submit_s: int, **said: Any
+) -> Job:
+    """A job of some tasks, some of those with whole devices with a parameter server that holds none."""
+    workers = tasks if gpus <= 1 else 1
+    made = job(name, gpus=gpus, workers=workers, work=float(work), device_memory_bytes=memory * GIB, **said)
+    server = Role(name="server", device_milli=0, cpu_milli=WHOLE)
+    return replace(made, roles=(server, *made.roles)) if served and gpus >= 1 else made
 
 
 def course(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from rota.core.inventory import Inventory
 from rota.core.live import LiveJob
@@ -33,15 +33,18 @@ class Guests:
         """By device, the jobs with tasks that asked for a part of it, and for how much; for reading only."""
         self.asked: dict[Device, int] = {}
         """By device, how many thousandths all of them asked for together."""
+        self._nodes: dict[LiveJob, tuple[int, ...]] = {}
         self._on_node: dict[int, dict[LiveJob, None]] = {}
+        """By node, the jobs with tasks there, also such as hold no device."""
         self._disturbed: dict[int, None] = {}
         """Nodes on which somebody came or went."""
 
     def rekey(self, live: LiveJob) -> tuple[Seats, ...]:
         """A job holds other devices than it did, or none; the groups that this concerns."""
         before = self._seats.pop(live, None)
-        held = live.parked or live.placement
-        after = seats_of(held) if held and live.placement else ()
+        held = (live.parked or live.placement or ()) if live.placement else ()
+        after = seats_of(held)
+        self._visit(live, tuple({slot.node: None for slot in held}))
         if before is not None and before != after:
             del self._groups[before][live]
             if not self._groups[before]:
@@ -54,16 +57,23 @@ class Guests:
         self.changes += 1
         for seats in (before, after):
             self._in_order.pop(seats or (), None)
-        for node, _ in before or ():
-            self._on_node[node].pop(live, None)
-            self._disturbed[node] = None
-        for node, _ in after:
-            self._on_node.setdefault(node, {})[live] = None
-            self._disturbed[node] = None
         changed = {seats: None for seats in (before, after) if seats in self._groups}
         if any(role.is_fraction for role in live.job.roles):
             changed |= dict.fromkeys(self._part(live, before or (), after))
         return tuple(changed)
+
+    def _visit(self, live: LiveJob, nodes: tuple[int, ...]) -> None:
+        """Keep it true who is on which node."""
+        before = self._nodes.pop(live, ())
+        if nodes:
+            self._nodes[live] = nodes
+        if nodes == before:
+            return
+        for node in before:
+            self._on_node[node].pop(live, None)
+        for node in nodes:
+            self._on_node.setdefault(node, {})[live] = None
+        self._disturbed |= dict.fromkeys((*before, *nodes))
 
     def _part(self, live: LiveJob, before: Seats, after: Seats) -> Iterator[Seats]:
         """Keep it true who has parts of which devices; the groups of the others there."""
@@ -93,18 +103,14 @@ class Guests:
         return found
 
     def near(self, live: LiveJob) -> dict[LiveJob, None]:
-        """Others that hold devices of the same nodes."""
-        found = {other: None for node, _ in self._seats.get(live, ()) for other in self._on_node[node]}
+        """Others with tasks on the same nodes."""
+        found = {other: None for node in self._nodes.get(live, ()) for other in self._on_node[node]}
         found.pop(live, None)
         return found
 
-    def on(self, nodes: Iterable[int]) -> dict[LiveJob, None]:
-        """The jobs that hold devices of these nodes."""
-        return {live: None for node in nodes for live in self._on_node.get(node, ())}
-
     def disturbed(self) -> dict[LiveJob, None]:
         """The jobs on nodes on which somebody came or went since the last call."""
-        found = self.on(self._disturbed)
+        found = {live: None for node in self._disturbed for live in self._on_node[node]}
         self._disturbed.clear()
         return found
 

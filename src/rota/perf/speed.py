@@ -295,7 +295,7 @@ class SpeedModel:
             device_neighbours = ()
         elif mates:
             rate = self.among(job, duty(job, placement, len(mates)), mates, device_type)
-        elif first.milli != WHOLE:
+        else:
             rate *= duty(job, placement)
         if first.memory_milli != WHOLE and not first.in_turn:
             rate *= self.spilled + (1.0 - self.spilled) * first.memory_milli / WHOLE
@@ -382,10 +382,11 @@ def duty(job: Job, placement: Placement, mates: int = 1) -> float:
     Who is held back without any mates does as much as with one. A task that asked for part of a device does all of its
     own with that part. A thousandth keeps a job's place on a device, no more.
     """
-    if not placement or placement[0].milli == WHOLE:
-        return 1.0
-    milli, role = placement[0].milli, job.roles[placement[0].role]
-    enough = role.device_milli * placement[0].tasks if role.is_fraction else WHOLE // (max(mates, 1) + 1)
-    if milli >= enough:
-        return 1.0
-    return milli / enough if milli > PAUSED else 0.0
+    for slot in placement:
+        if slot.milli != WHOLE:
+            role = job.roles[slot.role]
+            enough = role.device_milli * slot.tasks if role.is_fraction else WHOLE // (max(mates, 1) + 1)
+            if slot.milli >= enough:
+                return 1.0
+            return slot.milli / enough if slot.milli > PAUSED else 0.0
+    return 1.0
