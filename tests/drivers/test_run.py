@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -113,6 +114,19 @@ def test_job_that_can_never_start_is_told() -> None:
 
     with pytest.raises(RotaError, match="job a and 1 more never end: needs 2 devices; the cluster can never"):
         ends(of)
+
+
+def test_job_that_no_repair_helps_is_told() -> None:
+    policy, alloc, _ = scheduler("fifo", Setting(cluster=ONE))
+    faults = ((float(at), NodeBack(NodeId("n1")) if at % 2 else NodeLost(NodeId("n1"))) for at in count())
+
+    with pytest.raises(RotaError, match="job a and 0 more never end: needs 2 devices"):
+        run(
+            Engine(State(ONE), policy, alloc),
+            World(ONE, SpeedModel(), Costs()),
+            workload((0.0, job("a", gpus=2, work=1.0))).submissions,
+            faults=faults,
+        )
 
 
 def test_progress_is_reported() -> None:

@@ -12,9 +12,10 @@ from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.model import DeviceType, Elastic, Level
 from rota.core.placement import Placement
+from rota.perf.duty import duty
 from rota.perf.profile_files import read_profiles
 from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel, duty, span
+from rota.perf.speed import Costs, SpeedModel, span
 
 V100, K80 = DeviceType("v100"), DeviceType("k80")
 TREE = cluster(
@@ -92,6 +93,26 @@ def test_parts_of_devices_are_worth_what_they_add_up_to() -> None:
 
     # Two halves of V100 are one, wherever they are: 10 a second, not the 18 of two.
     assert speed.rate(job(model="m", gpus=0.5, workers=2), half, list(MIXED.nodes)) == 10.0
+
+
+def test_pair_that_can_not_share_all_memory_says_nothing_of_parts_of_it() -> None:
+    never = {(V100, "m", "m", 1): (0.0, 0.0)}
+    speed = SpeedModel(profiles=Profiles(steps_per_s={(V100, "m", 1): 10.0}, pairs=never, source="test"))
+    whole, half = job(model="m"), job(model="m", gpus=0.5)
+
+    assert speed.beside(whole, whole, V100) == 0.0
+    assert speed.beside(half, half, V100) == 10.0
+
+
+def test_mate_that_is_held_back_takes_less_by_interleaving_too() -> None:
+    speed = SpeedModel(interleaved=True)
+    same = job(labels=(("stages", "0.1/0.1/0.7/0.1"),))
+
+    together = speed.among(same, 1.0, [(same, 1.0)], V100)
+
+    assert together == pytest.approx(1.0 / 1.6)
+    assert speed.among(same, 1.0, [(same, 0.25)], V100) == pytest.approx(1.0 - 0.25 * (1.0 - together))
+    assert speed.among(same, 1.0, [(same, 0.0)], V100) == 1.0
 
 
 def test_nominal_speed_is_the_best_that_there_is() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import World, cluster, job, node
+from builders import GIB, World, cluster, job, node
 from rota.core.engine import Engine
 from rota.core.events import Event
-from rota.core.model import DeviceType, Job, Role
+from rota.core.model import DeviceType, Job, Level, Locality, Role
 from rota.core.placement import device_indexes
 from rota.core.state import State
 from rota.drivers.simulator.run import run
@@ -71,6 +71,21 @@ def test_parts_of_a_gang_are_all_of_one_type(policy: str) -> None:
     world.settle(world.submit(job=gang("b", 0.5, 2)))
 
     assert [slot.node for slot in world.live("b").placement or ()] == [1, 1]
+
+
+@pytest.mark.parametrize("policy", ["kubeshare", "antman"])
+@pytest.mark.parametrize(
+    ("memory", "expected"), [(0, [(1, 4), (2, 1)]), (4, [(1, 4), (2, 1)]), (6, [(1, 2), (2, 2), (4, 1)])]
+)
+def test_parts_that_may_not_be_shared_are_on_as_few_devices_as_will_do(
+    policy: str, memory: int, expected: list[tuple[int, int]]
+) -> None:
+    world = World(of=cluster(node("n1", 4, device_memory_bytes=16 * GIB)), policy=policy)
+    near = Locality(level=Level.NODE, hard=True)
+
+    world.settle(world.submit(job=job("a", gpus=0.25, workers=5, locality=near, device_memory_bytes=memory * GIB)))
+
+    assert [(slot.devices, slot.tasks) for slot in world.live("a").placement or ()] == expected
 
 
 def test_gang_joins_its_like_when_there_is_room() -> None:

@@ -52,7 +52,7 @@ Asked = dict[str, Any]
 asked_for: st.SearchStrategy[list[Asked]] = st.lists(
     st.fixed_dictionaries(
         {
-            "gpus": st.sampled_from([0.25, 0.5, 1, 1, 2]),
+            "gpus": st.sampled_from([0.1, 0.25, 0.5, 1, 1, 1, 2]),
             "tasks": st.sampled_from([1, 1, 2]),
             "served": st.sampled_from([False, False, False, True]),
             "work": st.integers(100, 2000),
@@ -137,8 +137,9 @@ def test_guaranteed_job_is_never_slower_than_its_bound(gaps: float, guard: float
         SpeedModel(device_neighbour=0.7, node_neighbour=0.9),
         SpeedModel(contention=True),
         SpeedModel(profiles=PROFILES, contention=True),
+        SpeedModel(interleaved=True, node_neighbour=0.9),
     ],
-    ids=["pairs and nodes", "neighbours", "contention", "pairs and contention"],
+    ids=["pairs and nodes", "neighbours", "contention", "pairs and contention", "stages and nodes"],
 )
 @pytest.mark.parametrize("guard", [0.95, 0.7])
 @given(asked=asked_for)
@@ -146,7 +147,7 @@ def test_guaranteed_job_is_never_slower_than_its_bound(gaps: float, guard: float
 def test_guaranteed_job_keeps_its_bound_whoever_is_near(speed: SpeedModel, guard: float, asked: list[Asked]) -> None:
     watch = Bound(speed)
 
-    course(f"antman:guard={guard}", _jobs(asked), watch, speed, Costs(resume_s=0.5, move_s=2.0))
+    course(f"antman:guard={guard},unknown=0.5", _jobs(asked), watch, speed, Costs(restart_s=9.0, checkpoint_s=5.0))
 
     assert watch.least >= guard - 1e-9
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, Job
-from rota.core.placement import Placement, Slot
+from rota.core.model import WHOLE, DeviceType, Job, Role
+from rota.core.placement import Placement, Slot, device_indexes
 from rota.core.policy import Draft
 from rota.core.reasons import Reason
 from rota.mechanisms.guests import Device, Guests, is_settled
@@ -159,25 +159,57 @@ def asked_parts(live: LiveJob, placement: Placement) -> Placement:
     )
 
 
-def apart(live: LiveJob, draft: Draft) -> Placement | Reason:
-    """Devices that nobody has for each task that wants a part of one, and what the allocator offers for the others."""
-    roles = tuple(replace(role, device_milli=WHOLE) if role.is_fraction else role for role in live.job.roles)
-    offered = draft.offer(_probe(live, replace(live.job, roles=roles)))
-    if isinstance(offered, Reason):
-        return offered
-    single = [one for slot in offered for one in _one_by_one(slot, is_part=live.job.roles[slot.role].is_fraction)]
-    return asked_parts(live, tuple(single))
+def apart(live: LiveJob, draft: Draft, together: int = WHOLE) -> Placement | Reason:
+    """Devices that nobody has for tasks that want parts, as few as will do, and what is offered for the others.
+
+    At most so many of them together on one.
+    """
+    roles = live.job.roles
+    most = min(together, max(WHOLE // role.device_milli for role in roles if role.is_fraction))
+    tried = dict.fromkeys(tuple(_together(role, tasks) for role in roles) for tasks in range(most, 0, -1))
+    first: Reason | None = None
+    for numbers in tried:
+        asked = tuple(_on_whole(role, tasks) for role, tasks in zip(roles, numbers, strict=True))
+        offered = draft.offer(_probe(live, replace(live.job, roles=asked, elastic=None)))
+        if not isinstance(offered, Reason):
+            return asked_parts(live, tuple(_one_by_one(offered, roles, numbers)))
+        first = first or offered
+    assert first is not None
+    return first
 
 
-def _one_by_one(slot: Slot, *, is_part: bool) -> Iterator[Slot]:
-    """A slot for each task, where each is to have part of one device."""
-    if not is_part:
-        yield slot
-        return
-    mask = slot.devices
-    while mask:
-        yield slot._replace(devices=mask & -mask, tasks=1)
-        mask &= mask - 1
+def _together(role: Role, most: int) -> int:
+    """How many tasks that want a part are on one device, if not more than so many should be."""
+    return min(most, WHOLE // role.device_milli, role.count) if role.is_fraction else 1
+
+
+def _on_whole(role: Role, tasks: int) -> Role:
+    """A role as if so many of its tasks together were one that asks for a whole device."""
+    if not role.is_fraction:
+        return role
+    return replace(
+        role,
+        count=-(-role.count // tasks),
+        device_milli=WHOLE,
+        device_memory_bytes=role.device_memory_bytes * tasks,
+        cpu_milli=role.cpu_milli * tasks,
+        memory_bytes=role.memory_bytes * tasks,
+        network_bps=role.network_bps * tasks,
+        disk_bps=role.disk_bps * tasks,
+    )
+
+
+def _one_by_one(offered: Placement, roles: Sequence[Role], numbers: Sequence[int]) -> Iterator[Slot]:
+    """A slot for each device of tasks that want parts, with so many of them, the last with those that are left."""
+    left = [role.count for role in roles]
+    for slot in offered:
+        if not roles[slot.role].is_fraction:
+            yield slot
+            continue
+        for device in device_indexes(slot.devices):
+            tasks = min(numbers[slot.role], left[slot.role])
+            left[slot.role] -= tasks
+            yield slot._replace(devices=1 << device, tasks=tasks)
 
 
 def _alone(live: LiveJob, types: Sequence[DeviceType]) -> LiveJob:

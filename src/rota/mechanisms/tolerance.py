@@ -17,7 +17,8 @@ from rota.core.model import WHOLE, DeviceType, Job, Role
 from rota.core.placement import Placement
 from rota.mechanisms.guests import Seats, is_settled
 from rota.mechanisms.sharing import HALF
-from rota.perf.speed import PAUSED, SpeedModel, duty, left_by
+from rota.perf.duty import PAUSED, duty, left_by
+from rota.perf.speed import SpeedModel
 
 _LESS_AGAIN = 0.75
 """What is left of a level that is still too much after it was lowered once."""

@@ -15,6 +15,7 @@ from rota.core.cluster import Node
 from rota.core.errors import RotaError
 from rota.core.model import WHOLE, DeviceType, Job, Level
 from rota.core.placement import Placement, devices_of, tasks_of
+from rota.perf.duty import duty, left_by
 from rota.perf.network import LEVELS, Distances, network_cost
 from rota.perf.observed import LearningSpeeds
 from rota.perf.profiles import Speeds
@@ -22,8 +23,6 @@ from rota.perf.stages import rounds_each, stages_of
 from rota.perf.training import TRAININGS, best_of
 from rota.perf.use import UNKNOWN, of_pair, said_by
 
-PAUSED = 1
-"""Thousandths of a device with which a job does nothing."""
 SPILLED = 0.1
 """What is left of a job's speed if all of its device memory lies on the host: assumed, far below what a bus allows."""
 
@@ -198,9 +197,11 @@ class SpeedModel:
         return alone * self.blend([(shared, factor), (devices - shared, 1.0)]) if factor else 0.0
 
     def _measured_beside(self, job: Job, other: Job, device_type: DeviceType, devices: int) -> float | None:
+        """What was measured; where two can't both have all of a device's memory, that says nothing of parts of it."""
         if self.profiles is None or job.model is None or other.model is None:
             return None
-        return self.profiles.beside(device_type, job.model, other.model, devices)
+        found = self.profiles.beside(device_type, job.model, other.model, devices)
+        return None if not found and (job.roles[0].is_fraction or other.roles[0].is_fraction) else found
 
     def among(self, job: Job, part: float, mates: Sequence[tuple[Job, float]], device_type: DeviceType) -> float:
         """Work a second of a job packed with others, each held back to a part of what it would do by itself.
@@ -208,8 +209,7 @@ class SpeedModel:
         A mate that does less is in the way less. Of more than one, what each takes away alone is multiplied.
         """
         if self.interleaved:
-            group = (stages_of(job), *(stages_of(mate) for mate, _ in mates))
-            return self.on_type(job, device_type) * part * rounds_each(group)
+            return self.on_type(job, device_type) * part * _interleaved(job, mates)
         if len(mates) == 1 and part == mates[0][1] == 1.0:
             return self.beside(job, mates[0][0], device_type)
         alone = self.on_type(job, device_type)
@@ -337,6 +337,15 @@ class SpeedModel:
         return rate if job.elastic is None else rate * self._growth(job, tasks_of(placement), several_nodes)
 
 
+def _interleaved(job: Job, mates: Sequence[tuple[Job, float]]) -> float:
+    """What interleaving leaves of a job's speed, and more in proportion if all of its mates are held back."""
+    busy = [(mate, part) for mate, part in mates if part > 0]
+    if not busy:
+        return 1.0
+    left = rounds_each((stages_of(job), *(stages_of(mate) for mate, _ in busy)))
+    return 1.0 - (1.0 - left) * max(part for _, part in busy)
+
+
 def _devices_worth(job: Job, placement: Placement) -> int:
     """How many devices a job has, counting parts of them by what they add up to."""
     if job.roles[placement[0].role].is_fraction:
@@ -366,27 +375,3 @@ def span(placement: Placement, nodes: list[Node]) -> Level:
             return Level.CLUSTER
         widest = max(widest, Level.RACK if node.rack == first.rack else Level.DOMAIN)
     return widest
-
-
-def left_by(factor: float, duties: Iterable[float]) -> float:
-    """What neighbours leave of a speed: each this factor, and more in proportion if it is held back."""
-    left = 1.0
-    for each in duties:
-        left *= 1.0 - (1.0 - factor) * each
-    return left
-
-
-def duty(job: Job, placement: Placement, mates: int = 1) -> float:
-    """What a job does of what it would do by itself: all with an equal part of its devices, else in proportion.
-
-    Who is held back without any mates does as much as with one. A task that asked for part of a device does all of its
-    own with that part. A thousandth keeps a job's place on a device, no more.
-    """
-    for slot in placement:
-        if slot.milli != WHOLE:
-            role = job.roles[slot.role]
-            enough = role.device_milli * slot.tasks if role.is_fraction else WHOLE // (max(mates, 1) + 1)
-            if slot.milli >= enough:
-                return 1.0
-            return slot.milli / enough if slot.milli > PAUSED else 0.0
-    return 1.0

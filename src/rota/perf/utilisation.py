@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from rota.core.cluster import Node
 from rota.core.model import DeviceType, Job
 from rota.core.placement import Placement, devices_of
+from rota.perf.duty import duty
 from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel, duty
+from rota.perf.speed import SpeedModel
 from rota.perf.use import UNKNOWN, of_pair
 
 _BATCH = re.compile(r"^(?P<family>.*?) ?\(batch size (?P<batch>\d+)\)$")

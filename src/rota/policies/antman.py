@@ -23,7 +23,7 @@ from rota.mechanisms.parts import Laying, apart, lay
 from rota.mechanisms.sharing import HALF
 from rota.mechanisms.sharing_rule import PlainRule
 from rota.mechanisms.tolerance import Other, Tolerances, held_back
-from rota.perf.speed import PAUSED
+from rota.perf.duty import PAUSED
 from rota.perf.use import check_part
 
 

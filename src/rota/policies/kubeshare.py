@@ -48,7 +48,7 @@ class KubeShare(PlainRule):
         if not any(role.is_fraction for role in live.job.roles):
             return draft.offer(live)
         if not wants_part(live.job):
-            return apart(live, draft)
+            return apart(live, draft, 1 if label(live.job, "anti-affinity") is not None else WHOLE)
         if _contradicts_itself(live.job):
             return Reason(code=ReasonCode.NEVER_FITS, need_milli=live.job.gpu_milli)
         return lay(live, draft, guests, lambda laying: self._lay(laying, live, guests), turns=self.shares(live.job))

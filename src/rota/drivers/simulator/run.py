@@ -21,6 +21,8 @@ REPORT_EVERY = 2048
 """Events between two reports of progress."""
 ENDLESS = 1000
 """Wake-ups or changes of mind in a row, without any time passing, that mean that the policy is stuck."""
+HOPELESS = 20_000
+"""Faults and repairs in a row that helped nobody who waits, after which no further one will."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,8 @@ class _Clock:
         self._faults = faults
         self._fault: tuple[float, Event] | None = next(faults, None)
         self.arrived = 0
+        self._in_vain = 0
+        """Faults and repairs in a row while nothing else was to come."""
         self._stalled = 0
         self._last_s = -math.inf
 
@@ -110,7 +114,8 @@ class _Clock:
         wake_s = self._engine.wakeup_s
         now_s = min(arrival_s, end_s, wake_s)
         fault = self._fault
-        if fault is not None and (now_s < math.inf or self._somebody_waits()) and fault[0] <= now_s:
+        self._in_vain = self._in_vain + 1 if now_s == math.inf else 0
+        if fault is not None and (now_s < math.inf or self._hopes()) and fault[0] <= now_s:
             now_s = fault[0]
         elif now_s == math.inf:
             return None
@@ -138,7 +143,10 @@ class _Clock:
             self._world.add_node(fault)
         return [fault]
 
-    def _somebody_waits(self) -> bool:
+    def _hopes(self) -> bool:
+        """Whether somebody waits for whom a repair may be of use."""
+        if self._in_vain > HOPELESS:
+            return False
         return any(not live.state.is_final for live in self._engine.state.jobs.values())
 
     def _watch(self, now_s: float) -> None:

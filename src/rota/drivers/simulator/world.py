@@ -29,8 +29,9 @@ from rota.core.model import WHOLE, Job, JobId
 from rota.core.placement import Placement, same_devices
 from rota.drivers.simulator.course import SLACK, Run
 from rota.drivers.simulator.neighbours import Neighbours
+from rota.perf.duty import duty
 from rota.perf.shared_servers import SharedServers, contends
-from rota.perf.speed import Costs, SpeedModel, duty
+from rota.perf.speed import Costs, SpeedModel
 from rota.perf.utilisation import busy_devices
 from rota.traces.workload import Submission
 
