@@ -46,6 +46,20 @@ def test_antman_stops_an_opportunistic_job_that_stands_in_the_way() -> None:
     assert rows["ot"].preemptions == 1
 
 
+def test_antman_stops_nobody_who_is_in_nobodys_way() -> None:
+    # The youngest is looked at first, but shares the device of a guaranteed job: without it there is no more room.
+    idle, busy = ((("utilization", text),) for text in ("0.3", "1.0"))
+    rows = run(
+        "antman",
+        job("g1", work=100.0, labels=idle),
+        *(job(name, work=100.0, priority=-1) for name in ("o1", "o2")),
+        (10.0, job("g2", work=20.0, labels=busy)),
+        gpus=2,
+    )
+
+    assert {name: row.preemptions for name, row in rows.items()} == {"g1": 0, "o1": 1, "o2": 0, "g2": 0}
+
+
 @pytest.mark.parametrize(
     ("together", "priority", "end_s"),
     [

@@ -91,6 +91,15 @@ def same_devices(one: Placement, other: Placement) -> bool:
     return devices_of(merged) == devices_of(one) == devices_of(other) and merged == whole(other)
 
 
+def meet(one: Placement, other: Placement) -> bool:
+    """Whether two placements have a device in common."""
+    for slot in one:
+        for there in other:
+            if slot.node == there.node and slot.devices & there.devices:
+                return True
+    return False
+
+
 def tasks_of(placement: Placement, role: int = 0) -> int:
     """Tasks of one role in a placement."""
     return sum(slot.tasks for slot in placement if slot.role == role)

@@ -7,13 +7,13 @@ group are shared out anew. Nobody is stopped, unless the rule names those who ha
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from rota.core.errors import PlanRefused
 from rota.core.live import LiveJob
 from rota.core.model import WHOLE, DeviceType, JobState
-from rota.core.placement import Placement, device_indexes
+from rota.core.placement import Placement, device_indexes, meet
 from rota.core.policy import Allocator, Changes, Draft
 from rota.core.reasons import Reason, ReasonCode
 from rota.core.state import State
@@ -98,9 +98,11 @@ class SharingScheduler:
             self._holders.pop(live, None)
         else:
             self._holders[live] = None
-        changed = self._guests.rekey(live)
-        self._stale.update(dict.fromkeys(changed))
-        self._untried.changed(changed)
+        self._changed(self._guests.rekey(live))
+
+    def _changed(self, groups: tuple[Seats, ...]) -> None:
+        self._stale.update(dict.fromkeys(groups))
+        self._untried.changed(groups)
 
     def _mark(self, live: LiveJob) -> None:
         seats = self._guests.seats(live)
@@ -303,25 +305,51 @@ class SharingScheduler:
             draft.share(live, after)
 
     def _displace(self, draft: Draft, live: LiveJob) -> bool:
-        """Stop those who have to yield, one by one, until there is room."""
+        """Stop those who have to yield, one by one, until there is room; who was in nobody's way goes on."""
         mark = draft.mark()
-        left: dict[LiveJob, tuple[Seats, ...]] = {}
+        held: dict[LiveJob, Placement] = {}
+        offered: Placement | Reason | None = None
         for victim in self._rule.yields(live, list(self._holders)):
             if victim.stopping is not None or victim.placement is None or victim.reserved:
                 continue
+            held[victim] = victim.placement
             draft.release(victim)
-            left[victim] = self._guests.rekey(victim)
+            self._guests.rekey(victim)
             offered = self._rule.free(live, draft, self._guests)
             if not isinstance(offered, Reason):
-                self._take(draft, live, offered)
-                for changed in left.values():
-                    self._stale.update(dict.fromkeys(changed))
-                    self._untried.changed(changed)
-                return True
+                break
+        if offered is None or isinstance(offered, Reason):
+            self._call_back(draft, mark, held)
+            return False
+        spared = [victim for victim, place in held.items() if not meet(place, offered)]
+        self._call_back(draft, mark, held)
+        self._take(draft, live, self._room_without(draft, live, [each for each in held if each not in spared], spared))
+        return True
+
+    def _room_without(
+        self, draft: Draft, live: LiveJob, victims: Sequence[LiveJob], spared: Sequence[LiveJob]
+    ) -> Placement:
+        """A place for a job without these, and without those too if that is not enough."""
+        for victim in victims:
+            self._send_off(draft, victim)
+        offered = self._rule.free(live, draft, self._guests)
+        if isinstance(offered, Reason):
+            for victim in spared:
+                self._send_off(draft, victim)
+            offered = self._rule.free(live, draft, self._guests)
+        assert not isinstance(offered, Reason), "there was room without all of them"
+        return offered
+
+    def _send_off(self, draft: Draft, victim: LiveJob) -> None:
+        """Stop somebody, for whose sake others may have another part."""
+        draft.release(victim)
+        self._changed(self._guests.rekey(victim))
+
+    def _call_back(self, draft: Draft, mark: int, held: Iterable[LiveJob]) -> None:
+        """All of them go on as before the mark."""
         draft.undo(mark)
-        for victim in left:
+        for victim in held:
             self._guests.rekey(victim)
-        return False
 
 
 def _kind(placement: Placement, draft: Draft) -> DeviceType:

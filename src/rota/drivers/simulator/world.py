@@ -26,7 +26,7 @@ from rota.core.events import (
     WorkDone,
 )
 from rota.core.model import WHOLE, Job, JobId
-from rota.core.placement import Placement, same_devices
+from rota.core.placement import Placement, meet, same_devices
 from rota.drivers.simulator.course import SLACK, Run
 from rota.drivers.simulator.neighbours import Neighbours
 from rota.perf.duty import duty
@@ -165,7 +165,7 @@ class World:
         """When a job that starts now can begin to work: it has loaded, and who saves on its devices is gone."""
         ready_s = now_s + self._costs.load_s + (self._costs.restart_s if run.ever_ran else 0.0)
         for other in self._saving.values():
-            if _meet(other.placement or (), placement):
+            if meet(other.placement or (), placement):
                 ready_s = max(ready_s, other.end_s)
         return ready_s
 
@@ -388,12 +388,3 @@ class World:
             self._set_rate(run, rate)
             changed.append(SpeedChanged(job_id, run.work, rate))
         return changed
-
-
-def _meet(one: Placement, other: Placement) -> bool:
-    """Whether two placements have a device in common."""
-    for slot in one:
-        for there in other:
-            if slot.node == there.node and slot.devices & there.devices:
-                return True
-    return False
