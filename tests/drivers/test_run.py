@@ -116,13 +116,14 @@ def test_job_that_can_never_start_is_told() -> None:
         ends(of)
 
 
-def test_job_that_no_repair_helps_is_told() -> None:
-    policy, alloc, _ = scheduler("fifo", Setting(cluster=ONE))
+@pytest.mark.parametrize("policy", ["fifo", "fifo:consolidate_s=10"])
+def test_job_that_no_repair_helps_is_told(policy: str) -> None:
+    built, alloc, _ = scheduler(policy, Setting(cluster=ONE))
     faults = ((float(at), NodeBack(NodeId("n1")) if at % 2 else NodeLost(NodeId("n1"))) for at in count())
 
     with pytest.raises(RotaError, match="job a and 0 more never end: needs 2 devices"):
         run(
-            Engine(State(ONE), policy, alloc),
+            Engine(State(ONE), built, alloc),
             World(ONE, SpeedModel(), Costs()),
             workload((0.0, job("a", gpus=2, work=1.0))).submissions,
             faults=faults,

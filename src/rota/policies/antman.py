@@ -234,7 +234,8 @@ antman = sharing(
         "share its nodes are held back as well, where neighbours there cost speed (`--neighbours node=`, "
         "`--contention`), to nothing if need be, but none that has no device. Jobs that asked for parts of devices "
         "share one only where by what is known every guaranteed one keeps its speed, and two "
-        "guaranteed ones never where speeds are estimates; consolidation leaves them in place."
+        "guaranteed ones never where speeds are estimates; those of several roles, elastic or bound to a place have "
+        "devices that nobody had. Consolidation leaves them all in place."
     ),
     traits=Traits(
         prior_knowledge="utilisation",

@@ -22,7 +22,7 @@ REPORT_EVERY = 2048
 ENDLESS = 1000
 """Wake-ups or changes of mind in a row, without any time passing, that mean that the policy is stuck."""
 HOPELESS = 20_000
-"""Faults and repairs in a row that helped nobody who waits, after which no further one will."""
+"""Faults, repairs and wake-ups in a row that helped nobody who waits, after which no further one will."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class _Clock:
         self._fault: tuple[float, Event] | None = next(faults, None)
         self.arrived = 0
         self._in_vain = 0
-        """Faults and repairs in a row while nothing else was to come."""
+        """Moments in a row while nobody was to come or to end."""
         self._stalled = 0
         self._last_s = -math.inf
 
@@ -114,8 +114,10 @@ class _Clock:
         wake_s = self._engine.wakeup_s
         now_s = min(arrival_s, end_s, wake_s)
         fault = self._fault
-        self._in_vain = self._in_vain + 1 if now_s == math.inf else 0
-        if fault is not None and (now_s < math.inf or self._hopes()) and fault[0] <= now_s:
+        self._in_vain = 0 if more or end_s < math.inf else self._in_vain + 1
+        if self._in_vain > HOPELESS:
+            return None
+        if fault is not None and (now_s < math.inf or self._somebody_waits()) and fault[0] <= now_s:
             now_s = fault[0]
         elif now_s == math.inf:
             return None
@@ -143,10 +145,7 @@ class _Clock:
             self._world.add_node(fault)
         return [fault]
 
-    def _hopes(self) -> bool:
-        """Whether somebody waits for whom a repair may be of use."""
-        if self._in_vain > HOPELESS:
-            return False
+    def _somebody_waits(self) -> bool:
         return any(not live.state.is_final for live in self._engine.state.jobs.values())
 
     def _watch(self, now_s: float) -> None:
