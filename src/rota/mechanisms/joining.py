@@ -39,8 +39,6 @@ class SharingScheduler:
         self._guests = Guests()
         self._stale: dict[Seats, None] = {}
         """Groups whose devices may have to be shared out anew."""
-        self._leaving: dict[LiveJob, Placement] = {}
-        """Who was told to stop and is still there."""
         self._untried = Untried()
         self._firm: dict[Hashable, Reason] = {}
         """For whom there is no room in the present plan even if all yield who have to, and why."""
@@ -83,9 +81,6 @@ class SharingScheduler:
     def note(self, changes: Changes, now_s: float) -> None:
         """Keep the groups true; decide nothing yet."""
         follow(changes, self._waiting, self._hold, self._rule.left)
-        for live in (*changes.arrived, *changes.left):
-            if live.stopping is None and live in self._leaving:
-                self._changed(self._on(self._leaving.pop(live)))
         for live in changes.started:
             self._hold(live)
         around = self._guests.disturbed() if self._rule.looks_around else {}
@@ -108,10 +103,6 @@ class SharingScheduler:
     def _changed(self, groups: tuple[Seats, ...]) -> None:
         self._stale.update(dict.fromkeys(groups))
         self._untried.changed(groups)
-
-    def _on(self, place: Placement) -> tuple[Seats, ...]:
-        """The groups that have any of these devices."""
-        return tuple(seats for seats, jobs in self._guests.groups() if meet(jobs[0].placement or (), place))
 
     def _mark(self, live: LiveJob) -> None:
         seats = self._guests.seats(live)
@@ -287,9 +278,7 @@ class SharingScheduler:
         return True
 
     def _share_anew(self, draft: Draft, jobs: Sequence[LiveJob]) -> None:
-        """As much as the rule gives each, unless somebody else has a part of the same devices, or is about to leave."""
-        if any(meet(place, jobs[0].placement or ()) for place in self._leaving.values() if jobs):
-            return
+        """As much as the rule gives each, unless somebody else has a part of the same devices."""
         mark = draft.mark()
         try:
             if jobs and all(self._rule.shares(live.job) for live in jobs):
@@ -353,7 +342,6 @@ class SharingScheduler:
 
     def _send_off(self, draft: Draft, victim: LiveJob) -> None:
         """Stop somebody, for whose sake others may have another part."""
-        self._leaving[victim] = victim.placement or ()
         draft.release(victim)
         self._changed(self._guests.rekey(victim))
 
