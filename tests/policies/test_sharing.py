@@ -139,6 +139,17 @@ def test_antman_lets_others_pause_where_even_a_little_of_each_is_too_much() -> N
     assert ends(rows) == {"rg": 100.0} | {each.id: 200.0 for each in others}
 
 
+def test_antman_does_not_leave_a_job_paused_that_it_finds_so() -> None:
+    # As after a change of policy: nothing is remembered, and nobody's speed changes.
+    world = World(gpus=1, policy="antman:unknown=0.5")
+    world.running("rg", at=on("n1", 1, milli=999))
+    world.running("ot", at=on("n1", 1, milli=1), priority=-1)
+
+    world.settle(world.timer())
+
+    assert [(world.live(name).placement or ())[0].milli for name in ("rg", "ot")] == [500, 500]
+
+
 def test_antman_counts_loss_by_guaranteed_neighbours_as_nobodys() -> None:
     # The two guaranteed ones take a fifth from each other, whoever else is there; of what is left they keep 95 %.
     speed = SpeedModel(node_neighbour=0.8)

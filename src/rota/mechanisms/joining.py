@@ -75,6 +75,7 @@ class SharingScheduler:
         if isinstance(state.memory, dict) and state.memory.get("policy") == self._name:
             self._rule.recall(state.memory["rule"], {live.seq: live for live in state.jobs.values()})
             self._regroup_s = state.memory.get("regroup_s", -math.inf)
+        self._look(self._holders)
         if self._waiting or self._stale:
             self.wakeup_s = state.now_s
 
@@ -84,13 +85,17 @@ class SharingScheduler:
         for live in changes.started:
             self._hold(live)
         around = self._guests.disturbed() if self._rule.looks_around else {}
-        for live in {**around, **dict.fromkeys(changes.started)}:
+        self._look({**around, **dict.fromkeys(changes.started)})
+        if self._stale or (self._waiting and changes.started):
+            self.wakeup_s = now_s
+
+    def _look(self, jobs: Iterable[LiveJob]) -> None:
+        """Let the rule see at what speeds these run; their groups and others that this concerns are shared out anew."""
+        for live in jobs:
             self._mark(live)
             if is_settled(live):
                 for other in self._rule.saw(live, self._guests):
                     self._mark(other)
-        if self._stale or (self._waiting and changes.started):
-            self.wakeup_s = now_s
 
     def _hold(self, live: LiveJob) -> None:
         """A job holds other devices than before, or none."""
