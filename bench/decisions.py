@@ -17,18 +17,18 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from rota.core.cluster import Cluster
-from rota.core.engine import Engine
+from rota.core.engine.engine import Engine
+from rota.core.engine.protocols import Changes, Draft, Policy
 from rota.core.errors import RotaError
-from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, Job, JobId, Role
-from rota.core.policy import Changes, Draft, Policy
-from rota.core.reasons import Reason
-from rota.core.state import State
+from rota.core.messages.reasons import Reason
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import WHOLE, DeviceType, Job, JobId, Role
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.policies import names
 from rota.traces.workload import Submission
 

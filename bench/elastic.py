@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 
-from rota.core.cluster import Cluster
-from rota.core.engine import Engine
-from rota.core.events import Event, TimerFired
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.messages.events import Event, TimerFired
+from rota.core.model.cluster import Cluster
+from rota.core.state.state import State
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
 from rota.policies import find_policy

@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, Job, JobId, Role
+from rota.core.model.job import WHOLE, DeviceType, Job, JobId, Role
+from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
-from rota.mechanisms.programs import Solver
-from rota.mechanisms.shares import Contender, Floats, Question, contender
-from rota.perf.profile_files import read_profiles
-from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel
-from rota.policies.gavel.layout import lay_out
-from rota.policies.gavel.least import serve_the_least
-from rota.policies.gavel.max_min import fair_need
+from rota.mechanisms.rounds.rule import Contender, Floats, Question, contender
+from rota.mechanisms.solvers.lp import Solver
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import SpeedModel
+from rota.policies.published.gavel.layout import lay_out
+from rota.policies.published.gavel.least import serve_the_least
+from rota.policies.published.gavel.max_min import fair_need
 from rota.traces.formats import read_trace
 
 DATA = os.environ.get("ROTA_DATA")

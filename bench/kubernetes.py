@@ -33,9 +33,9 @@ from e2e.kubernetes.bed import Bed, NoCluster, binaries, free_port
 from e2e.kubernetes.hollow import node_object
 from e2e.kubernetes.replica import gang, pod
 from rota.core.errors import Unavailable
-from rota.drivers.kubernetes.client import Api
-from rota.drivers.kubernetes.connection import connect
-from rota.drivers.kubernetes.manifests import manifests
+from rota.drivers.kubernetes.api.client import Api
+from rota.drivers.kubernetes.api.connection import connect
+from rota.drivers.kubernetes.objects.manifests import manifests
 
 Json = dict[str, Any]
 GANG = 8

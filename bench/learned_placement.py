@@ -15,14 +15,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import statistics
 import time
 
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.learn.workloads import Shape, cluster_of, workload
-from rota.mechanisms.actor import Actor
-from rota.mechanisms.choosers import Scored, fullest, least_loaded
-from rota.mechanisms.placing import Chooser
-from rota.mechanisms.rooms import Room
-from rota.policies.harmony import learned
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.learn.workloads import WorkloadShape, cluster_of, workload
+from rota.mechanisms.learned.actor import Actor
+from rota.mechanisms.learned.heuristics import Scored, fullest, least_loaded
+from rota.mechanisms.learned.interval_placement import Chooser
+from rota.mechanisms.learned.server_arrays import ServerArrays
+from rota.policies.published.learned.harmony import learned
 
 SERVERS = 1000
 BATCH = 20
@@ -36,9 +36,9 @@ def main() -> None:
         "load-balance": Scored(least_loaded),
         "pack": Scored(fullest),
     }
-    jobs = [submission.job for submission in workload(Shape(servers=SERVERS, jobs_per_server=2), 1).submissions]
+    jobs = [submission.job for submission in workload(WorkloadShape(servers=SERVERS, jobs_per_server=2), 1).submissions]
     for name, chooser in ways.items():
-        room = Room(Inventory(cluster_of(SERVERS)), chooser.kinds)
+        room = ServerArrays(Inventory(cluster_of(SERVERS)), chooser.kinds)
         for number, job in enumerate(jobs[: SERVERS * 5 // 4]):
             chosen = Scored(least_loaded).choose(room, LiveJob(job, number, 0.0, 1.0), 0.0)
             if chosen is not None:

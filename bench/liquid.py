@@ -10,14 +10,15 @@ import random
 import statistics
 import time
 
-from rota.core.cluster import Cluster, Node
-from rota.core.inventory import Inventory
-from rota.core.model import Job, JobId, NodeId, Role
-from rota.core.placement import Slot
-from rota.mechanisms.grouping import Effort, improve
-from rota.mechanisms.nearby import Batch, Layout, best_fit, free_on, interleaved, nodes_for
-from rota.mechanisms.nearest import optimum
-from rota.perf.network import LEVELS, Distances
+from exact_layout import optimum
+
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import Job, JobId, NodeId, Role
+from rota.core.model.placement import Slot
+from rota.core.state.inventory import Inventory
+from rota.mechanisms.network.genetic import Effort, improve
+from rota.mechanisms.network.layout import BatchLayout, PlacementBatch, best_fit, free_on, interleaved, nodes_for
+from rota.perf.speed.network import LEVELS, Distances
 
 CLUSTER = Cluster(
     nodes=tuple(Node(id=NodeId(f"n{i}"), devices=4, rack=f"r{i // 16}", domain=f"d{i // 32}") for i in range(64))
@@ -43,7 +44,7 @@ def jobs(chance: random.Random, tasks: int) -> list[Job]:
     return made
 
 
-def batch(seed: int, tasks: int, busy: float) -> Batch:
+def batch(seed: int, tasks: int, busy: float) -> PlacementBatch:
     """A batch, and a cluster of whose devices a part is taken."""
     chance, inventory = random.Random(seed), Inventory(CLUSTER)
     for index, node in enumerate(CLUSTER.nodes):
@@ -51,7 +52,7 @@ def batch(seed: int, tasks: int, busy: float) -> Batch:
         if taken:
             inventory.take((Slot(index, (1 << taken) - 1, taken),), (Role(),))
     asked = jobs(chance, tasks)
-    return Batch(
+    return PlacementBatch(
         jobs=asked,
         tasks=interleaved(asked, [[nodes_for(inventory, role, 0, -1) for role in job.roles] for job in asked]),
         free=[free_on(books) for books in inventory.nodes],
@@ -60,15 +61,15 @@ def batch(seed: int, tasks: int, busy: float) -> Batch:
     )
 
 
-def at_random(of: Batch, chance: random.Random) -> Layout:
+def at_random(of: PlacementBatch, chance: random.Random) -> BatchLayout:
     """Every task on any node with room."""
-    layout = Layout(of)
+    layout = BatchLayout(of)
     for number, task in enumerate(of.tasks):
         layout.put(number, chance.choice([node for node in task.nodes if layout.fits(number, node)]))
     return layout
 
 
-def one_by_one(of: Batch) -> Layout:
+def one_by_one(of: PlacementBatch) -> BatchLayout:
     """Every task in its turn where it adds least."""
     layout = best_fit(of)
     assert layout is not None

@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from rota.core.cluster import Cluster
+from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Setting, simulate
 from rota.policies import names
 from rota.report.metrics import measure

@@ -12,11 +12,11 @@ from __future__ import annotations
 import random
 import time
 
-from rota.core.cells import CellEntry, CellPlan, CellType, CellTypeName, Quota, TenantCells
-from rota.core.engine import Engine
-from rota.core.events import Event, JobArrived, PromisesChanged, Started
-from rota.core.model import WHOLE, Job, JobId, Role, TenantId
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.messages.events import Event, JobArrived, PromisesChanged, Started
+from rota.core.model.cells import CellEntry, CellPlan, CellType, CellTypeName, Quota, TenantCells
+from rota.core.model.job import WHOLE, Job, JobId, Role, TenantId
+from rota.core.state.state import State
 from rota.files.hived import cluster_from
 from rota.placement import style
 from rota.policies import find_policy

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from rota.core.cluster import Cluster
-from rota.core.model import DeviceType, Elastic
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Elastic
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.report.metrics import Metrics, measure
 from rota.traces.generators import generate
 from rota.traces.workload import Workload

@@ -15,18 +15,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from rota.core.cluster import Cluster
-from rota.core.engine import Engine
-from rota.core.events import Event, NodeUndrained
-from rota.core.history import History, history_of
-from rota.core.model import DeviceType, Job, JobId, Level
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.messages.events import Event, NodeUndrained
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Job, JobId, Level
+from rota.core.state.history import History, history_of
+from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.drivers.simulator.world import World
-from rota.mechanisms.trading import max_min
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.mechanisms.selection.trading import max_min
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.report.metrics import Metrics, measure
 from rota.traces.generators import generate
 from rota.traces.workload import Submission, Workload

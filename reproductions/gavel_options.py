@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from rota.core.model import WHOLE, Elastic, Job, Role
+from rota.core.model.job import WHOLE, Elastic, Job, Role
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
-from rota.perf.profile_files import read_profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.report.metrics import Metrics, measure
 from rota.traces.formats import read_trace
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
-from rota.perf.profile_files import read_profiles
-from rota.perf.speed import SpeedModel
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.speed.model import SpeedModel
 from rota.report.metrics import Metrics, measure
 from rota.traces.formats import read_trace
 

@@ -21,12 +21,12 @@ import matplotlib as mpl
 import numpy as np
 from scipy import stats
 
-from rota.core.live import LiveJob
-from rota.learn.play import mean_jct_s, play
-from rota.learn.workloads import Shape, workload
-from rota.mechanisms.actor import Actor
-from rota.mechanisms.placing import by_arrival
-from rota.mechanisms.weights import load_learned
+from rota.core.state.job_record import LiveJob
+from rota.learn.evaluation.play import mean_jct_s, play
+from rota.learn.workloads import WorkloadShape, workload
+from rota.mechanisms.learned.actor import Actor
+from rota.mechanisms.learned.interval_placement import by_arrival
+from rota.mechanisms.learned.weights import load_learned
 
 mpl.use("svg")
 import matplotlib.pyplot as plt
@@ -271,7 +271,7 @@ def print_orders() -> None:
 
 def ordered(actor: Actor, servers: int, count: int, first: Callable[[LiveJob], float]) -> np.ndarray:
     """Mean completion times by workload with jobs of a batch in another order."""
-    works = [workload(Shape(servers=servers), f"order {number}") for number in range(count)]
+    works = [workload(WorkloadShape(servers=servers), f"order {number}") for number in range(count)]
     played = [play(work, servers, actor, placement="consolidate", first=first) for work in works]
     return np.array([mean_jct_s(history) for history in played])
 

@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from rota.core.cluster import Cluster, Node
-from rota.core.model import DeviceType, Job, JobId, NodeId, Role
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import DeviceType, Job, JobId, NodeId, Role
 from rota.drivers.simulator.study import Setting, simulate
 from rota.estimate.estimator import Estimator
-from rota.estimate.fit import one_thread
+from rota.estimate.forest import one_thread
 from rota.estimate.observations import Value, read_observations
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel
-from rota.perf.use import LABEL
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.busy_fraction import LABEL
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.report.metrics import Metrics, measure
 from rota.traces.workload import Submission, Workload
 

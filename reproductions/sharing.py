@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rota.core.history import History
-from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId, Role
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId, Role
+from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
-from rota.perf.profile_files import read_profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.report.metrics import measure
 from rota.traces.formats import read_trace
 from rota.traces.generators import generate

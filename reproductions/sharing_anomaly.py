@@ -19,11 +19,11 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from rota.core.cells import CellEntry, CellPlan, CellType, CellTypeName, Quota, TenantCells
-from rota.core.cluster import Cluster
-from rota.core.history import History
-from rota.core.model import WHOLE, Job, TenantId
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.model.cells import CellEntry, CellPlan, CellType, CellTypeName, Quota, TenantCells
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import WHOLE, Job, TenantId
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.hived import cluster_from
 from rota.traces.formats import read_trace

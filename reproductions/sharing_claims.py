@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from rota.core.cluster import Cluster
-from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId, Role
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId, Role
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
-from rota.perf.profile_files import read_profiles
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.report.metrics import Metrics, measure
 from rota.traces.formats import read_trace
 from rota.traces.workload import Submission, Workload

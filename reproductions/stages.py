@@ -16,11 +16,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from rota.core.cluster import Cluster, Node
-from rota.core.history import History
-from rota.core.model import WHOLE, DeviceType, Elastic, Job, JobId, NodeId, Role
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import WHOLE, DeviceType, Elastic, Job, JobId, NodeId, Role
+from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.speed import SpeedModel
+from rota.perf.speed.model import SpeedModel
 from rota.traces.workload import Submission, Workload
 
 GB = 10**9

@@ -12,13 +12,13 @@ import statistics
 import sys
 from pathlib import Path
 
+from rota.drivers.simulator.device_types import typed_by_speed
 from rota.drivers.simulator.study import Setting, simulate
-from rota.drivers.simulator.typed import typed_by_speed
 from rota.files.cluster import read_cluster
-from rota.perf.completion import Fill
-from rota.perf.estimates import EstimateSpec
-from rota.perf.profile_files import read_profiles
-from rota.perf.speed import SpeedModel
+from rota.perf.profiles.matrix_completion import Fill
+from rota.perf.profiles.partial_profiles import EstimateSpec
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.speed.model import SpeedModel
 from rota.report.metrics import measure
 from rota.traces.formats import read_trace
 from rota.traces.workload import Workload

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rota.core.check import check
-from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Cause, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
-from rota.core.engine import Engine, Journal
-from rota.core.events import (
+from rota.core.engine.engine import Engine, Journal
+from rota.core.engine.invariants import check
+from rota.core.engine.protocols import Allocator, Changes, Draft, Policy
+from rota.core.messages.decisions import Cause, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
+from rota.core.messages.events import (
     End,
     Event,
     Interrupted,
@@ -33,14 +33,14 @@ from rota.core.events import (
     Suspended,
     TimerFired,
 )
-from rota.core.live import LiveJob
-from rota.core.model import WHOLE, Job, JobId, NodeId, Role
-from rota.core.placement import Placement, Slot
-from rota.core.policy import Allocator, Changes, Draft, Policy
-from rota.core.reasons import Reason, ReasonCode
-from rota.core.state import State
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import WHOLE, Job, JobId, NodeId, Role
+from rota.core.model.placement import Placement, Slot
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
 from rota.mechanisms.declare import Knowledge
-from rota.perf.speed import SpeedModel
+from rota.perf.speed.model import SpeedModel
 from rota.placement import style
 from rota.policies import find_policy, names
 from rota.tenancy import allocator

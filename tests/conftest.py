@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import builders
-from rota.core.check import check
+from rota.core.engine.invariants import check
 
 settings.register_profile(
     "rota", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=25

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from builders import job
-from rota.core.cluster import Cluster
-from rota.core.history import History
-from rota.core.model import Elastic
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Elastic
+from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Submission, Workload
 
 ROOT = SpeedModel(scaling=0.5)

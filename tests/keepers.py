@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from builders import job, node, on
-from rota.core.events import Event
-from rota.core.placement import Placement
+from rota.core.messages.events import Event
+from rota.core.model.placement import Placement
 from rota.drivers.local.driver import LocalDriver
-from rota.drivers.local.order import Order, Word
+from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
 from rota.drivers.local.settings import Settings
 from rota.files.job import job_file, launch_of
 
@@ -24,7 +24,7 @@ class Bench:
         home.mkdir(exist_ok=True)
         self.home = home
         self._closed = False
-        self.answers: list[tuple[Event, Word]] = []
+        self.answers: list[tuple[Event, ExitDetail]] = []
         self.driver = LocalDriver(
             [node("n1")],
             Settings(home=home, **settings),
@@ -38,12 +38,12 @@ class Bench:
             self._closed = True
             self.driver.close()
 
-    def order(self, run: str, workers: int = 1, name: str = "1") -> Order:
+    def order(self, run: str, workers: int = 1, name: str = "1") -> LaunchOrder:
         """A start order for a shell command."""
         file = job_file({"run": run, "workers": workers, "resources": {"gpus": 1}, "checkpoint": {"grace": 0.5}})
         placement: Placement = on("n1", workers, tasks=workers)
         wanted = job(name, workers=workers)
-        return Order(
+        return LaunchOrder(
             job=wanted, launch=launch_of(file, wanted.id), placement=placement, attempt=1, failures=0, work_s=0.0
         )
 

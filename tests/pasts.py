@@ -6,9 +6,9 @@ import json
 import time
 from pathlib import Path
 
-from rota.live.past_use import MB
+from rota.live.estimates.past_use import MB
 from rota.store.database import open_database
-from rota.store.records import Batch, Records
+from rota.store.records import Records, WriteBatch
 
 
 class Past:
@@ -58,7 +58,7 @@ class Past:
             "failure": failure,
             "version": 0,
         }
-        self.records.write(Batch(new_jobs=[row]))()
+        self.records.write(WriteBatch(new_jobs=[row]))()
         folder = self.home / "runs" / str(number) / str(attempt) / "0"
         folder.mkdir(parents=True)
         (folder / "exit.json").write_text(json.dumps({"cpu_s": 5.0, "memory_bytes": int(used_mb * MB)}))

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from builders import job
-from rota.core.live import LiveJob
-from rota.core.model import DeviceType
-from rota.mechanisms.shares import Contender, Floats, Question
+from rota.core.model.job import DeviceType
+from rota.core.state.job_record import LiveJob
+from rota.mechanisms.rounds.rule import Contender, Floats, Question
 
 TYPES = (DeviceType("v100"), DeviceType("p100"), DeviceType("k80"))
 

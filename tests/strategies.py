@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from builders import GIB
-from rota.core.cluster import Cluster, Node
-from rota.core.events import (
+from rota.core.messages.events import (
     Event,
     JobCancelled,
     JobHeld,
@@ -19,11 +18,12 @@ from rota.core.events import (
     NodeLost,
     NodeUndrained,
 )
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.core.model import Checkpoint, DeviceType, Elastic, Job, JobId, Level, Locality, NodeId, Role, TenantId
-from rota.core.reasons import Reason
-from rota.perf.speed import SpeedModel
+from rota.core.messages.reasons import Reason
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import Checkpoint, DeviceType, Elastic, Job, JobId, Level, Locality, NodeId, Role, TenantId
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.perf.speed.model import SpeedModel
 from rota.placement import style
 from rota.tenancy import allocator
 from rota.traces.workload import Outcome, Submission

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rota.core.check import check
-from rota.core.cluster import Node
-from rota.core.decisions import Decision
-from rota.core.engine import Engine
-from rota.core.events import Event, Suspended
-from rota.core.live import LiveJob
-from rota.core.model import OPPORTUNISTIC, JobId, JobState
-from rota.core.placement import Placement, device_indexes
-from rota.core.reasons import Reason
-from rota.core.state import State
-from rota.perf.shared_servers import SharedServers, contends
-from rota.perf.speed import SpeedModel
+from rota.core.engine.engine import Engine
+from rota.core.engine.invariants import check
+from rota.core.messages.decisions import Decision
+from rota.core.messages.events import Event, Suspended
+from rota.core.messages.reasons import Reason
+from rota.core.model.cluster import Node
+from rota.core.model.job import OPPORTUNISTIC, JobId, JobState
+from rota.core.model.placement import Placement, device_indexes
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.perf.speed.model import SpeedModel
+from rota.perf.speed.shared_servers import SharedServers, contends
 
 
 class Watch:

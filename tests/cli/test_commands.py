@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.cli.commands import COMMANDS, Entry
+from rota.cli.commands import COMMANDS, CommandEntry
 
 Rota = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_every_command_in_the_table_exists(rota: Rota, entry: Entry) -> None:
+def test_every_command_in_the_table_exists(rota: Rota, entry: CommandEntry) -> None:
     told = rota(entry.name, "--help")
 
     assert (told.returncode, told.stderr) == (0, "")

@@ -11,7 +11,7 @@ import typer
 
 from rota import __version__
 from rota.cli import commands, main
-from rota.cli.commands import COMMANDS, Entry, Group
+from rota.cli.commands import COMMANDS, CommandEntry, CommandGroup
 from rota.core.errors import RotaError
 
 Rota = Callable[..., subprocess.CompletedProcess[str]]
@@ -44,7 +44,7 @@ blunders.command("small")(blunder)
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Runs `rota` in this process with a command `blunder` that fails in every way."""
     entries = tuple(
-        Entry(name=name, target=f"{__name__}:{name}", summary="Fail.", group=Group.STUDY)
+        CommandEntry(name=name, target=f"{__name__}:{name}", summary="Fail.", group=CommandGroup.STUDY)
         for name in ("blunder", "blunders")
     )
     monkeypatch.setattr(commands, "COMMANDS", entries)

@@ -16,7 +16,7 @@ import pytest
 
 from rota.cli import human
 from rota.cli.render import Column, OutputFormat, emit, plain, progress
-from rota.core.model import JobState
+from rota.core.model.job import JobState
 
 COLUMNS = (
     Column(key="policy", title="Policy"),

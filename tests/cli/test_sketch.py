@@ -7,7 +7,7 @@ import pytest
 
 from report.histories import simulated, sub
 from rota.cli.main import status
-from rota.cli.sketch import ASCII, BLOCKS, WIDTH, bars, sketch_lines
+from rota.cli.study.sketch import ASCII, BLOCKS, WIDTH, bars, sketch_lines
 from rota.report.sketch import Sketch, sketch_of
 
 

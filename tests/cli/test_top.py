@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.cli.top import WIDTH, summary
+from rota.cli.jobs.top import WIDTH, summary
 
 
 def overview(**fields: Any) -> dict[str, Any]:

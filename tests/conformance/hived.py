@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rota.core.cells import CellTypeName, PinnedId
 from rota.core.errors import RotaError
-from rota.core.model import TenantId
+from rota.core.model.cells import CellTypeName, PinnedId
+from rota.core.model.job import TenantId
 from rota.files.hived import read_cell_plan
 from rota.tenancy.cells.groups import Answer, Bind, Gangs, GroupId, Phase, PodId, PodRefused, PodSpec, Preempt, Wait
 from rota.tenancy.cells.tree import Physical, ancestor

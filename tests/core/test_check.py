@@ -8,11 +8,11 @@ import pytest
 
 import builders
 from builders import Script, World, cluster, job, node, on
-from rota.core.check import check
-from rota.core.decisions import Cause
+from rota.core.engine.invariants import check
 from rota.core.errors import InvariantBroken
-from rota.core.events import JobArrived
-from rota.core.model import Elastic, JobId, JobState, Role
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import JobArrived
+from rota.core.model.job import Elastic, JobId, JobState, Role
 
 
 def busy() -> World:

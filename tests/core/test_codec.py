@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core import codec
-from rota.core.cluster import Cluster
-from rota.core.decisions import Cause, Decision, Move, Resize, Resume, Start, Stop, Suspend
-from rota.core.events import Event, JobArrived, NodeAdded, PromisesChanged
-from rota.core.model import Job, JobId, Locality, TenantId
-from rota.core.placement import Placement, Slot
-from rota.core.reasons import Reason, ReasonCode
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.codec import values
+from rota.core.messages.decisions import Cause, Decision, Move, Resize, Resume, Start, Stop, Suspend
+from rota.core.messages.events import Event, JobArrived, NodeAdded, PromisesChanged
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Job, JobId, Locality, TenantId
+from rota.core.model.placement import Placement, Slot
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
 from rota.files import read_cluster
 from strategies import clusters, jobs
 
@@ -37,22 +37,22 @@ def through_json(value: Any) -> Any:
 def test_jobs(job: Job, labels: list[tuple[str, str]], name: str) -> None:
     labelled = replace(job, labels=tuple(labels), name=name)
 
-    assert codec.decode_job(through_json(codec.encode_job(labelled))) == labelled
+    assert values.decode_job(through_json(values.encode_job(labelled))) == labelled
 
 
 def test_what_is_at_its_default_is_left_out() -> None:
-    assert codec.encode_job(Job(id=JobId("a"))) == {"id": "a", "roles": [{}]}
+    assert values.encode_job(Job(id=JobId("a"))) == {"id": "a", "roles": [{}]}
 
 
 def test_endless_wish_survives() -> None:
     job = Job(id=JobId("a"), locality=Locality(hard=True, relax_after_s=math.inf))
 
-    assert codec.decode_job(through_json(codec.encode_job(job))) == job
+    assert values.decode_job(through_json(values.encode_job(job))) == job
 
 
 @given(cluster=clusters())
 def test_clusters(cluster: Cluster) -> None:
-    assert codec.decode_cluster(through_json(codec.encode_cluster(cluster))) == cluster
+    assert values.decode_cluster(through_json(values.encode_cluster(cluster))) == cluster
 
 
 PLAIN = [kind for kind in get_args(Event) if kind not in (JobArrived, NodeAdded, PromisesChanged)]
@@ -64,31 +64,31 @@ def test_events(kind: Any, data: st.DataObject) -> None:
     """Every kind of event, its fields drawn by their types."""
     event = data.draw(st.builds(kind).filter(lambda event: "nan" not in repr(event)))
 
-    assert codec.decode_event(through_json(codec.encode_event(event))) == event
+    assert values.decode_event(through_json(values.encode_event(event))) == event
 
 
 @given(job=jobs(0, 0), held=st.booleans(), rate=st.floats(0.1, 100))
 def test_arrivals(job: Job, held: bool, rate: float) -> None:
     event = JobArrived(job, held, rate)
 
-    assert codec.decode_event(through_json(codec.encode_event(event))) == event
+    assert values.decode_event(through_json(values.encode_event(event))) == event
 
 
 @given(cluster=clusters())
 def test_added_nodes(cluster: Cluster) -> None:
     event = NodeAdded(cluster.nodes[0])
 
-    assert codec.decode_event(through_json(codec.encode_event(event))) == event
+    assert values.decode_event(through_json(values.encode_event(event))) == event
 
 
 def test_promises() -> None:
     tenants = TenantPlan(shares={TenantId("a"): Share(guaranteed={ANY_TYPE: 4}, per_user=2)}, min_run_s=60.0)
     for event in (PromisesChanged(read_cluster(str(HALL)).cells, None), PromisesChanged(None, tenants)):
-        assert codec.decode_event(through_json(codec.encode_event(event))) == event
+        assert values.decode_event(through_json(values.encode_event(event))) == event
 
 
 def test_every_event_has_a_name_of_its_own() -> None:
-    assert len(set(codec._EVENT_NAMES.values())) == len(get_args(Event)) == len(codec._EVENT_NAMES)
+    assert len(set(values._EVENT_NAMES.values())) == len(get_args(Event)) == len(values._EVENT_NAMES)
 
 
 SLOTS = st.builds(
@@ -115,9 +115,9 @@ PLACEMENTS: st.SearchStrategy[Placement] = st.lists(SLOTS, max_size=4).map(tuple
 )
 def test_decisions(decision: Decision) -> None:
     names = ["a", "b", "c", "d"]
-    encoded = through_json(codec.encode_decision(decision, names))
+    encoded = through_json(values.encode_decision(decision, names))
 
-    assert codec.decode_decision(encoded, {name: index for index, name in enumerate(names)}) == decision
+    assert values.decode_decision(encoded, {name: index for index, name in enumerate(names)}) == decision
 
 
 @given(
@@ -131,4 +131,4 @@ def test_decisions(decision: Decision) -> None:
     )
 )
 def test_reasons(reason: Reason) -> None:
-    assert codec.decode_reason(through_json(codec.encode_reason(reason))) == reason
+    assert values.decode_reason(through_json(values.encode_reason(reason))) == reason

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from builders import Script, World, job, on, start, stop
-from rota.core.decisions import Cause
+from rota.core.engine.protocols import Draft
 from rota.core.errors import InvariantBroken, PlanRefused, RotaError
-from rota.core.events import End, JobCancelled, JobEnded, JobHeld, SpeedChanged, TimerFired
-from rota.core.model import Elastic, JobId
-from rota.core.placement import Placement
-from rota.core.policy import Draft
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import End, JobCancelled, JobEnded, JobHeld, SpeedChanged, TimerFired
+from rota.core.model.job import Elastic, JobId
+from rota.core.model.placement import Placement
 
 
 def test_gang_starts_whole_or_not_at_all() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from builders import World, on, start, stop
-from rota.core.decisions import Cause
+from rota.core.messages.decisions import Cause
 
 
 @pytest.mark.parametrize("epoch_s", [0.0, 1e7 + 1 / 3, 1.7e9 + 0.1], ids=["zero", "months", "unix"])

@@ -6,9 +6,9 @@ import pytest
 
 from builders import World, node, on, start, stop
 from rota.core.errors import RotaError
-from rota.core.events import Interrupted, NodeAdded, NodeBack, NodeDrained, NodeLost, NodeUndrained
-from rota.core.model import JobId, NodeId
-from rota.core.reasons import ReasonCode
+from rota.core.messages.events import Interrupted, NodeAdded, NodeBack, NodeDrained, NodeLost, NodeUndrained
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.job import JobId, NodeId
 
 N1, N2 = NodeId("n1"), NodeId("n2")
 

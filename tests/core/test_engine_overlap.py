@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from builders import GIB, Script, World, cluster, node, on, start, stop
-from rota.core import snapshot
-from rota.core.check import check
-from rota.core.decisions import Cause
-from rota.core.events import SpeedChanged, WorkDone
-from rota.core.model import JobId, JobState
-from rota.core.placement import parked
+from rota.core.codec import snapshot
+from rota.core.engine.invariants import check
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import SpeedChanged, WorkDone
+from rota.core.model.job import JobId, JobState
+from rota.core.model.placement import parked
 
 A = JobId("a")
 BOX = cluster(node("n1", 2, memory_bytes=8 * GIB))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import World, cluster, node, on, start, stop
-from rota.core.decisions import Cause
+from rota.core.messages.decisions import Cause
 
 
 def test_successor_starts_only_when_the_devices_are_vacated() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from builders import Script, World, job, on, start, stop
-from rota.core.decisions import Cause, Decision, Resize
-from rota.core.events import TimerFired
-from rota.core.model import Elastic, JobId
-from rota.core.placement import Placement
-from rota.core.policy import Draft
+from rota.core.engine.protocols import Draft
+from rota.core.messages.decisions import Cause, Decision, Resize
+from rota.core.messages.events import TimerFired
+from rota.core.model.job import Elastic, JobId
+from rota.core.model.placement import Placement
 
 
 def elastic(name: str, low: int, full: int) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from builders import GIB, Script, World, cluster, job, node, on, start, stop
-from rota.core import snapshot
-from rota.core.check import check
-from rota.core.decisions import Cause, Decision, Move, Resize, Resume, Suspend
+from rota.core.codec import snapshot
+from rota.core.engine.invariants import check
+from rota.core.engine.protocols import Draft
 from rota.core.errors import PlanRefused
-from rota.core.model import JobId, JobState
-from rota.core.placement import in_turn, parked
-from rota.core.policy import Draft
+from rota.core.messages.decisions import Cause, Decision, Move, Resize, Resume, Suspend
+from rota.core.model.job import JobId, JobState
+from rota.core.model.placement import in_turn, parked
 
 A, B = JobId("a"), JobId("b")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from builders import World, job, on, start, stop
-from rota.core.decisions import Cause
-from rota.core.events import End, JobArrived, JobCancelled, JobHeld, JobReleased, Stopped
-from rota.core.model import JobId
-from rota.core.reasons import Reason, ReasonCode
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import End, JobArrived, JobCancelled, JobHeld, JobReleased, Stopped
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import JobId
 
 
 def test_submitted_job_starts_where_there_is_room() -> None:

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import GIB, cluster, node, on
-from rota.core.check import check
+from rota.core.engine.invariants import check
 from rota.core.errors import InvariantBroken
-from rota.core.inventory import Inventory
-from rota.core.model import Role
-from rota.core.placement import Placement, Slot, device_indexes, lowest
-from rota.core.state import State
+from rota.core.model.job import Role
+from rota.core.model.placement import Placement, Slot, device_indexes, lowest
+from rota.core.state.inventory import Inventory
+from rota.core.state.state import State
 
 WHOLE_DEVICE = (Role(),)
 HALF = (Role(device_milli=500, device_memory_bytes=6 * GIB),)

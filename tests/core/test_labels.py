@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from builders import World, cluster, job, node, on, start
-from rota.core.check import check
-from rota.core.codec import decode_event, encode_event
-from rota.core.events import JobArrived, NodeOccupied
-from rota.core.labels import Operator, Requirement, Taint, Toleration, is_met, is_tolerated
-from rota.core.model import Job, NodeId, Role
-from rota.core.reasons import ReasonCode
-from rota.core.snapshot import restore, take
+from rota.core.codec.snapshot import restore, take
+from rota.core.codec.values import decode_event, encode_event
+from rota.core.engine.invariants import check
+from rota.core.messages.events import JobArrived, NodeOccupied
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.job import Job, NodeId, Role
+from rota.core.model.labels import Operator, Requirement, Taint, Toleration, is_met, is_tolerated
 
 N1 = NodeId("n1")
 IN_A = ((Requirement("zone", "In", ("a",)),),)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from builders import Script, World, on
-from rota.core.codec import decode_decision, encode_decision
-from rota.core.decisions import Decision, Lease, Renew, Start
+from rota.core.codec.values import decode_decision, encode_decision
+from rota.core.engine.protocols import Draft
 from rota.core.errors import PlanRefused
-from rota.core.events import Lapsed, SpeedChanged
-from rota.core.model import JobId
-from rota.core.policy import Draft
+from rota.core.messages.decisions import Decision, Lease, Renew, Start
+from rota.core.messages.events import Lapsed, SpeedChanged
+from rota.core.model.job import JobId
 
 A = JobId("a")
 

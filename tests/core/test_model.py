@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from builders import job, node
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.model import Checkpoint, Elastic, JobState, Locality, Role
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Checkpoint, Elastic, JobState, Locality, Role
 
 
 @pytest.mark.parametrize(

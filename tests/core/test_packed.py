@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from builders import Script, World, on, start, stop
-from rota.core.check import check
-from rota.core.decisions import Resize
+from rota.core.engine.invariants import check
+from rota.core.engine.protocols import Draft
 from rota.core.errors import PlanRefused
-from rota.core.model import Elastic, JobId
-from rota.core.placement import fault_in, packed
-from rota.core.policy import Draft
+from rota.core.messages.decisions import Resize
+from rota.core.model.job import Elastic, JobId
+from rota.core.model.placement import fault_in, packed
 
 HALF = 500
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from builders import GIB, World, cluster, job, node, on
-from rota.core.events import NodeDrained, NodeLost
-from rota.core.model import DeviceType, Elastic, JobId, Locality, NodeId, Role
-from rota.core.reasons import Reason, ReasonCode
+from rota.core.messages.events import NodeDrained, NodeLost
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import DeviceType, Elastic, JobId, Locality, NodeId, Role
 
 
 def test_devices_busy() -> None:

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from builders import GIB, World, cluster, job, node, on, start
-from rota.core.codec import decode_event, encode_event
+from rota.core.codec.values import decode_event, encode_event
 from rota.core.errors import InvariantBroken
-from rota.core.events import Interrupted
-from rota.core.model import Job, JobId
-from rota.core.reasons import ReasonCode
-from rota.core.state import State
+from rota.core.messages.events import Interrupted
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.job import Job, JobId
+from rota.core.state.state import State
 
 
 def test_failed_job_waits_before_it_is_tried_again() -> None:

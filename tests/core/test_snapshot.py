@@ -5,12 +5,12 @@ import json
 import pytest
 
 from builders import World, on, start, stop
-from rota.core import snapshot
-from rota.core.check import check
-from rota.core.decisions import Cause
+from rota.core.codec import snapshot
+from rota.core.engine.invariants import check
 from rota.core.errors import InvariantBroken
-from rota.core.events import Interrupted
-from rota.core.model import JobId, NodeId
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import Interrupted
+from rota.core.model.job import JobId, NodeId
 
 
 def again(world: World) -> World:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from builders import World, on
-from rota.core.check import check
+from rota.core.engine.invariants import check
 from rota.core.errors import InvariantBroken, RotaError
-from rota.core.events import NodeLost
-from rota.core.live import LiveJob
-from rota.core.model import Elastic, JobId, NodeId
-from rota.core.state import State
+from rota.core.messages.events import NodeLost
+from rota.core.model.job import Elastic, JobId, NodeId
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
 
 FIELDS = [name for name in dir(LiveJob) if not name.startswith("_")]
 

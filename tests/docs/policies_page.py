@@ -9,7 +9,7 @@ import typing
 from docs.pages import anchor
 from rota.mechanisms.declare import DeclaredPolicy, Traits
 from rota.mechanisms.parameters import describe_type, show_value
-from rota.perf.sharing_labels import SHARING_LABELS
+from rota.perf.speed.sharing_labels import SHARING_LABELS
 from rota.policies import BUILT_IN, find_policy
 
 HEAD = """\

@@ -16,15 +16,15 @@ from docs.policies_page import label_table
 from docs.policies_page import page as policies_page
 from rota.cli.commands import COMMANDS, load
 from rota.cli.main import app
-from rota.core.codec import _EVENT_NAMES
-from rota.core.decisions import Cause
-from rota.core.events import End
-from rota.core.model import JobState
-from rota.core.reasons import Reason, ReasonCode
+from rota.core.codec.values import _EVENT_NAMES
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import End
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import JobState
 from rota.files.cluster_file import ClusterFile, NodeEntry
 from rota.files.faults import HEADER
-from rota.mechanisms.ordering import Backfill, Turn
-from rota.perf.sharing_labels import SHARING_LABELS
+from rota.mechanisms.ordering.rule import Backfill, Turn
+from rota.perf.speed.sharing_labels import SHARING_LABELS
 from rota.placement import SUMMARIES
 from rota.policies import BUILT_IN, JobView
 from rota.store.journal import JournalHeader

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from builders import cluster, job, node
-from rota.core.cluster import Cluster
-from rota.core.model import DeviceType, Job, NodeId
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Job, NodeId
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.report.metrics import measure
 from rota.traces.workload import Submission, Workload
 

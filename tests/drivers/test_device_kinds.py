@@ -10,21 +10,21 @@ import pytest
 
 from builders import job
 from rota.cli.main import status
-from rota.cli.speeds import study_speeds
-from rota.core.check import check
-from rota.core.cluster import Cluster
-from rota.core.decisions import Decision, Renew, Start
-from rota.core.engine import Engine
-from rota.core.events import Event
-from rota.core.model import DeviceType, Job, JobId
-from rota.core.reasons import Reason, ReasonCode
-from rota.core.state import State
+from rota.cli.study.speeds import study_speeds
+from rota.core.engine.engine import Engine
+from rota.core.engine.invariants import check
+from rota.core.messages.decisions import Decision, Renew, Start
+from rota.core.messages.events import Event
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Job, JobId
+from rota.core.state.state import State
+from rota.drivers.simulator.device_types import typed_by_speed
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler, simulate
-from rota.drivers.simulator.typed import typed_by_speed
 from rota.drivers.simulator.world import World
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.policies import names
 from rota.traces.workload import Submission, Workload
 

@@ -9,19 +9,19 @@ import pytest
 
 from builders import job
 from rota.cli.main import status
-from rota.core.cluster import Cluster
-from rota.core.engine import Engine
-from rota.core.events import JobArrived
-from rota.core.history import History
-from rota.core.model import DeviceType, Job
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.messages.events import JobArrived
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Job
+from rota.core.state.history import History
+from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, believed, scheduler, simulate
 from rota.drivers.simulator.world import World
-from rota.perf.completion import Fill
-from rota.perf.estimates import Estimate, Known, estimate
-from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel
+from rota.perf.profiles.matrix_completion import Fill
+from rota.perf.profiles.partial_profiles import Known, SpeedEstimate, estimate
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import SpeedModel
 from rota.traces.workload import Submission, Workload
 
 FAST, SLOW = DeviceType("fast"), DeviceType("slow")
@@ -37,12 +37,12 @@ TRUTH = Profiles(
 HIDDEN = frozenset({(FAST, "a", 1), (SLOW, "d", 1)})
 
 
-def told(truth: Profiles = TRUTH, fill: Fill = Fill.MEAN) -> Estimate:
+def told(truth: Profiles = TRUTH, fill: Fill = Fill.MEAN) -> SpeedEstimate:
     left = {key: rate for key, rate in truth.steps_per_s.items() if key not in HIDDEN}
     return estimate(Known(profiles=Profiles(steps_per_s=left, source="a test"), speeds=HIDDEN), fill, 0)
 
 
-def setting(*, truth: Profiles = TRUTH, known: Estimate | None = None, observes: bool = False) -> Setting:
+def setting(*, truth: Profiles = TRUTH, known: SpeedEstimate | None = None, observes: bool = False) -> Setting:
     return Setting(
         cluster=Cluster.uniform(("fast", 1, 1), ("slow", 1, 1)),
         speed=SpeedModel(profiles=truth),
@@ -95,7 +95,7 @@ def test_job_that_is_faster_than_believed_does_not_idle_until_the_round_is_over(
 def test_wrong_belief_costs_and_observation_makes_good(policy: str, fill: Fill) -> None:
     jobs = workload(*(job(f"{model}{n}", model=model, work=36_000.0) for n in range(3) for model in "ad"))
 
-    def total(known: Estimate | None, *, observes: bool = False) -> float:
+    def total(known: SpeedEstimate | None, *, observes: bool = False) -> float:
         result = simulate(jobs, f"{policy}:compat=none", setting(known=known, observes=observes))
         return sum(end or 0.0 for end in ends(result.history).values())
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.cluster import Cluster
+from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Setting, simulate
 from rota.report.metrics import measure
 from rota.traces import Workload, read_trace

@@ -10,19 +10,19 @@ from itertools import count
 import pytest
 
 from builders import cluster, job, node
-from rota.core.cluster import Cluster
-from rota.core.decisions import Decision
-from rota.core.engine import Engine
+from rota.core.engine.engine import Engine
 from rota.core.errors import RotaError
-from rota.core.events import Event, NodeAdded, NodeBack, NodeLost
-from rota.core.model import DeviceType, Elastic, Job, JobId, Locality, NodeId, TenantId
-from rota.core.state import State
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.messages.decisions import Decision
+from rota.core.messages.events import Event, NodeAdded, NodeBack, NodeLost
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Elastic, Job, JobId, Locality, NodeId, TenantId
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.state.state import State
 from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, oversized, refuse_unknown_types, scheduler, simulate
 from rota.drivers.simulator.world import World
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Submission, Workload
 
 ONE = Cluster.uniform(("gpu", 1, 1))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from builders import job
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, Job, Role
-from rota.drivers.simulator.typed import typed_by_speed
-from rota.perf.profiles import Profiles
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Job, Role
+from rota.drivers.simulator.device_types import typed_by_speed
+from rota.perf.profiles.speed_table import Profiles
 from rota.traces.workload import Submission
 
 FAST, SLOW, NONE = DeviceType("fast"), DeviceType("slow"), DeviceType("none")

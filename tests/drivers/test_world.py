@@ -7,9 +7,8 @@ import math
 import pytest
 
 from builders import cluster, job, node, on, start, stop
-from rota.core.cluster import Cluster
-from rota.core.decisions import Cause, Move, Resize, Resume, Suspend
-from rota.core.events import (
+from rota.core.messages.decisions import Cause, Move, Resize, Resume, Suspend
+from rota.core.messages.events import (
     End,
     Interrupted,
     JobEnded,
@@ -23,10 +22,11 @@ from rota.core.events import (
     Suspended,
     WorkDone,
 )
-from rota.core.model import Checkpoint, DeviceType, Elastic, Job, JobId, Level, NodeId
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Checkpoint, DeviceType, Elastic, Job, JobId, Level, NodeId
 from rota.drivers.simulator.world import World
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Outcome, Submission
 
 TWO = Cluster.uniform(("gpu", 4, 2))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rota.core.live import LiveJob
-from rota.core.model import JobState
-from rota.core.placement import Placement, Slot, lowest, tasks_of
-from rota.core.policy import Allocator, Changes, Draft
-from rota.core.reasons import Reason, ReasonCode
-from rota.core.state import State
+from rota.core.engine.protocols import Allocator, Changes, Draft
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import JobState
+from rota.core.model.placement import Placement, Slot, lowest, tasks_of
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
 from rota.mechanisms.declare import DeclaredPolicy, Traits
 from rota.mechanisms.parameters import NoParams
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from managers import Manager
 from rota.core.errors import RotaError
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 from rota.files.job import job_file, job_of, launch_of, read_job_file
 from rota.files.job_shape import JobFile
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from managers import Manager, eventually
-from rota.mechanisms.actor import Network
-from rota.mechanisms.weights import Learned, load_learned, save_learned
-from rota.policies.harmony import SHIPPED
+from rota.mechanisms.learned.actor import Network
+from rota.mechanisms.learned.weights import Learned, load_learned, save_learned
+from rota.policies.published.learned.harmony import SHIPPED
 
 pytest.importorskip("torch", reason="needs PyTorch: pip install 'rota[learn]'")
 pytestmark = pytest.mark.slow

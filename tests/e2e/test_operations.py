@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from managers import Manager, eventually
-from rota.live.retention import tidy
+from rota.live.loop.retention import tidy
 from rota.sdk.client import Client, Refused
 from rota.store.database import open_database
 from rota.store.records import Records

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rota.estimate.fit import one_thread
+from rota.estimate.forest import one_thread
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from builders import job
-from rota.core.model import Job
+from rota.core.model.job import Job
 from rota.estimate.durations import UNKNOWN_S, Durations
 
 USERS, MODELS = {"ann": 1.0, "bob": 4.0, "eve": 16.0}, {"small": 60.0, "large": 600.0}

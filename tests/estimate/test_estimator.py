@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from rota.core.errors import RotaError
+from rota.estimate.analytic_model import MEMORY, FittedLaw
 from rota.estimate.estimator import Estimator
-from rota.estimate.fit import Fit, folds_by, reach
-from rota.estimate.law import MEMORY, FittedLaw
+from rota.estimate.forest import LabelFit, folds_by, reach
 from rota.estimate.model_file import read_estimator, write_estimator
 from rota.estimate.observations import Observation, Value, observation, read_observations
 
@@ -209,7 +209,7 @@ def test_forest_alone_learns_flags_without_counts() -> None:
         for epochs in range(1, 40)
     ]
 
-    fit = Fit("duration_s", runs)
+    fit = LabelFit("duration_s", runs)
 
     assert fit.predict([observation({"program": "a.py", "epochs": 20, "user": "u0"})])[0] == pytest.approx(200, rel=0.2)
 
@@ -260,6 +260,6 @@ def test_too_few_runs_are_refused() -> None:
 
 
 def test_nothing_heavy_is_loaded_before_something_is_learned() -> None:
-    code = "import sys, rota.cli.estimate, rota.estimate.estimator; sys.exit('sklearn' in sys.modules)"
+    code = "import sys, rota.cli.learned.estimate, rota.estimate.estimator; sys.exit('sklearn' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

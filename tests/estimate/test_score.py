@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rota.estimate import fit, score
+from rota.estimate import forest, score
 from rota.estimate.observations import read_observations
-from rota.estimate.score import KINDS, RANDOM, Score, oracle_error, rmsre, scores
+from rota.estimate.score import KINDS, RANDOM, LabelScore, oracle_error, rmsre, scores
 
 
 def test_relative_errors_are_squared_and_meant() -> None:
@@ -31,18 +31,20 @@ def test_inputs_that_were_tried_once_say_nothing_of_an_oracle() -> None:
 
 
 @pytest.fixture(scope="module")
-def found() -> Iterator[dict[tuple[str, str], Score]]:
+def found() -> Iterator[dict[tuple[str, str], LabelScore]]:
     """With fewer trees than usual: the white box does most of the work, and forests alone are not judged here."""
     runs = read_observations(Path("h200"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit, "TREES", 12)
+        patch.setattr(forest, "TREES", 12)
         patch.setattr(score, "TREES", 12)
         yield {(each.split, each.label): each for each in scores(runs, ["gpu_memory_mb", "step_s"])}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("label", "most"), [("gpu_memory_mb", 0.10), ("step_s", 0.15)])
-def test_estimates_of_measured_trainings_are_near(found: dict[tuple[str, str], Score], label: str, most: float) -> None:
+def test_estimates_of_measured_trainings_are_near(
+    found: dict[tuple[str, str], LabelScore], label: str, most: float
+) -> None:
     random = found[RANDOM, label]
 
     assert random.median_error <= most
@@ -54,5 +56,5 @@ def test_estimates_of_measured_trainings_are_near(found: dict[tuple[str, str], S
 @pytest.mark.slow
 @pytest.mark.parametrize("label", ["gpu_memory_mb", "step_s"])
 @pytest.mark.parametrize("split", [RANDOM, KINDS])
-def test_intervals_hold_nine_in_ten(found: dict[tuple[str, str], Score], label: str, split: str) -> None:
+def test_intervals_hold_nine_in_ten(found: dict[tuple[str, str], LabelScore], label: str, split: str) -> None:
     assert 0.85 <= found[split, label].coverage <= 0.95

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.core.errors import RotaError
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 from rota.files.auto import autos, settled, unsettled
 from rota.files.job import job_file, job_of
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, NodeId
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import DeviceType, NodeId
 from rota.files import read_cluster
 
 GI = 2**30

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import NodeId
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import NodeId
 from rota.files import Fault, read_faults
 
 CLUSTER = Cluster.uniform(("gpu", 24, 8))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rota.cli.main import status
-from rota.core.cells import CellTypeName
 from rota.core.errors import RotaError
+from rota.core.model.cells import CellTypeName
 from rota.files import read_cluster
 from rota.files.hived import read_cell_plan
 from rota.placement import style

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.cells import CellTypeName, SkuSize
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType
+from rota.core.model.cells import CellTypeName, SkuSize
+from rota.core.model.job import DeviceType
 from rota.files.job import read_job_file
 from rota.files.openpai import read_openpai
 

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from rota.cli.main import status
-from rota.cli.up import _merged, up
+from rota.cli.manager.up import _merged, up
 from rota.core.errors import RotaError
 from rota.files.up_file import UpFile, read_up_file
 

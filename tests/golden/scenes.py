@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from builders import GIB, cluster, job, node
-from rota.core.cluster import Cluster
-from rota.core.model import Checkpoint, Elastic, JobId, Locality, NodeId, Role, TenantId
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Checkpoint, Elastic, JobId, Locality, NodeId, Role, TenantId
 from rota.drivers.simulator.study import Setting, scheduler, simulate
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces import Outcome, Submission, Workload, read_trace
 

@@ -10,20 +10,20 @@ import pytest
 
 from rota.cli.main import status
 from rota.core.errors import RotaError
-from rota.core.placement import Slot
+from rota.core.model.placement import Slot
 from rota.learn.collect import collect
-from rota.learn.compare import WAYS, Task, mean_of, runs_for, scores
+from rota.learn.evaluation.compare import WAYS, ComparisonTask, mean_of, runs_for, scores
+from rota.learn.evaluation.least_interference import LeastInterference, fit_linear
+from rota.learn.evaluation.play import mean_jct_s, play
 from rota.learn.experience import Experience
 from rota.learn.fast_cluster import Arrival, FastClusters
 from rota.learn.fast_speeds import speeds
-from rota.learn.lif import LeastInterference, fit_linear
-from rota.learn.play import mean_jct_s, play
 from rota.learn.seen import rows_of
-from rota.learn.workloads import KIND_NAMES, MODELS, Shape, cluster_of, workload, workloads
-from rota.mechanisms.actor import checked, shapes
-from rota.mechanisms.weights import Learned, save_learned
-from rota.perf.shared_servers import SharedServers
-from rota.policies.harmony import SHIPPED
+from rota.learn.workloads import KIND_NAMES, MODELS, WorkloadShape, cluster_of, workload, workloads
+from rota.mechanisms.learned.actor import checked, shapes
+from rota.mechanisms.learned.weights import Learned, save_learned
+from rota.perf.speed.shared_servers import SharedServers
+from rota.policies.published.learned.harmony import SHIPPED
 
 SERVERS = 4
 
@@ -32,7 +32,7 @@ SERVERS = 4
 def test_speeds_are_those_of_the_simulator(seed: int) -> None:
     rng = random.Random(seed)
     shared = SharedServers(cluster_of(SERVERS).nodes)
-    jobs = [each.job for each in workload(Shape(servers=SERVERS, jobs_per_server=4), seed).submissions]
+    jobs = [each.job for each in workload(WorkloadShape(servers=SERVERS, jobs_per_server=4), seed).submissions]
     kind = np.zeros((1, len(jobs)), np.int64)
     tasks = np.zeros((2, 1, len(jobs), SERVERS))
     cores = np.ones((2, 1, len(jobs)))
@@ -53,7 +53,7 @@ def test_speeds_are_those_of_the_simulator(seed: int) -> None:
 
 
 def test_clusters_let_jobs_end_and_give_back_what_they_held() -> None:
-    world = FastClusters(Shape(servers=2), [2, 1], "test")
+    world = FastClusters(WorkloadShape(servers=2), [2, 1], "test")
     arrival = Arrival(KIND_NAMES.index("resnet50"), (1, 0), (3.0, 1.0), (1.0, 0.0), 120.0)
     world.place(0, arrival, np.array([1.0, 0.0]), np.zeros(2))
 
@@ -77,7 +77,7 @@ def test_rows_show_neighbours_without_oneself() -> None:
 
 
 def test_experience_survives_its_file_and_holds_only_speeds(tmp_path: Path) -> None:
-    seen = collect(Shape(servers=2, jobs_per_server=4), 2, 1, KIND_NAMES)
+    seen = collect(WorkloadShape(servers=2, jobs_per_server=4), 2, 1, KIND_NAMES)
     path = tmp_path / "experience.npz"
 
     seen.save(path)
@@ -127,7 +127,7 @@ def test_bad_experience_is_refused(tmp_path: Path) -> None:
 
 
 def test_linear_model_avoids_whom_it_saw_to_be_slow_beside() -> None:
-    seen = collect(Shape(servers=3, jobs_per_server=8), 6, 1, KIND_NAMES)
+    seen = collect(WorkloadShape(servers=3, jobs_per_server=8), 6, 1, KIND_NAMES)
 
     linear = fit_linear(seen)
 
@@ -135,20 +135,23 @@ def test_linear_model_avoids_whom_it_saw_to_be_slow_beside() -> None:
     assert linear[alexnet, 1 + alexnet] > 0.02
     assert linear[alexnet, 1 + alexnet] > linear[alexnet, 1 + KIND_NAMES.index("resnet152")]
     assert (
-        mean_jct_s(play(workload(Shape(servers=2, jobs_per_server=3), 1), 2, LeastInterference(KIND_NAMES, linear))) > 0
+        mean_jct_s(
+            play(workload(WorkloadShape(servers=2, jobs_per_server=3), 1), 2, LeastInterference(KIND_NAMES, linear))
+        )
+        > 0
     )
 
 
 @pytest.mark.parametrize("policy", WAYS)
 def test_every_way_places_a_workload(policy: str) -> None:
-    task = Task(policy=policy, shape=Shape(servers=2, jobs_per_server=4), seed="3/0", weights=SHIPPED)
+    task = ComparisonTask(policy=policy, shape=WorkloadShape(servers=2, jobs_per_server=4), seed="3/0", weights=SHIPPED)
 
     assert 500 < mean_of(task) < 50_000
     assert mean_of(task) == mean_of(task)
 
 
 def test_workloads_of_a_seed_differ_from_each_other_but_not_from_run_to_run() -> None:
-    shape = Shape(servers=2)
+    shape = WorkloadShape(servers=2)
 
     first, second = workloads(shape, 9, 2)
 
@@ -165,7 +168,7 @@ def test_scores_count_gains_from_the_best_usual_way() -> None:
         "oracle": np.array([55.0, 45.0]),
     }
 
-    found = {score.policy: score for score in scores(means, Shape(servers=6))}
+    found = {score.policy: score for score in scores(means, WorkloadShape(servers=6))}
 
     assert found["harmony"].avg_jct_s == 70.0
     assert found["harmony"].better_than_best_usual == pytest.approx(0.3)
@@ -185,7 +188,7 @@ def test_oracle_is_never_worse_than_what_it_could_have_done_like_another() -> No
         "oracle": np.array([55.0, 45.0]),
     }
 
-    found = {score.policy: score for score in scores(means, Shape(servers=6))}
+    found = {score.policy: score for score in scores(means, WorkloadShape(servers=6))}
 
     assert found["oracle"].avg_jct_s == 47.5
     assert found["oracle"].part_of_oracle == pytest.approx(1.0)
@@ -195,7 +198,7 @@ def test_oracle_is_never_worse_than_what_it_could_have_done_like_another() -> No
 
 @pytest.mark.parametrize("names", [["harmony"], ["load-balance"], ["harmony", "liquid"]], ids="+".join)
 def test_nothing_is_said_of_gains_where_there_is_nothing_to_compare_with(names: list[str]) -> None:
-    found = scores({name: np.array([60.0, 80.0]) for name in names}, Shape(servers=6))
+    found = scores({name: np.array([60.0, 80.0]) for name in names}, WorkloadShape(servers=6))
 
     assert {score.better_than_best_usual for score in found} == {None}
     assert {score.part_of_oracle for score in found} == {None}
@@ -211,7 +214,7 @@ def test_comparison_of_one_has_no_column_of_gains(capsys: pytest.CaptureFixture[
 
 
 def test_workload_of_which_no_job_uses_devices_has_its_times() -> None:
-    works = [workload(Shape(servers=1, jobs_per_server=1), seed) for seed in range(20)]
+    works = [workload(WorkloadShape(servers=1, jobs_per_server=1), seed) for seed in range(20)]
 
     assert all(work.submissions[0].submit_s > 0 for work in works)
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.core.model import WHOLE, Job, JobId, Role
+from rota.core.model.job import WHOLE, Job, JobId, Role
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
-from rota.learn.oracle import Oracle
-from rota.learn.play import AsOffered, mean_jct_s, play
-from rota.learn.workloads import Shape, cluster_of, workload
-from rota.mechanisms.actor import Actor
-from rota.mechanisms.choosers import Scored, fullest, least_loaded
-from rota.mechanisms.placing import Chooser
-from rota.mechanisms.rooms import Room, as_placement
-from rota.perf.speed import SpeedModel
-from rota.policies.harmony import learned
+from rota.learn.evaluation.oracle import Oracle
+from rota.learn.evaluation.play import AsOffered, mean_jct_s, play
+from rota.learn.workloads import WorkloadShape, cluster_of, workload
+from rota.mechanisms.learned.actor import Actor
+from rota.mechanisms.learned.heuristics import Scored, fullest, least_loaded
+from rota.mechanisms.learned.interval_placement import Chooser
+from rota.mechanisms.learned.server_arrays import ServerArrays, as_placement
+from rota.perf.speed.model import SpeedModel
+from rota.policies.published.learned.harmony import learned
 from rota.traces.workload import Submission, Workload
 
 
@@ -41,7 +41,7 @@ CHOOSERS = {"learned": Actor(learned("").network), "balance": Scored(least_loade
 @pytest.mark.parametrize("chooser", CHOOSERS.values(), ids=CHOOSERS)
 def test_choice_is_a_whole_gang_within_what_is_free_and_leaves_the_room_as_it_was(chooser: Chooser) -> None:
     inventory = Inventory(cluster_of(3))
-    room = Room(inventory, chooser.kinds)
+    room = ServerArrays(inventory, chooser.kinds)
     before = room.free.copy()
     wide = job("a", workers=6, servers=3)
 
@@ -54,7 +54,7 @@ def test_choice_is_a_whole_gang_within_what_is_free_and_leaves_the_room_as_it_wa
 
 
 def test_balancing_spreads_and_packing_keeps_together() -> None:
-    room = Room(Inventory(cluster_of(3)), ())
+    room = ServerArrays(Inventory(cluster_of(3)), ())
     live = LiveJob(job("a", workers=3), 0, 0.0, 1.0)
 
     spread, packed = (Scored(score).choose(room, live, 0.0) for score in (least_loaded, fullest))
@@ -65,7 +65,7 @@ def test_balancing_spreads_and_packing_keeps_together() -> None:
 
 def test_learned_placement_keeps_a_job_that_sends_much_on_one_server() -> None:
     actor = Actor(learned("").network)
-    room = Room(Inventory(cluster_of(6)), actor.kinds)
+    room = ServerArrays(Inventory(cluster_of(6)), actor.kinds)
 
     chosen = actor.choose(room, LiveJob(job("a", "vgg16", workers=4, servers=2), 0, 0.0, 1.0), 0.0)
 
@@ -75,7 +75,7 @@ def test_learned_placement_keeps_a_job_that_sends_much_on_one_server() -> None:
 
 def test_learned_placement_keeps_two_hungry_for_cores_apart() -> None:
     actor = Actor(learned("").network)
-    room = Room(Inventory(cluster_of(6)), actor.kinds)
+    room = ServerArrays(Inventory(cluster_of(6)), actor.kinds)
     first, second = job("a", "alexnet", workers=1), job("b", "alexnet", workers=1)
     chosen = actor.choose(room, LiveJob(first, 0, 0.0, 1.0), 0.0)
     assert chosen is not None
@@ -100,13 +100,13 @@ def test_interval_of_zero_places_at_once() -> None:
 
 
 def test_placed_jobs_are_never_moved_and_all_end() -> None:
-    rows = play(workload(Shape(servers=3, jobs_per_server=6), 5), 3, Actor(learned("").network)).jobs
+    rows = play(workload(WorkloadShape(servers=3, jobs_per_server=6), 5), 3, Actor(learned("").network)).jobs
 
     assert all(row.end_s is not None and row.moves == row.preemptions == 0 for row in rows)
 
 
 def test_search_that_knows_the_truth_beats_balancing() -> None:
-    work = workload(Shape(servers=4, jobs_per_server=8), 2)
+    work = workload(WorkloadShape(servers=4, jobs_per_server=8), 2)
 
     knowing, balancing, offered = (
         mean_jct_s(play(work, 4, chooser))
@@ -127,8 +127,8 @@ def test_search_that_knows_the_truth_beats_balancing() -> None:
     ids=lambda value: str(getattr(value, "id", value)),
 )
 def test_journal_says_what_the_network_did_not_place(given: Job, by_heuristic: bool, tmp_path: Path) -> None:
-    from rota.core.events import Event
-    from rota.core.reasons import Reason
+    from rota.core.messages.events import Event
+    from rota.core.messages.reasons import Reason
 
     told: list[Reason] = []
 
@@ -147,7 +147,7 @@ def test_journal_says_what_the_network_did_not_place(given: Job, by_heuristic: b
 
 
 def test_shipped_weights_are_small_and_say_how_they_were_made() -> None:
-    from rota.policies.harmony import SHIPPED
+    from rota.policies.published.learned.harmony import SHIPPED
 
     assert SHIPPED.stat().st_size < 1_000_000
     about = learned("").about

@@ -16,17 +16,17 @@ from rota.learn import session
 from rota.learn.again import learn_again
 from rota.learn.collect import collect
 from rota.learn.decisions import Ints, Situation
+from rota.learn.evaluation.play import mean_jct_s, play
 from rota.learn.experience import Experience
 from rota.learn.fast_cluster import FREE, Arrival
 from rota.learn.networks import ActorCritic, Views
-from rota.learn.play import mean_jct_s, play
 from rota.learn.reward import fit_reward
-from rota.learn.session import Order, run_training
+from rota.learn.session import TrainingRequest, run_training
 from rota.learn.train import Progress, Recipe, Trainer
-from rota.learn.workloads import KIND_NAMES, Shape, models_but, workloads
-from rota.mechanisms.actor import Actor, Network, checked, job_seen, pooled, servers_seen
-from rota.mechanisms.weights import load_learned
-from rota.policies.harmony import SHIPPED
+from rota.learn.workloads import KIND_NAMES, WorkloadShape, models_but, workloads
+from rota.mechanisms.learned.actor import Actor, Network, checked, job_seen, pooled, servers_seen
+from rota.mechanisms.learned.weights import load_learned
+from rota.policies.published.learned.harmony import SHIPPED
 
 pytestmark = pytest.mark.slow
 
@@ -34,13 +34,13 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def experience() -> Experience:
     torch.set_num_threads(1)
-    return collect(Shape(servers=3, jobs_per_server=8), 24, 1, KIND_NAMES)
+    return collect(WorkloadShape(servers=3, jobs_per_server=8), 24, 1, KIND_NAMES)
 
 
-def order(tmp_path: Path, experience: Experience, **more: object) -> Order:
+def order(tmp_path: Path, experience: Experience, **more: object) -> TrainingRequest:
     experience.save(tmp_path / "experience.npz")
     given = {"intervals": 4, "clusters": 8, "every": 2, "passes": 3, "seed": 1, "threads": 1, "validate": 0, **more}
-    return Order(experience=tmp_path / "experience.npz", out=tmp_path / "weights.npz", **given)  # type: ignore[arg-type]
+    return TrainingRequest(experience=tmp_path / "experience.npz", out=tmp_path / "weights.npz", **given)  # type: ignore[arg-type]
 
 
 def quiet(*_: object) -> None:
@@ -107,7 +107,7 @@ def test_each_part_can_be_left_out(experience: Experience, tmp_path: Path, witho
 
 def jct_s(trainer: Trainer) -> float:
     actor = Actor(checked(KIND_NAMES, trainer.net.exported()))
-    works = workloads(Shape(servers=3), 1, 4)
+    works = workloads(WorkloadShape(servers=3), 1, 4)
     return sum(mean_jct_s(play(work, 3, actor)) for work in works) / len(works)
 
 
@@ -145,7 +145,7 @@ def test_checkpoint_is_no_model_of_speeds(tmp_path: Path, experience: Experience
 
 
 def test_training_meets_no_job_of_a_model_that_the_experience_lacks(tmp_path: Path) -> None:
-    shape = Shape(servers=2, jobs_per_server=4, models=models_but(("vgg16", "alexnet")))
+    shape = WorkloadShape(servers=2, jobs_per_server=4, models=models_but(("vgg16", "alexnet")))
     kinds = tuple(kind for kind in KIND_NAMES if kind not in ("vgg16", "alexnet"))
     met: set[str] = set()
 
@@ -186,7 +186,7 @@ def test_model_of_speeds_is_fitted_once_and_taken_from_its_file(experience: Expe
 
     assert [point["cost"] for point in first] == [point["cost"] for point in again]
     assert said[0] == said[2]
-    other = collect(Shape(servers=2, jobs_per_server=2, models=models_but(("vgg16",))), 1, 1, KIND_NAMES[:3])
+    other = collect(WorkloadShape(servers=2, jobs_per_server=2, models=models_but(("vgg16",))), 1, 1, KIND_NAMES[:3])
     other.save(tmp_path / "experience.npz")
     with pytest.raises(RotaError, match="knows other kinds of jobs"):
         run_training(asked, quiet, quiet)

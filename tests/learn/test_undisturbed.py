@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rota.cli.main import status
-from rota.core.cluster import Cluster, Node
-from rota.core.model import JobId, NodeId
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import JobId, NodeId
 from rota.learn.undisturbed import mean_speeds
 
 JOBS = """id,submit_s,work,gpus,model

@@ -11,9 +11,9 @@ import pytest
 
 from rota.cli.main import status
 from rota.core.errors import RotaError
-from rota.mechanisms.weights import load_learned, save_learned
+from rota.mechanisms.learned.weights import load_learned, save_learned
 from rota.policies import find_policy
-from rota.policies.harmony import SHIPPED, learned
+from rota.policies.published.learned.harmony import SHIPPED, learned
 
 
 def spoiled(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:

@@ -13,20 +13,20 @@ from typing import Any, cast
 import pytest
 
 from builders import cluster, job, node
-from rota.core.codec import decode_job
-from rota.core.decisions import Cause
-from rota.core.engine import Engine
-from rota.core.events import End, Event, JobArrived, JobEnded, Lapsed, Started
-from rota.core.model import JobId, JobState
-from rota.core.placement import Placement
-from rota.core.policy import Allocator, Draft, Policy
-from rota.core.reasons import ReasonCode
-from rota.core.state import State
-from rota.drivers.local.order import Order, Word
-from rota.live import control as control_module
-from rota.live.control import MOST_EVENTS, Control, Entry, Tape
-from rota.live.raising import MOST_RAISES
-from rota.live.record import Record
+from rota.core.codec.values import decode_job
+from rota.core.engine.engine import Engine
+from rota.core.engine.protocols import Allocator, Draft, Policy
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import End, Event, JobArrived, JobEnded, Lapsed, Started
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.job import JobId, JobState
+from rota.core.model.placement import Placement
+from rota.core.state.state import State
+from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
+from rota.live.estimates.oom_retry import MOST_RAISES
+from rota.live.loop import control as control_module
+from rota.live.loop.control import MOST_EVENTS, Control, LoopEntry, StepRecorder
+from rota.live.loop.record import Record
 from rota.placement import style
 from rota.policies import find_policy
 from rota.store.database import open_database
@@ -42,13 +42,13 @@ class Notes:
         self.control: Control
         self.started: list[JobId] = []
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         self.started.append(order.job.id)
-        self.control.answered(Started(order.job.id, 1.0, 0.0), Word())
+        self.control.answered(Started(order.job.id, 1.0, 0.0), ExitDetail())
 
-    def find(self, order: Order) -> None: ...
+    def find(self, order: LaunchOrder) -> None: ...
 
-    def resize(self, order: Order, before: Placement) -> None: ...
+    def resize(self, order: LaunchOrder, before: Placement) -> None: ...
 
     def share(self, job_id: JobId, placement: Placement) -> None: ...
 
@@ -87,7 +87,7 @@ def with_loop(
     async def main() -> None:
         records = Records(open_database(tmp_path / "rota.db"))
         alloc = _alloc()
-        tape = Tape()
+        tape = StepRecorder()
         engine = Engine(State(cluster(node("n1", 1))), policy, alloc, journal=tape)
         control = Control(engine, tape, records, {}, 0, plans_slowly=slow)
         driver = Notes()
@@ -114,8 +114,8 @@ def _rebuilt() -> tuple[Policy, Allocator]:
     return find_policy("fifo")[0].build("", alloc), alloc
 
 
-def arrivals(*names: str) -> Entry:
-    entry = Entry([JobArrived(job(name)) for name in names])
+def arrivals(*names: str) -> LoopEntry:
+    entry = LoopEntry([JobArrived(job(name)) for name in names])
     entry.records = {JobId(name): Record(json.dumps({"run": "true"})) for name in names}
     return entry
 
@@ -156,10 +156,10 @@ def test_end_of_a_lease_that_comes_after_its_job_ended_is_no_news(tmp_path: Path
         ponder.may_go_on.clear()
         ponder.begun.clear()
         ended: Event = JobEnded(JobId("1"), End.SUCCEEDED, 1.0)
-        control.answered(ended, Word(exit_code=0))
+        control.answered(ended, ExitDetail(exit_code=0))
         while not ponder.begun.is_set():
             await asyncio.sleep(0.001)
-        late = asyncio.ensure_future(control.apply(Entry([Lapsed(JobId("1"), 1.0)])))
+        late = asyncio.ensure_future(control.apply(LoopEntry([Lapsed(JobId("1"), 1.0)])))
         await asyncio.sleep(0)
         ponder.may_go_on.set()
         await late
@@ -204,19 +204,19 @@ def test_job_that_ran_out_of_what_was_chosen_is_kept_with_more(tmp_path: Path, m
     }
 
     async def course(control: Control, driver: Notes) -> None:
-        entry = Entry([JobArrived(job("1", memory_bytes=1 << 30))])
+        entry = LoopEntry([JobArrived(job("1", memory_bytes=1 << 30))])
         entry.records = {JobId("1"): Record(json.dumps(spec))}
         await control.apply(entry)
         for _ in range(MOST_RAISES):
-            control.answered(JobEnded(JobId("1"), End.FAILED, 0.0), Word(failure="out-of-memory", exit_code=137))
-            await control.apply(Entry([]))
+            control.answered(JobEnded(JobId("1"), End.FAILED, 0.0), ExitDetail(failure="out-of-memory", exit_code=137))
+            await control.apply(LoopEntry([]))
 
         assert driver.started == [JobId("1")] * (1 + MOST_RAISES)
         (row,) = control._records.live_jobs()
         assert decode_job(json.loads(row.job)).roles[0].memory_bytes == 1 << 30 + MOST_RAISES
         assert json.loads(row.spec)["estimated"]["memory"]["raised"] == MOST_RAISES
-        control.answered(JobEnded(JobId("1"), End.FAILED, 0.0), Word(failure="out-of-memory", exit_code=137))
-        await control.apply(Entry([]))
+        control.answered(JobEnded(JobId("1"), End.FAILED, 0.0), ExitDetail(failure="out-of-memory", exit_code=137))
+        await control.apply(LoopEntry([]))
         ended = control._records.job("1")
         assert ended is not None
         assert (ended.state, ended.failure) == ("failed", "out-of-memory")

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from pasts import Past
-from rota.core.model import JobId
-from rota.estimate import fit
-from rota.estimate.estimator import Estimate, Estimator
+from rota.core.model.job import JobId
+from rota.estimate import forest
+from rota.estimate.estimator import Estimator, RunEstimate
 from rota.files.job_shape import JobFile
-from rota.live import learning
-from rota.live.control import News
-from rota.live.learning import AGAIN_AFTER, Learning, amount, learn, settled_by
-from rota.live.past_use import MB, attributes, over_requested, past_uses
+from rota.live.estimates import learning
+from rota.live.estimates.learning import AGAIN_AFTER, Learning, amount, learn, settled_by
+from rota.live.estimates.past_use import MB, attributes, over_requested, past_uses
+from rota.live.loop.control import News
 
 
-def ask(estimator: Estimator, size: int, label: str = "host_memory_mb") -> Estimate:
+def ask(estimator: Estimator, size: int, label: str = "host_memory_mb") -> RunEstimate:
     return estimator.predict(label, attributes({"name": "train", "run": f"python train.py --size {size}"}))
 
 
@@ -31,7 +31,7 @@ def learned(past: Past) -> Estimator:
 @pytest.fixture(autouse=True)
 def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is learned from so few jobs needs no more."""
-    monkeypatch.setattr(fit, "TREES", 15)
+    monkeypatch.setattr(forest, "TREES", 15)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_most_wasteful_is_listed_first_and_the_modest_not_at_all(past: Past) -> 
     ("field", "given"), [("gpus", 3), ("cpus", 4), ("memory", 64 * MB), ("gpu_memory", 64 * MB)], ids=str
 )
 def test_memory_is_given_by_the_upper_end(field: str, given: float) -> None:
-    found = Estimate(label="any", value=3.2, low=1.0, high=50.0, error=0.1)
+    found = RunEstimate(label="any", value=3.2, low=1.0, high=50.0, error=0.1)
 
     assert amount(field, found) == given
 
@@ -116,9 +116,11 @@ def test_gpus_are_learned_from_what_was_used_and_never_from_what_was_asked_for(p
     assert {(row["asked"], row["used"], row["over"]) for row in over} == {(4.0, 2.0, 2.0)}
 
 
-def known(**errors: float | None) -> dict[str, Estimate]:
+def known(**errors: float | None) -> dict[str, RunEstimate]:
     """Estimates of 40, up to 50, with these measured errors."""
-    return {name: Estimate(label=name, value=40.0, low=30.0, high=50.0, error=error) for name, error in errors.items()}
+    return {
+        name: RunEstimate(label=name, value=40.0, low=30.0, high=50.0, error=error) for name, error in errors.items()
+    }
 
 
 def test_a_job_that_may_share_its_gpu_gets_what_is_known_of_its_use() -> None:
@@ -166,7 +168,7 @@ def test_what_is_not_trusted_is_not_said() -> None:
 PUPIL = """
 import os, sys, time
 from pathlib import Path
-from rota.live.helper import answer_all
+from rota.live.workers.worker_process import answer_all
 
 HOME = Path(os.environ["PUPIL_HOME"])
 known = []

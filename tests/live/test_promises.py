@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, Job, JobId, NodeId, Role, TenantId
-from rota.core.placement import Slot
-from rota.core.state import State
-from rota.core.tenants import Share, TenantPlan
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import DeviceType, Job, JobId, NodeId, Role, TenantId
+from rota.core.model.placement import Slot
+from rota.core.model.tenants import Share, TenantPlan
+from rota.core.state.state import State
 from rota.files.cluster_file import cluster_from_document
-from rota.live.promises import Promise, Use, promises_of, uses_of
-from rota.live.whatif import Change, _named, changed
+from rota.live.views.tenant_usage import TenantGuarantee, TenantUse, promises_of, uses_of
+from rota.live.workers.whatif import Change, _named, changed
 
 GPU = DeviceType("gpu")
 HIVED = {
@@ -51,14 +51,14 @@ def test_cells_are_counted_in_devices() -> None:
     promises = promises_of(cluster_from_document(HIVED, Path("lab")), "cells")
 
     assert promises == {
-        "vision": Promise(devices=8, words="2 × BOX"),
-        "nlp": Promise(devices=4, words="pinned first"),
+        "vision": TenantGuarantee(devices=8, words="2 × BOX"),
+        "nlp": TenantGuarantee(devices=4, words="pinned first"),
     }
 
 
 def test_promises_that_the_tenancy_in_use_does_not_keep_are_not_shown() -> None:
     assert promises_of(cluster(), "none") == {}
-    assert promises_of(cluster(), "quota")["vision"] == Promise(devices=4, words="4 gpu")
+    assert promises_of(cluster(), "quota")["vision"] == TenantGuarantee(devices=4, words="4 gpu")
 
 
 def test_what_is_held_beyond_the_promise_is_borrowed_and_somebody_lent_it() -> None:
@@ -79,9 +79,9 @@ def test_what_is_held_beyond_the_promise_is_borrowed_and_somebody_lent_it() -> N
     uses = uses_of(state, promises_of(cluster(), "quota"))
 
     assert uses == {
-        "vision": Use(held=6.0, guaranteed=4, borrowed=2.0, lent=0.0, waiting=0, running=2),
-        "guest": Use(held=2.0, guaranteed=0, borrowed=2.0, lent=0.0, waiting=0, running=1),
-        "nlp": Use(held=0.0, guaranteed=2, borrowed=0.0, lent=2.0, waiting=1, running=0),
+        "vision": TenantUse(held=6.0, guaranteed=4, borrowed=2.0, lent=0.0, waiting=0, running=2),
+        "guest": TenantUse(held=2.0, guaranteed=0, borrowed=2.0, lent=0.0, waiting=0, running=1),
+        "nlp": TenantUse(held=0.0, guaranteed=2, borrowed=0.0, lent=2.0, waiting=1, running=0),
     }
 
 

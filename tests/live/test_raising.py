@@ -11,13 +11,13 @@ import pytest
 
 from builders import GIB, cluster, job, node, on
 from pasts import Past
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.core.placement import Placement
+from rota.core.model.placement import Placement
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
 from rota.files.job import job_file
-from rota.live.learning import settled_by
-from rota.live.raising import MOST_RAISES, NoMore, Raise, more_memory
-from rota.live.shortfalls import WEEK_S, Shortfalls
+from rota.live.estimates.learning import settled_by
+from rota.live.estimates.oom_history import WEEK_S, OomHistory
+from rota.live.estimates.oom_retry import MOST_RAISES, NoMore, Raise, more_memory
 
 HOST, GPU = "out-of-memory", "gpu-out-of-memory"
 NODES = cluster(
@@ -118,7 +118,7 @@ def past(tmp_path: Path) -> Past:
 def next_one(past: Past, size: int, more: dict[str, str] | None = None, most: int | None = None) -> dict[str, Any]:
     asked = {"name": "train", "run": f"python train.py --size {size}", "resources": {"memory": "auto"}}
     asked |= more or {}
-    least = Shortfalls(past.records, lambda field: most).least(asked)
+    least = OomHistory(past.records, lambda field: most).least(asked)
     told: dict[str, Any] = settled_by({}, asked, 0.25, least)["estimated"]["memory"]
     return told
 

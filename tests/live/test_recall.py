@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.live.recall import Recall
+from rota.live.loop.policy_memory import PolicyMemory
 from rota.store.database import open_database
-from rota.store.records import Batch, Records
+from rota.store.records import Records, WriteBatch
 
 STANDING = {"state": "waiting", "memo": [1, 20.0, 0.0, 0.0, 0.0]}
 
@@ -24,9 +24,9 @@ def records(tmp_path: Path) -> Iterator[Records]:
 def test_policy_finds_its_own_memory_again_whatever_its_options(records: Records) -> None:
     records.begin_segment({"policy": "gandiva"})
     records.begin_segment({"policy": "tiresias:thresholds=10/20"})
-    records.write(Batch(memory='{"sizes": [3]}'))()
+    records.write(WriteBatch(memory='{"sizes": [3]}'))()
 
-    recall = Recall(records, "tiresias")
+    recall = PolicyMemory(records, "tiresias")
 
     assert (recall.memory(), recall.standing(STANDING)) == ({"sizes": [3]}, STANDING)
 
@@ -35,8 +35,8 @@ def test_policy_finds_its_own_memory_again_whatever_its_options(records: Records
 def test_memory_of_another_policy_is_not_taken_up(records: Records, before: str | None) -> None:
     if before is not None:
         records.begin_segment({"policy": before})
-    records.write(Batch(memory='{"sizes": [3]}'))()
+    records.write(WriteBatch(memory='{"sizes": [3]}'))()
 
-    recall = Recall(records, "gandiva")
+    recall = PolicyMemory(records, "gandiva")
 
     assert (recall.memory(), recall.standing(STANDING)) == (None, {"state": "waiting"})

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.cluster import Cluster
-from rota.live import recent as recent_module
-from rota.live.boot import Scheduling, boot
-from rota.live.life import life_of
-from rota.live.recent import DAY_S, Day, Recent
+from rota.core.model.cluster import Cluster
+from rota.live.loop.boot import Scheduling, boot
+from rota.live.views import recent as recent_module
+from rota.live.views.job_timeline import life_of
+from rota.live.views.recent import DAY_S, Day, Recent
 from rota.store.database import open_database
-from rota.store.jobs import Search
+from rota.store.jobs import JobSearch
 from rota.store.records import Records
 from web.past import make_past
 
@@ -47,7 +47,7 @@ def spent(values: list[float], day: Day) -> float:
 
 def told_by_records(records: Records, since_s: float) -> tuple[float, float, dict[str, float]]:
     """Device-seconds, job-seconds of waiting, and device-seconds by tenant, after a moment."""
-    rows, _ = records.find(Search(limit=10_000))
+    rows, _ = records.find(JobSearch(limit=10_000))
     used, waited = 0.0, 0.0
     by_tenant: dict[str, float] = {}
     for row in rows:
@@ -87,7 +87,7 @@ def test_what_stood_before_the_day_began_counts_from_its_beginning(
 
 
 def test_a_job_s_life_is_told_in_order(records: Records) -> None:
-    rows, _ = records.find(Search(states=("succeeded",), limit=1))
+    rows, _ = records.find(JobSearch(states=("succeeded",), limit=1))
     row = rows[0]
 
     life = life_of(records, row.id, row.submitted_s, row.ended_s)
@@ -109,12 +109,12 @@ def test_the_first_step_since_a_moment_is_found_by_halving(records: Records) -> 
 
 
 def test_jobs_are_found_in_any_order_and_stretch(records: Records) -> None:
-    everything, total = records.find(Search(limit=10_000))
-    page, same = records.find(Search(order="name", descending=False, offset=10, limit=5))
+    everything, total = records.find(JobSearch(limit=10_000))
+    page, same = records.find(JobSearch(order="name", descending=False, offset=10, limit=5))
 
     assert (total, same) == (JOBS, JOBS)
     assert [row.name for row in page] == sorted(row.name for row in everything)[10:15]
-    found, count = records.find(Search(text="BERT", limit=10_000))
+    found, count = records.find(JobSearch(text="BERT", limit=10_000))
     assert count == len(found) == sum("bert" in row.name for row in everything)
-    assert records.find(Search(text="100%_")) == ([], 0)
+    assert records.find(JobSearch(text="100%_")) == ([], 0)
     assert records.tenant_names() == sorted({row.tenant for row in everything})

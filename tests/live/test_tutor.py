@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from rota.cli.main import status
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.experience import Experience
 from rota.learn.from_journal import experience_of
 from rota.learn.undisturbed import mean_speeds, undisturbed
-from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload
-from rota.live.boot import Scheduling, boot
-from rota.live.tutor import Tutor, part_of, with_learned
-from rota.live.tutor_work import Curves, judge, teach
-from rota.mechanisms.weights import Learned, load_learned, save_learned
-from rota.perf.speed import SpeedModel
-from rota.policies.harmony import SHIPPED
+from rota.learn.workloads import KIND_NAMES, WorkloadShape, cluster_of, workload
+from rota.live.loop.boot import Scheduling, boot
+from rota.live.workers.retraining import Retraining, part_of, with_learned
+from rota.live.workers.retraining_worker import StepRates, judge, teach
+from rota.mechanisms.learned.weights import Learned, load_learned, save_learned
+from rota.perf.speed.model import SpeedModel
+from rota.policies.published.learned.harmony import SHIPPED
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.store.records import Records
@@ -39,7 +39,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     header = JournalHeader(cluster=cluster, policy="fifo", placement="spread", tenancy="none")
     with JournalWriter(path, header) as writer:
         setting = Setting(cluster=cluster, placement="spread", speed=SpeedModel(contention=True))
-        simulate(workload(Shape(servers=SERVERS), 1), "fifo:backfill=true", setting, journal=writer)
+        simulate(workload(WorkloadShape(servers=SERVERS), 1), "fifo:backfill=true", setting, journal=writer)
     return path
 
 
@@ -93,7 +93,7 @@ def test_better_weights_are_kept_and_worse_ones_are_not(journal: Path, backwards
 
 
 def test_jobs_are_judged_without_what_neighbours_cost_them(journal: Path) -> None:
-    true = {each.job.id: each.job.work for each in workload(Shape(servers=SERVERS), 1).submissions}
+    true = {each.job.id: each.job.work for each in workload(WorkloadShape(servers=SERVERS), 1).submissions}
     slowed = read_trace(journal)
 
     with journal.open(encoding="utf-8") as lines:
@@ -125,7 +125,7 @@ def test_nothing_is_learned_from_a_few_speeds(tmp_path: Path, journal: Path) -> 
 
 def test_speed_of_a_live_job_is_that_of_the_steps_it_tells(tmp_path: Path, told: Callable[..., None]) -> None:
     told("a", [(100.0, 0), (110.0, 20), (120.0, 40), (130.0, 45)])
-    curves = Curves(tmp_path)
+    curves = StepRates(tmp_path)
 
     assert curves.speed(JobId("a"), 100.0, 120.0, 1.0) == pytest.approx(2.0)
     assert curves.speed(JobId("a"), 120.0, 130.0, 1.0) == pytest.approx(0.5)
@@ -156,9 +156,9 @@ def test_who_learns_often_takes_less_trouble(learn_s: float, part: float) -> Non
 
 
 @pytest.fixture
-def tutor(tmp_path: Path) -> Iterator[Tutor]:
+def tutor(tmp_path: Path) -> Iterator[Retraining]:
     records = Records(open_database(tmp_path / "rota.db"))
-    yield Tutor(boot(records, scheduling()), scheduling(), records.url, tmp_path)
+    yield Retraining(boot(records, scheduling()), scheduling(), records.url, tmp_path)
     records.close()
 
 
@@ -183,11 +183,13 @@ def test_spoiled_weights_in_the_managers_folder_are_left_alone(
 
     assert with_learned(scheduling(), tmp_path) == scheduling()
 
-    assert [record.message for record in caplog.records if record.name == "rota.live.tutor"] == ["weights refused"]
+    assert [record.message for record in caplog.records if record.name == "rota.live.workers.retraining"] == [
+        "weights refused"
+    ]
 
 
 @pytest.mark.slow
-def test_process_that_learns_answers_a_manager(tutor: Tutor) -> None:
+def test_process_that_learns_answers_a_manager(tutor: Retraining) -> None:
     said = asyncio.run(tutor.learn())
 
     assert said == {"better": False, "why": "0 speeds were seen; 100 are needed", "seen": 0, "of_unknown_kinds": 0}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from builders import job
 from mechanisms.naive import KEYS, completion_times
-from rota.core.cluster import Cluster
+from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Setting, simulate
 from rota.traces.workload import Submission, Workload
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import World, at_once, cluster, job, node, on
-from rota.core.decisions import Decision, Move, Resume, Start
 from rota.core.errors import RotaError
-from rota.core.model import DEFAULT_TENANT, JobId
-from rota.core.placement import Placement
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.messages.decisions import Decision, Move, Resume, Start
+from rota.core.model.job import DEFAULT_TENANT, JobId
+from rota.core.model.placement import Placement
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
 from rota.policies import find_policy
 
 EVERY = "fifo:backfill=true,consolidate_s=60"

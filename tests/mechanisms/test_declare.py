@@ -11,7 +11,7 @@ import pytest
 from builders import World, on, start
 from rota.core.errors import RotaError
 from rota.mechanisms.declare import Traits, ordering
-from rota.mechanisms.ordering import Turn
+from rota.mechanisms.ordering.rule import Turn
 from rota.mechanisms.parameters import NoParams, describe_type, parse_parameters, read_value, show_value
 from rota.placement import style
 from rota.policies import BUILT_IN, JobView, find_policy, names

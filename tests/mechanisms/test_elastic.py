@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from builders import World, job, node, on, start
-from rota.core.cluster import Cluster
-from rota.core.decisions import Resize
-from rota.core.events import Started
-from rota.core.model import Elastic, Job, JobId
-from rota.core.placement import Placement, Slot
-from rota.mechanisms.seating import fewer
+from rota.core.messages.decisions import Resize
+from rota.core.messages.events import Started
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Elastic, Job, JobId
+from rota.core.model.placement import Placement, Slot
+from rota.mechanisms.elastic.resize import fewer
 from rota.placement import style
 from rota.policies import find_policy
 from rota.tenancy import allocator

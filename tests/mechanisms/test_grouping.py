@@ -7,17 +7,17 @@ import random
 import time
 
 import pytest
+from exact_layout import optimum
 
 from builders import cluster, job, node
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.inventory import Inventory
-from rota.core.model import Job, Role
-from rota.core.placement import Slot
-from rota.mechanisms.grouping import Effort, improve
-from rota.mechanisms.nearby import Batch, Layout, best_fit, free_on, interleaved, nodes_for
-from rota.mechanisms.nearest import optimum
-from rota.perf.network import LEVELS, NODE_COUNTS, Distances, Weighting, network_cost
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Job, Role
+from rota.core.model.placement import Slot
+from rota.core.state.inventory import Inventory
+from rota.mechanisms.network.genetic import Effort, improve
+from rota.mechanisms.network.layout import BatchLayout, PlacementBatch, best_fit, free_on, interleaved, nodes_for
+from rota.perf.speed.network import LEVELS, NODE_COUNTS, Distances, Weighting, network_cost
 
 SMALL = cluster(*(node(f"n{i}", 2, rack=f"r{i // 2}", domain=f"d{i // 3}") for i in (0, 1, 3, 4)))
 LARGE = cluster(*(node(f"n{i}", 4, rack=f"r{i // 4}", domain=f"d{i // 8}") for i in range(16)))
@@ -40,14 +40,14 @@ def some_jobs(chance: random.Random, tasks: int) -> list[Job]:
     return jobs
 
 
-def batch_of(of: Cluster, jobs: list[Job], seed: int = 0, busy: float = 0.0, by: Weighting = LEVELS) -> Batch:
+def batch_of(of: Cluster, jobs: list[Job], seed: int = 0, busy: float = 0.0, by: Weighting = LEVELS) -> PlacementBatch:
     inventory, chance = Inventory(of), random.Random(seed)
     for index, each in enumerate(of.nodes):
         taken = sum(chance.random() < busy for _ in range(each.devices))
         if taken:
             inventory.take((Slot(index, (1 << taken) - 1, taken),), (Role(),))
     nodes = [[nodes_for(inventory, role, 0, -1) for role in each.roles] for each in jobs]
-    return Batch(
+    return PlacementBatch(
         jobs=jobs,
         tasks=interleaved(jobs, nodes),
         free=[free_on(books) for books in inventory.nodes],
@@ -56,11 +56,11 @@ def batch_of(of: Cluster, jobs: list[Job], seed: int = 0, busy: float = 0.0, by:
     )
 
 
-def exhaustive(batch: Batch) -> float:
+def exhaustive(batch: PlacementBatch) -> float:
     """The least score of all layouts."""
     scores = []
     for where in itertools.product(*(task.nodes for task in batch.tasks)):
-        layout = Layout(batch)
+        layout = BatchLayout(batch)
         for number, at in enumerate(where):
             if not layout.fits(number, at):
                 break

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import World, at_once, cluster, job, node, on, start, stop
-from rota.core.cluster import Cluster
-from rota.core.decisions import Cause, Stop
-from rota.core.engine import Engine
-from rota.core.events import NodeDrained
-from rota.core.model import DeviceType, JobId, JobState, Locality, NodeId, Role
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.messages.decisions import Cause, Stop
+from rota.core.messages.events import NodeDrained
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, JobId, JobState, Locality, NodeId, Role
+from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.world import World as SimulatedWorld
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.placement import style
 from rota.policies import find_policy
 from rota.tenancy import allocator

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rota.mechanisms import packing
-from rota.mechanisms.packing import best_choices, rounded
-from rota.mechanisms.programs import NoSolution, Program, Solution, Solver
+from rota.mechanisms.solvers import set_packing
+from rota.mechanisms.solvers.lp import NoSolution, Program, Solution, Solver
+from rota.mechanisms.solvers.set_packing import best_choices, rounded
 
 
 def choices(seed: int, jobs: int, gap: float) -> Program:
@@ -77,7 +77,7 @@ def test_many_choices_need_no_search_for_whole_numbers(monkeypatch: pytest.Monke
             assert program.whole is None
             return super().solve(program)
 
-    monkeypatch.setattr(packing, "Solver", Relaxed)
+    monkeypatch.setattr(set_packing, "Solver", Relaxed)
 
     assert not isinstance(best_choices(choices(0, 300, 2e-3), np.zeros(900)), NoSolution)
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import job
-from rota.core.live import LiveJob
-from rota.mechanisms.crews import form
-from rota.mechanisms.pairing import best_pairs
-from rota.perf.stages import stages_of, throughput
+from rota.core.state.job_record import LiveJob
+from rota.mechanisms.colocation.regroup import form
+from rota.mechanisms.solvers.weighted_matching import best_pairs
+from rota.perf.speed.interleaving import stages_of, throughput
 
 
 def heaviest(left: Sequence[int], weights: dict[tuple[int, int], float]) -> float:

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import job
-from rota.core.cluster import Cluster
+from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.speed import Costs
+from rota.perf.speed.model import Costs
 from rota.traces.workload import Submission, Workload
 
 POLICIES = (

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from builders import World, cluster, node, on, stop
-from rota.core.decisions import Lease, Renew, Start
-from rota.core.events import JobHeld, Lapsed, NodeDrained, NodeLost, NodeRemoved, NodeUndrained, Stopped
-from rota.core.model import JobId, Level, Locality, NodeId
-from rota.core.reasons import Reason, ReasonCode
-from rota.mechanisms.ledger import Ledger
+from rota.core.messages.decisions import Lease, Renew, Start
+from rota.core.messages.events import JobHeld, Lapsed, NodeDrained, NodeLost, NodeRemoved, NodeUndrained, Stopped
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import JobId, Level, Locality, NodeId
+from rota.mechanisms.rounds.deficits import Deficits
 
 POLICY = "gavel/isolated:compat=none,round_s=100"
 
@@ -147,7 +147,7 @@ def test_nodes_that_left_the_cluster_are_not_shared_out() -> None:
 
 
 def test_who_has_had_least_of_its_share_goes_first() -> None:
-    ledger = Ledger(1, 50.0)
+    ledger = Deficits(1, 50.0)
     ledger.join([(0,)], 1, np.array([[True]]))
     ledger.join([(1,)], 1, np.array([[True]]))
     ledger.set_shares({(0,): [0.5], (1,): [0.5]})
@@ -158,7 +158,7 @@ def test_who_has_had_least_of_its_share_goes_first() -> None:
 
 
 def test_nobody_has_a_share_of_a_type_that_is_too_small_for_it() -> None:
-    ledger = Ledger(2, 50.0)
+    ledger = Deficits(2, 50.0)
     ledger.join([(0,)], 4, np.array([[True, False]]))
 
     ledger.set_shares({(0,): [0.5, 0.5]})
@@ -167,7 +167,7 @@ def test_nobody_has_a_share_of_a_type_that_is_too_small_for_it() -> None:
 
 
 def test_deficit_breaks_ties_and_who_left_is_forgotten() -> None:
-    ledger = Ledger(1, 50.0)
+    ledger = Deficits(1, 50.0)
     for seq in range(3):
         ledger.join([(seq,)], 1, np.array([[True]]))
     ledger.set_shares({(0,): [0.3], (1,): [0.3], (2,): [0.3]})

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from rota.core.model import DeviceType
-from rota.perf.catalogue import REFERENCE, catalogue, estimated
+from rota.core.model.job import DeviceType
+from rota.perf.profiles.catalogue import REFERENCE, catalogue, estimated
 from rota.placement.skew import LARGEST_TENSOR_SHARE
 
 BOOK = catalogue()

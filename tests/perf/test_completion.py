@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.perf.completion import Fill, Floats, fill_as, fill_gaps, relative_errors
+from rota.perf.profiles.matrix_completion import Fill, Floats, fill_as, fill_gaps, relative_errors
 
 FILLS = pytest.mark.parametrize("fill", list(Fill), ids=lambda fill: fill.value)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.model import WHOLE, Job, JobId, Role
-from rota.core.placement import Placement, Slot
+from rota.core.model.job import WHOLE, Job, JobId, Role
+from rota.core.model.placement import Placement, Slot
 from rota.drivers.simulator.study import Setting, simulate
-from rota.learn.workloads import Shape, cluster_of, workload
-from rota.perf.contention import fill, left_to
-from rota.perf.needs import KINDS
-from rota.perf.shared_servers import SharedServers, contends
-from rota.perf.speed import SpeedModel
+from rota.learn.workloads import WorkloadShape, cluster_of, workload
+from rota.perf.speed.contention import fill, left_to
+from rota.perf.speed.contention_constants import KINDS
+from rota.perf.speed.model import SpeedModel
+from rota.perf.speed.shared_servers import SharedServers, contends
 
 
 def job(name: str, model: str, workers: int = 1, servers: int = 0) -> Job:
@@ -94,7 +94,7 @@ def test_max_min_parts_use_all_there_is_and_give_nobody_more_than_wanted() -> No
 
 
 def test_simulated_jobs_never_run_faster_than_alone_and_some_run_slower() -> None:
-    work = workload(Shape(servers=2, jobs_per_server=6), 3)
+    work = workload(WorkloadShape(servers=2, jobs_per_server=6), 3)
     setting = Setting(cluster=cluster_of(2), speed=SpeedModel(contention=True))
 
     slowed = simulate(work, "fifo:backfill=true", setting).history.jobs

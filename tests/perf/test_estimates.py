@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType
-from rota.perf.completion import Fill
-from rota.perf.estimates import EstimateSpec, Known, estimate, gaps_of, hide
-from rota.perf.observed import LearningSpeeds
-from rota.perf.profiles import Profiles
+from rota.core.model.job import DeviceType
+from rota.perf.profiles.matrix_completion import Fill
+from rota.perf.profiles.online_estimates import LearningSpeeds
+from rota.perf.profiles.partial_profiles import EstimateSpec, Known, estimate, gaps_of, hide
+from rota.perf.profiles.speed_table import Profiles
 
 FAST, SLOW = DeviceType("fast"), DeviceType("slow")
 MODELS = tuple("abcdefgh")

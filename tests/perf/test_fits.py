@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import job
-from rota.perf.convergence import EPOCHS, LossCurve, fit, report
-from rota.perf.goodput_fit import Seen, fit_steps, goodputs
-from rota.perf.reports import Reports, SimulatedReports
-from rota.perf.speed_fit import SpeedCurve, fit_speed
-from rota.perf.training import TRAININGS, Batches, StepTime, best_batch, best_of, steps_tried
+from rota.perf.training.convergence import EPOCHS, LossCurve, fit, report
+from rota.perf.training.goodput import TRAININGS, Batches, StepTime, best_batch, best_of, steps_tried
+from rota.perf.training.goodput_fit import Seen, fit_steps, goodputs
+from rota.perf.training.reports import Reports, SimulatedReports
+from rota.perf.training.speed_fit import SpeedCurve, fit_speed
 
 part = st.floats(0.01, 10.0)
 

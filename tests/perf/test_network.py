@@ -8,9 +8,9 @@ import pytest
 
 from builders import job, node
 from rota.core.errors import RotaError
-from rota.core.model import Job, Role
-from rota.core.placement import Placement, Slot
-from rota.perf.network import LEVELS, NODE_COUNTS, Distances, Weighting, network_cost, weighting
+from rota.core.model.job import Job, Role
+from rota.core.model.placement import Placement, Slot
+from rota.perf.speed.network import LEVELS, NODE_COUNTS, Distances, Weighting, network_cost, weighting
 
 NODES = [node(f"n{i}", 8, rack=f"r{i // 2}", domain=f"d{i // 4}") for i in range(8)]
 GBIT = 1_000_000_000

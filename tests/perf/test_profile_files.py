@@ -9,11 +9,11 @@ import pytest
 
 from builders import job, node, on
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType
-from rota.core.placement import packed
-from rota.perf.profile_files import read_profiles, write_profiles
-from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel
+from rota.core.model.job import DeviceType
+from rota.core.model.placement import packed
+from rota.perf.profiles.profile_files import read_profiles, write_profiles
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import SpeedModel
 
 V100 = DeviceType("v100")
 GAVEL = {

@@ -9,7 +9,7 @@ import pytest
 
 from rota.core.errors import RotaError
 from rota.files.job import apart, read_job_file
-from rota.perf.sharing_labels import SHARING_LABELS, fault_in_labels
+from rota.perf.speed.sharing_labels import SHARING_LABELS, fault_in_labels
 from rota.traces import read_trace
 
 GOOD = {

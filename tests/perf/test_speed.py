@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from builders import cluster, job, node, on
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, Elastic, Level
-from rota.core.placement import Placement
-from rota.perf.duty import duty
-from rota.perf.profile_files import read_profiles
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel, span
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Elastic, Level
+from rota.core.model.placement import Placement
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import Costs, SpeedModel, span
+from rota.perf.speed.throttling import duty
 
 V100, K80 = DeviceType("v100"), DeviceType("k80")
 TREE = cluster(

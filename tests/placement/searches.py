@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from builders import cluster, node
-from rota.core.cluster import Cluster
-from rota.core.inventory import Inventory
-from rota.core.model import Job, Level, Locality, Role
-from rota.core.placement import Placement
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Job, Level, Locality, Role
+from rota.core.model.placement import Placement
+from rota.core.state.inventory import Inventory
 from rota.placement import style
 
 ANY_DEVICE = (Role(),)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from builders import cluster, job, node, on
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.inventory import Inventory
-from rota.core.model import DeviceType, Job, Locality, Role
-from rota.core.placement import Placement, Slot, fault_in
-from rota.perf.network import LEVELS, Distances, network_cost
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Job, Locality, Role
+from rota.core.model.placement import Placement, Slot, fault_in
+from rota.core.state.inventory import Inventory
+from rota.perf.speed.network import LEVELS, Distances, network_cost
 from rota.placement import style
 
 FOUR_RACKS = cluster(*(node(f"n{i}", 4, rack=f"r{(i - 1) // 2}", domain=f"d{(i - 1) // 4}") for i in range(1, 9)))

@@ -9,8 +9,8 @@ import pytest
 from builders import GIB, cluster, job, node, on
 from placement.searches import ANY_DEVICE, HARD, inventory, nodes, place, within
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, Elastic, Level, Locality
-from rota.core.placement import Placement
+from rota.core.model.job import DeviceType, Elastic, Level, Locality
+from rota.core.model.placement import Placement
 from rota.placement import style
 
 A, B = DeviceType("a"), DeviceType("b")

@@ -6,8 +6,8 @@ import pytest
 
 from builders import GIB, cluster, job, node, on
 from placement.searches import ANY_DEVICE, HARD, inventory, nodes, place, within
-from rota.core.model import DeviceType, Level, Role
-from rota.core.placement import Slot
+from rota.core.model.job import DeviceType, Level, Role
+from rota.core.model.placement import Slot
 
 A, B = DeviceType("a"), DeviceType("b")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from elastic import elastic, ends, history, rigid
-from rota.perf.speed import SpeedModel
+from rota.perf.speed.model import SpeedModel
 
 ROOT2 = math.sqrt(2)
 

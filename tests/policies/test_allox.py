@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import job
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms import matching
-from rota.mechanisms.matching import earliest, first_places, queues, worthwhile_places
-from rota.mechanisms.programs import Ints
-from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel
+from rota.mechanisms.solvers import assignment
+from rota.mechanisms.solvers.assignment import earliest, first_places, queues, worthwhile_places
+from rota.mechanisms.solvers.lp import Ints
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
 from rota.traces.workload import Submission, Workload
 
@@ -156,7 +156,7 @@ def test_matching_has_the_least_sum_of_completion_times(took: list[tuple[int, in
 def test_first_places_are_enough(seed: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine jobs, two machines of one kind and three of another, all free: the cheapest nine places of each kind, and
     the sum of completion times is that with all places of all machines."""
-    monkeypatch.setattr(matching, "_MANY", many)
+    monkeypatch.setattr(assignment, "_MANY", many)
     kind = np.array([0, 1, 1, 0, 1])
     took_s = np.random.default_rng(seed).uniform(1.0, 30.0, (9, 2))[:, kind]
     none = np.zeros(took_s.shape)

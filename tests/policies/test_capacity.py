@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from builders import World, cluster, job, node, on, start, stop
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import Level, Locality, TenantId
-from rota.core.reasons import ReasonCode
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Level, Locality, TenantId
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
 from rota.drivers.simulator.study import Setting, simulate
 from rota.placement import style
 from rota.policies import find_policy

@@ -9,9 +9,9 @@ import pytest
 
 from builders import World, job, node
 from elastic import elastic, ends, rigid
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import JobId
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import JobId
 from rota.policies import find_policy
 
 ROOT2 = math.sqrt(2)

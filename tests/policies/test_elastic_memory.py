@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from rota.core.cluster import Cluster
-from rota.core.decisions import Decision
-from rota.core.engine import Engine
-from rota.core.events import TimerFired
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.messages.decisions import Decision
+from rota.core.messages.events import TimerFired
+from rota.core.model.cluster import Cluster
+from rota.core.state.state import State
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
 from rota.traces.generators import generate

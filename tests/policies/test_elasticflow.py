@@ -7,12 +7,12 @@ import math
 import pytest
 
 from elastic import elastic, ends, history, rigid
-from rota.core.cluster import Cluster
-from rota.core.live import LiveJob
-from rota.core.model import Level
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Level
+from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.speed import SpeedModel
-from rota.policies.elasticflow import ElasticFlow
+from rota.perf.speed.model import SpeedModel
+from rota.policies.published.elastic.elasticflow import ElasticFlow
 from rota.report.metrics import measure
 from rota.traces.generators import generate
 

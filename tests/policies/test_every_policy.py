@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from builders import World, at_once, in_rounds, on
-from rota.core import snapshot
-from rota.core.decisions import Start
+from rota.core.codec import snapshot
+from rota.core.messages.decisions import Start
 
 
 @pytest.mark.parametrize("policy", [*at_once(), *in_rounds()])

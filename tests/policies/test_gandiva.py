@@ -8,9 +8,9 @@ import pytest
 
 from builders import World, cluster, job, node, on
 from policies.courses import ends, run, speeds
-from rota.core.decisions import Move
-from rota.core.model import Elastic, JobId
-from rota.perf.speed import Costs
+from rota.core.messages.decisions import Move
+from rota.core.model.job import Elastic, JobId
+from rota.perf.speed.model import Costs
 
 
 def test_gandiva_slices_a_device_by_the_quantum() -> None:

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import World, job, on, start, stop
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType
-from rota.core.reasons import ReasonCode
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms.stride import Entry, Passes, balanced, next_quantum
-from rota.mechanisms.trading import Trade, max_min, trade
-from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel
+from rota.mechanisms.selection.stride import Passes, StrideEntry, balanced, next_quantum
+from rota.mechanisms.selection.trading import Trade, max_min, trade
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
 from rota.traces.workload import Submission, Workload
 
@@ -69,7 +69,7 @@ def test_tickets_need_not_be_equal() -> None:
 
 
 def test_skipped_gang_keeps_its_pass_and_is_first_next_time() -> None:
-    entries = [Entry(0, 1, 7, 10.0, 1.0), Entry(1, 2, 7, 11.0, 1.0), Entry(2, 1, 7, 12.0, 1.0)]
+    entries = [StrideEntry(0, 1, 7, 10.0, 1.0), StrideEntry(1, 2, 7, 11.0, 1.0), StrideEntry(2, 1, 7, 12.0, 1.0)]
 
     assert [entry.seq for entry in next_quantum(entries, {7: 2})] == [0, 2]
     entries[0].at, entries[2].at = 70.0, 72.0
@@ -80,14 +80,14 @@ def test_wide_jobs_compete_with_servers() -> None:
     # Two servers of two devices. The wide job of 3 has pass 5. Server 0's jobs have a mean pass of (0 + 8) / 2 = 4 and
     # go first, so that only server 1's two devices are left for it: it is skipped. With passes of 6 and 8 on server 0
     # the wide job goes first and takes both devices of server 0 and one of server 1, whose turn leaves one.
-    wide = Entry(9, 3, None, 5.0, 1.0)
+    wide = StrideEntry(9, 3, None, 5.0, 1.0)
 
     def chosen(first: float) -> list[int]:
         local = [
-            Entry(0, 1, 0, first, 1.0),
-            Entry(1, 1, 0, 8.0, 1.0),
-            Entry(2, 1, 1, 20.0, 1.0),
-            Entry(3, 1, 1, 30.0, 1.0),
+            StrideEntry(0, 1, 0, first, 1.0),
+            StrideEntry(1, 1, 0, 8.0, 1.0),
+            StrideEntry(2, 1, 1, 20.0, 1.0),
+            StrideEntry(3, 1, 1, 30.0, 1.0),
         ]
         return [entry.seq for entry in next_quantum([wide, *local], {0: 2, 1: 2})]
 

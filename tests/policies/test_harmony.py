@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Decision, Start
-from rota.core.events import Event
-from rota.core.inventory import Inventory
-from rota.core.labels import Requirement, Taint, Toleration, is_met, is_tolerated
-from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, Job, JobId, NodeId, Role
-from rota.core.reasons import Reason, ReasonCode
+from rota.core.messages.decisions import Decision, Start
+from rota.core.messages.events import Event
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import WHOLE, DeviceType, Job, JobId, NodeId, Role
+from rota.core.model.labels import Requirement, Taint, Toleration, is_met, is_tolerated
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
-from rota.learn.workloads import KIND_NAMES, Shape, cluster_of, workload
-from rota.mechanisms.actor import Actor, Network
-from rota.mechanisms.rooms import Room
-from rota.mechanisms.weights import Learned, load_learned, save_learned
+from rota.learn.workloads import KIND_NAMES, WorkloadShape, cluster_of, workload
+from rota.mechanisms.learned.actor import Actor, Network
+from rota.mechanisms.learned.server_arrays import ServerArrays
+from rota.mechanisms.learned.weights import Learned, load_learned, save_learned
 from rota.policies import find_policy
-from rota.policies.harmony import SHIPPED, learned
+from rota.policies.published.learned.harmony import SHIPPED, learned
 from rota.traces.workload import Submission, Workload
 
 TYPES = [DeviceType(name) for name in ("v100", "p100")]
@@ -126,9 +126,9 @@ def test_lengths_change_placements_only_where_the_network_is_told_them(knows_len
     """Of a job nothing decides but its kind, its needs and, as is declared, its length."""
     assert "length" in find_policy("harmony")[0].traits.prior_knowledge
     actor = Actor(learned("").network, knows_length=knows_length)
-    room = Room(Inventory(cluster_of(8)), actor.kinds)
+    room = ServerArrays(Inventory(cluster_of(8)), actor.kinds)
     differs = 0
-    for number, submission in enumerate(workload(Shape(servers=8, jobs_per_server=3), 1).submissions):
+    for number, submission in enumerate(workload(WorkloadShape(servers=8, jobs_per_server=3), 1).submissions):
         short, long = (
             actor.choose(
                 room, LiveJob(replace(submission.job, work=work, priority=prior, name=name), number, 0.0, 1.0), 0.0

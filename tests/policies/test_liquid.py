@@ -7,18 +7,18 @@ import random
 import pytest
 
 from builders import GIB, cluster, job, node
-from rota.core.check import check
-from rota.core.cluster import Cluster
-from rota.core.engine import Engine
+from rota.core.engine.engine import Engine
+from rota.core.engine.invariants import check
 from rota.core.errors import RotaError
-from rota.core.history import JobRow
-from rota.core.model import Job, JobState, Role
-from rota.core.state import State
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Job, JobState, Role
+from rota.core.state.history import JobRow
+from rota.core.state.state import State
 from rota.drivers.simulator.faults import FaultRates, faults_at_random
 from rota.drivers.simulator.run import run as run_all
 from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.drivers.simulator.world import World
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.policies import find_policy
 from rota.traces.workload import Submission, Workload
 

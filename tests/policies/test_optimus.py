@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic import elastic, ends, history
-from rota.perf.speed import SpeedModel
+from rota.perf.speed.model import SpeedModel
 
 LINEAR = SpeedModel()
 

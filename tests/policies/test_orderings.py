@@ -7,12 +7,12 @@ import math
 import pytest
 
 from builders import GIB, World, cluster, job, node, on, start, stop
+from rota.core.codec.snapshot import restore, take
 from rota.core.errors import RotaError
-from rota.core.events import End, Interrupted, JobEnded
-from rota.core.model import JobId, TenantId
-from rota.core.snapshot import restore, take
+from rota.core.messages.events import End, Interrupted, JobEnded
+from rota.core.model.job import JobId, TenantId
 from rota.policies import find_policy
-from rota.policies.gittins import SizeTable, index_of
+from rota.policies.published.ordering.gittins import SizeTable, index_of
 
 # -- shortest first ------------------------------------------------------------------------------
 

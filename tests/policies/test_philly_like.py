@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.cluster import Cluster
+from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Setting, simulate
 from rota.policies import names
 from rota.report.metrics import measure

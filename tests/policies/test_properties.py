@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import ROUND_S, at_once, cluster, in_rounds, in_rounds_mostly_slow, job, node
-from rota.core import events as told
-from rota.core.check import check
-from rota.core.decisions import Decision
-from rota.core.engine import Engine
-from rota.core.model import JobId, JobState, TenantId
-from rota.core.policy import Draft
-from rota.core.reasons import Reason, ReasonCode
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.engine.invariants import check
+from rota.core.engine.protocols import Draft
+from rota.core.messages import events as told
+from rota.core.messages.decisions import Decision
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import JobId, JobState, TenantId
+from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.drivers.simulator.world import World
-from rota.perf.speed import Costs
+from rota.perf.speed.model import Costs
 from rota.traces.workload import Submission, Workload
 from strategies import Story, fits_one_type, stories
 

@@ -6,15 +6,15 @@ import pytest
 
 from builders import GIB, World, at_once, cluster, job, node, on, start
 from policies.courses import GPU, ends, run, speeds
-from rota.core.decisions import Resize
 from rota.core.errors import RotaError
-from rota.core.events import SpeedChanged
-from rota.core.model import Job, JobId
-from rota.core.placement import in_turn
-from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel
-from rota.perf.stages import throughput
-from rota.perf.utilisation import Predictor
+from rota.core.messages.decisions import Resize
+from rota.core.messages.events import SpeedChanged
+from rota.core.model.job import Job, JobId
+from rota.core.model.placement import in_turn
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.interleaving import throughput
+from rota.perf.speed.model import SpeedModel
+from rota.perf.speed.utilisation import Predictor
 from rota.policies import find_policy
 
 # -- antman --------------------------------------------------------------------------------------

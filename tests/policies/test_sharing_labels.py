@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import GIB, World, cluster, job, node
-from rota.core.engine import Engine
-from rota.core.events import Event
-from rota.core.model import DeviceType, Job, Level, Locality, Role
-from rota.core.placement import device_indexes
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.messages.events import Event
+from rota.core.model.job import DeviceType, Job, Level, Locality, Role
+from rota.core.model.placement import device_indexes
+from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World as Simulated
-from rota.mechanisms.declare_sharing import label
-from rota.perf.speed import Costs, SpeedModel
+from rota.mechanisms.colocation.declare import label
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Submission
 from watches import Watch
 

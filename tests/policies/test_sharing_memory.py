@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from builders import GIB, World, cluster, job, node
-from rota.core.history import JobRow
-from rota.core.model import DeviceType, Job
+from rota.core.model.job import DeviceType, Job
+from rota.core.state.history import JobRow
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Submission, Workload
 
 GPU = DeviceType("gpu")

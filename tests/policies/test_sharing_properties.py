@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import GIB, cluster, job, node
-from rota.core.engine import Engine
-from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, Role
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job, Role
+from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
-from rota.perf.estimates import Estimate, EstimateSpec
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.partial_profiles import EstimateSpec, SpeedEstimate
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.workload import Submission
 from watches import Bound, Watch
 
@@ -91,7 +91,7 @@ def course(
     watch: Watch,
     speed: SpeedModel,
     costs: Costs,
-    estimate: Estimate | None = None,
+    estimate: SpeedEstimate | None = None,
 ) -> State:
     """Run jobs to their end on two nodes of two devices of 16 GiB and four cores, watched."""
     nodes = [node(name, 2, device_memory_bytes=16 * GIB, cpu_milli=4000) for name in ("n1", "n2")]

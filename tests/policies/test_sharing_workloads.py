@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from builders import cluster, node
-from rota.core.engine import Engine
-from rota.core.model import OPPORTUNISTIC, DeviceType
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.model.job import OPPORTUNISTIC, DeviceType
+from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
-from rota.perf.profile_files import read_profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.traces.formats import read_trace
 from watches import Bound
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from builders import job
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.live import LiveJob
-from rota.core.model import DeviceType
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType
+from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms.shares import Contender, Floats, Question, contender
-from rota.perf.speed import SpeedModel
+from rota.mechanisms.rounds.rule import Contender, Floats, Question, contender
+from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
-from rota.policies.shockwave import Shockwave, ShockwaveParams, outlook
+from rota.policies.published.rounds.shockwave import Shockwave, ShockwaveParams, outlook
 from rota.traces.workload import Submission, Workload
 
 GPU = DeviceType("gpu")

@@ -8,12 +8,12 @@ import pytest
 
 from builders import job
 from elastic import elastic, ends
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType
 from rota.drivers.simulator.study import Setting, simulate
-from rota.perf.profiles import Profiles
-from rota.perf.speed import Costs, SpeedModel
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import Costs, SpeedModel
 from rota.policies import find_policy
 from rota.traces.workload import Submission, Workload
 

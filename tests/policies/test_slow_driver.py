@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import World, at_once, in_rounds, in_rounds_mostly_slow
-from rota.core.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
-from rota.core.events import (
+from rota.core.messages.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
+from rota.core.messages.events import (
     End,
     Event,
     Interrupted,
@@ -32,9 +32,9 @@ from rota.core.events import (
     Suspended,
     TimerFired,
 )
-from rota.core.model import JobId, JobState
-from rota.core.placement import Placement
-from rota.core.reasons import ReasonCode
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.job import JobId, JobState
+from rota.core.model.placement import Placement
 from strategies import PLACEMENTS, clusters, fits, fits_one_type, jobs
 
 POLICIES = [*at_once(), *in_rounds_mostly_slow(), "fifo:backfill=true", "tiresias:order=gittins,thresholds=20/60"]

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from builders import World, cluster, node, on, start, stop
 from rota.core.errors import RotaError
-from rota.core.inventory import Inventory
-from rota.core.reasons import ReasonCode
+from rota.core.messages.reasons import ReasonCode
+from rota.core.state.inventory import Inventory
 from rota.drivers.simulator.study import Setting, scheduler
-from rota.mechanisms.auction import Award, auction
+from rota.mechanisms.selection.auction import Award, auction
 from rota.policies import find_policy
-from rota.policies.themis import slowdown
+from rota.policies.published.selection.themis import slowdown
 
 
 def test_winners_keep_what_their_presence_leaves_to_others() -> None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from builders import job, on
-from rota.core.cluster import Cluster
-from rota.core.decisions import Start
-from rota.core.events import End, JobEnded, Started
-from rota.core.history import History, JobRow
-from rota.core.model import JobId, NodeId
+from rota.core.messages.decisions import Start
+from rota.core.messages.events import End, JobEnded, Started
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import JobId, NodeId
+from rota.core.state.history import History, JobRow
 from rota.drivers.simulator.study import Result, Setting, simulate
-from rota.perf.speed import Costs
+from rota.perf.speed.model import Costs
 from rota.report.html import RunReport
 from rota.report.metrics import measure, measure_tenants
 from rota.report.timeline import Timeline

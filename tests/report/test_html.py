@@ -15,8 +15,8 @@ import pytest
 
 from report.histories import history, large_run, row, run_report, sub
 from rota import __version__
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
 from rota.report.gantt import lanes
 from rota.report.html import RunReport, write_report
 from rota.report.metrics import measure, measure_tenants

@@ -7,8 +7,8 @@ import pytest
 
 from report.histories import sub
 from rota.cli.main import status
-from rota.cli.summary import SUMMARY_COLUMNS, summary_row
-from rota.core.cluster import Cluster
+from rota.cli.study.summary import SUMMARY_COLUMNS, summary_row
+from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Setting, simulate
 from rota.report.metrics import measure, measure_tenants
 from rota.store.journal import JournalHeader, JournalWriter

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from report.histories import history, row
-from rota.core.history import JobRow
+from rota.core.state.history import JobRow
 from rota.report.tables import write_jobs
 
 PAST = history(

@@ -8,12 +8,12 @@ import pytest
 
 from builders import Script, World, job, on
 from report.histories import simulated, sub
-from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Start
-from rota.core.events import End, JobEnded, NodeAdded, Started, TimerFired
-from rota.core.history import history_of
-from rota.core.model import Elastic, JobId, NodeId
-from rota.core.policy import Draft
+from rota.core.engine.protocols import Draft
+from rota.core.messages.decisions import Start
+from rota.core.messages.events import End, JobEnded, NodeAdded, Started, TimerFired
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import Elastic, JobId, NodeId
+from rota.core.state.history import history_of
 from rota.report.metrics import measure
 from rota.report.series import Series
 from rota.report.timeline import Tee, Timeline

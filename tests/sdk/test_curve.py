@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 from rota.drivers.local.folder import curve, progress, shared_folder
-from rota.sdk.curve import MOST, Curve
+from rota.sdk.curve import MOST, MetricCurve
 
 
 def test_a_long_life_is_told_in_few_points(tmp_path: Path) -> None:
-    told = Curve(tmp_path / "curve-0.json")
+    told = MetricCurve(tmp_path / "curve-0.json")
     for second in range(10_000):
         told.add(float(second), 10 * second, {"loss": 1 / (1 + second)})
 
@@ -25,11 +25,11 @@ def test_a_long_life_is_told_in_few_points(tmp_path: Path) -> None:
 
 def test_a_restart_goes_on_where_the_curve_was(tmp_path: Path) -> None:
     path = tmp_path / "curve-0.json"
-    text = Curve(path).add(100.0, 1, {"loss": 2.0})
+    text = MetricCurve(path).add(100.0, 1, {"loss": 2.0})
     assert text is not None
     path.write_text(text)
 
-    again = Curve(path)
+    again = MetricCurve(path)
     assert again.add(100.5, 2, {"loss": 1.9}) is None
     again.add(101.5, 3, {"loss": 1.8})
 

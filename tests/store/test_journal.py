@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from builders import World, node, on, start
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.events import JobArrived, NodeAdded
-from rota.core.model import JobId
-from rota.core.reasons import ReasonCode
+from rota.core.messages.events import JobArrived, NodeAdded
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import JobId
 from rota.store.journal import JournalHeader, JournalReader, JournalWriter
 
 TWO = Cluster.uniform(("gpu", 2, 1))

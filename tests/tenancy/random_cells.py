@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rota.core.cells import CellEntry, CellTypeName, PinnedId
-from rota.core.model import TenantId
+from rota.core.model.cells import CellEntry, CellTypeName, PinnedId
+from rota.core.model.job import TenantId
 from rota.tenancy.cells.check import check_cells
 from rota.tenancy.cells.groups import (
     HIGHEST_PRIORITY,

@@ -11,11 +11,9 @@ import sys
 from dataclasses import replace
 
 from builders import World
-from rota.core.cells import CellEntry, CellPlan
-from rota.core.cluster import Cluster
-from rota.core.decisions import Decision, Start, Stop
 from rota.core.errors import RotaError
-from rota.core.events import (
+from rota.core.messages.decisions import Decision, Start, Stop
+from rota.core.messages.events import (
     End,
     Event,
     Interrupted,
@@ -28,13 +26,15 @@ from rota.core.events import (
     Stopped,
     TimerFired,
 )
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.core.model import OPPORTUNISTIC, Job, JobId, JobState, NodeId, Role, TenantId
-from rota.core.reasons import Reason
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.messages.reasons import Reason
+from rota.core.model.cells import CellEntry, CellPlan
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import OPPORTUNISTIC, Job, JobId, JobState, NodeId, Role, TenantId
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
 from rota.files.hived import cluster_from
-from rota.live.present import Present
+from rota.live.loop.cluster_config import ClusterConfig
 from rota.placement import style
 from rota.tenancy import allocator
 from rota.tenancy.cells.allocator import CellAllocator
@@ -77,7 +77,7 @@ class History:
         self.gone: list[CellEntry] = []
         """Top cells that have left and may come back."""
         first = self._cluster(plan)
-        self.present = Present(first, first, tenancy, has_fixed_nodes=False)
+        self.present = ClusterConfig(first, first, tenancy, has_fixed_nodes=False)
         self.world = World(of=first, tenancy=tenancy, policy=rng.choice(POLICIES))
         self.world.engine.step(0.0, [TimerFired()])
         self.orders: list[Decision] = []

@@ -10,9 +10,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rota.core.cells import CellEntry, CellPlan, CellType, CellTypeName, PinnedId, Quota, TenantCells
 from rota.core.errors import RotaError
-from rota.core.model import TenantId
+from rota.core.model.cells import CellEntry, CellPlan, CellType, CellTypeName, PinnedId, Quota, TenantCells
+from rota.core.model.job import TenantId
 from rota.tenancy.cells.books import Books
 
 _ODD = 0.1

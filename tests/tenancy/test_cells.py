@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from builders import World, at_once, job
-from rota.core.events import Interrupted, NodeBack, NodeDrained, NodeLost
-from rota.core.model import DeviceType, JobId, NodeId, Role, TenantId
-from rota.core.reasons import Reason, ReasonCode
+from rota.core.messages.events import Interrupted, NodeBack, NodeDrained, NodeLost
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import DeviceType, JobId, NodeId, Role, TenantId
 from rota.files import read_cluster
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.cells.check import check_cells

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from builders import World, node
-from rota.core.cells import CellPlan, CellTypeName, Quota, TenantCells
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.events import NodeAdded, NodeRemoved, PromisesChanged
-from rota.core.model import NodeId, TenantId
-from rota.core.reasons import ReasonCode
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.messages.events import NodeAdded, NodeRemoved, PromisesChanged
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.cells import CellPlan, CellTypeName, Quota, TenantCells
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import NodeId, TenantId
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
 from rota.files import read_cluster
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.cells.check import check_cells

@@ -8,8 +8,8 @@ import pytest
 
 from builders import World, job
 from rota.core.errors import RotaError
-from rota.core.events import NodeLost
-from rota.core.model import NodeId, TenantId
+from rota.core.messages.events import NodeLost
+from rota.core.model.job import NodeId, TenantId
 from rota.files import read_cluster
 from rota.files.hived import read_cell_plan
 from rota.tenancy.cells.audit import audit

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from builders import World, job
-from rota.core.cluster import Cluster
-from rota.core.decisions import Stop
 from rota.core.errors import RotaError
-from rota.core.events import TimerFired
-from rota.core.model import JobId, TenantId
-from rota.core.reasons import Reason, ReasonCode
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.messages.decisions import Stop
+from rota.core.messages.events import TimerFired
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import JobId, TenantId
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
 from rota.files import read_cluster
 from rota.placement import style
 from rota.policies import find_policy

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli.main import status
-from rota.cli.trace import bars
+from rota.cli.study.trace import bars
 from rota.traces import read_trace
 from rota.traces.generators import generate
 from traces.trace_samples import GAVEL, PHILLY, PHILLY_JSON, TIRESIAS, write

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rota.core.model import Role
+from rota.core.model.job import Role
 from rota.traces import Outcome, Submission, Workload
 from rota.traces.describe import describe
 from rota.traces.generators import generate

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, Job, JobId, NodeId, Role, TenantId
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import DeviceType, Job, JobId, NodeId, Role, TenantId
 from rota.traces import FORMATS, Outcome, read_alibaba_nodes, read_trace
 from rota.traces.assemble import gang, plain_job, shape_of
 from traces.trace_samples import BLOX, HELIOS, PHILLY, SAMPLES, SLURM, TIRESIAS, Sample, sub, write

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rota.core.errors import RotaError
-from rota.core.model import JobId
-from rota.perf.catalogue import catalogue
-from rota.perf.training import TRAININGS
+from rota.core.model.job import JobId
+from rota.perf.profiles.catalogue import catalogue
+from rota.perf.training.goodput import TRAININGS
 from rota.traces import Outcome, Submission, Workload, read_trace, write_trace
 from rota.traces.generators import DESCRIPTIONS, generate
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from builders import cluster, job, node
-from rota.core.decisions import Cause, Stop
 from rota.core.errors import RotaError
-from rota.core.events import End, JobArrived, JobCancelled, JobEnded, Started, Stopped
-from rota.core.model import JobId
+from rota.core.messages.decisions import Cause, Stop
+from rota.core.messages.events import End, JobArrived, JobCancelled, JobEnded, Started, Stopped
+from rota.core.model.job import JobId
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces.formats import read_trace
 from rota.traces.workload import Outcome

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rota.core.labels import Operator, Requirement, Toleration
-from rota.core.model import (
+from rota.core.model.job import (
     Checkpoint,
     DeviceType,
     Elastic,
@@ -20,8 +19,9 @@ from rota.core.model import (
     Role,
     TenantId,
 )
+from rota.core.model.labels import Operator, Requirement, Toleration
 from rota.traces import Outcome, Submission, Workload, read_trace, write_trace
-from rota.traces.own_schema import COLUMNS, PARSERS
+from rota.traces.readers.own_schema import COLUMNS, PARSERS
 
 ENCODINGS = ("jobs.parquet", "jobs.csv", "jobs.jsonl", "jobs.csv.gz", "jobs.JSONL.gz")
 

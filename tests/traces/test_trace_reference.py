@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rota.cli.trace import app
+from rota.cli.study.trace import app
 from rota.traces import FORMATS
 from rota.traces.generators import DESCRIPTIONS
-from rota.traces.own_schema import COLUMNS
+from rota.traces.readers.own_schema import COLUMNS
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/traces.md").read_text()
 

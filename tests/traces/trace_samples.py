@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rota.core.model import DeviceType, Job, JobId, Role, TenantId
+from rota.core.model.job import DeviceType, Job, JobId, Role, TenantId
 from rota.traces import Outcome, Submission
 
 

@@ -17,19 +17,19 @@ from typing import Any
 
 from sqlalchemy import event
 
-from rota.core.cluster import Cluster
-from rota.core.decisions import Cause
-from rota.core.events import End, Event, JobEnded, Resized, Started, Stopped
-from rota.core.model import JobId
-from rota.core.placement import Placement
-from rota.drivers.local.order import Order, Word
-from rota.live import boot as boot_module
-from rota.live import control as control_module
-from rota.live import requests as requests_module
-from rota.live.boot import Scheduling, boot
-from rota.live.control import Control
-from rota.live.foresight import Foresight
-from rota.live.requests import Asker, Requests
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import End, Event, JobEnded, Resized, Started, Stopped
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import JobId
+from rota.core.model.placement import Placement
+from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
+from rota.live.loop import boot as boot_module
+from rota.live.loop import control as control_module
+from rota.live.loop import requests as requests_module
+from rota.live.loop.boot import Scheduling, boot
+from rota.live.loop.control import Control
+from rota.live.loop.requests import Asker, Requests
+from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
 
@@ -89,7 +89,7 @@ class Past:
 
     # -- the driver's part -------------------------------------------------------------------------
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         """Tasks run a little later, and end when their time has come."""
         job_id = order.job.id
         self._attempts[job_id] = order.attempt
@@ -99,7 +99,7 @@ class Past:
 
     def _answer(self, job_id: JobId, attempt: int, said: Event, code: int | None = None, message: str = "") -> None:
         if (job_id, attempt) not in self._stopped:
-            self._control.answered(said, Word(exit_code=code, message=message))
+            self._control.answered(said, ExitDetail(exit_code=code, message=message))
 
     def _end(self, job_id: JobId, attempt: int) -> None:
         if self._rng.random() < 0.06:
@@ -111,11 +111,11 @@ class Past:
     def stop(self, job_id: JobId, cause: Cause) -> None:
         """Tasks leave at once."""
         self._stopped.add((job_id, self._attempts[job_id]))
-        self.at(self.now_s + 1.0, lambda: self._control.answered(Stopped(job_id, 0.0), Word()))
+        self.at(self.now_s + 1.0, lambda: self._control.answered(Stopped(job_id, 0.0), ExitDetail()))
 
-    def resize(self, order: Order, before: Placement) -> None:
+    def resize(self, order: LaunchOrder, before: Placement) -> None:
         """The job goes on."""
-        self._control.answered(Resized(order.job.id, 0.0, 1.0, self.now_s), Word())
+        self._control.answered(Resized(order.job.id, 0.0, 1.0, self.now_s), ExitDetail())
 
     def share(self, job_id: JobId, placement: Placement) -> None:
         """No policy of the demonstration shares devices."""
@@ -129,7 +129,7 @@ class Past:
         """No policy of the demonstration suspends."""
         raise NotImplementedError
 
-    def find(self, order: Order) -> None:
+    def find(self, order: LaunchOrder) -> None:
         """There is nothing to be found."""
 
     def settle(self) -> None:
@@ -174,7 +174,7 @@ async def _live(records: Records, scheduling: Scheduling, jobs: int, seed: int) 
         control = boot(records, scheduling)
         past.append(Past(control, begin_s, rng))
         control.give_to(past[0])
-        requests = Requests(control, records, lambda _: None, Foresight(scheduling, records.url))
+        requests = Requests(control, records, lambda _: None, ForecastWorker(scheduling, records.url))
         tasks: list[asyncio.Task[object]] = []
         for number in range(jobs):
             file, who = _job(rng, number)

@@ -15,7 +15,7 @@ from rota.core.errors import RotaError
 from rota.store.tokens import StoredToken, Tokens
 
 
-class Role(Enum):
+class AccessRole(Enum):
     """What a token's holder may do: everything, what concerns its tenants, or look."""
 
     ADMIN = "admin"
@@ -36,7 +36,7 @@ class Principal:
     """Somebody with rights."""
 
     name: str
-    role: Role
+    role: AccessRole
     tenants: frozenset[str] | None = None
     """None means all of them."""
 
@@ -46,7 +46,7 @@ class Principal:
 
     def must_change(self, tenant: str) -> None:
         """Raise unless a tenant's jobs may be changed."""
-        if self.role is Role.VIEWER:
+        if self.role is AccessRole.VIEWER:
             raise Forbidden(f"token {self.name!r} is a viewer's; it can't change anything")
         if not self.may_see(tenant):
             own = ", ".join(sorted(self.tenants or ())) or "none"
@@ -59,15 +59,15 @@ class Principal:
 
     def may_change(self, tenant: str) -> bool:
         """Whether a tenant's jobs may be changed."""
-        return self.role is not Role.VIEWER and self.may_see(tenant)
+        return self.role is not AccessRole.VIEWER and self.may_see(tenant)
 
     def must_be_admin(self) -> None:
         """Raise unless everything is allowed."""
-        if self.role is not Role.ADMIN:
+        if self.role is not AccessRole.ADMIN:
             raise Forbidden(f"token {self.name!r} is a {self.role.value}'s; this takes an admin's")
 
 
-OWNER = Principal(name="local", role=Role.ADMIN)
+OWNER = Principal(name="local", role=AccessRole.ADMIN)
 
 
 def digest_of(secret: str) -> str:
@@ -88,7 +88,7 @@ class Access:
         return self.required and not self._tokens.all()
 
     def create(
-        self, name: str, role: Role, tenants: tuple[str, ...], expires_s: float | None, who: str
+        self, name: str, role: AccessRole, tenants: tuple[str, ...], expires_s: float | None, who: str
     ) -> tuple[StoredToken, str]:
         """A new token, and its secret, which can't be had again."""
         secret = f"rota_{secrets.token_urlsafe(32)}"
@@ -131,8 +131,8 @@ class Access:
             raise Unknown("the token is not known, or was revoked")
         if token.expires_s is not None and token.expires_s < time.time():
             raise Unknown(f"the token {token.name!r} has expired")
-        role = Role(token.role)
-        tenants = None if role is Role.ADMIN or "*" in token.tenants else frozenset(token.tenants)
+        role = AccessRole(token.role)
+        tenants = None if role is AccessRole.ADMIN or "*" in token.tenants else frozenset(token.tenants)
         return Principal(name=token.name, role=role, tenants=tenants)
 
 

@@ -17,7 +17,7 @@ from rota.api.log import LoggedRequests
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.files.job_shape import JobFile
-from rota.live.requests import CantStore, Conflict, NotFound, Outdated
+from rota.live.loop.requests import CantStore, Conflict, NotFound, Outdated
 
 MOST_BODY = 4 << 20
 _STATUS: tuple[tuple[type[Exception], int], ...] = (

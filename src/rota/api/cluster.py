@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field
 from rota.api.access import Principal
 from rota.api.service import Service, principal, service
 from rota.api.wire import Problem
-from rota.core.cluster import Cluster
-from rota.core.codec import encode_cluster
+from rota.core.codec.values import encode_cluster
 from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
 from rota.files.cluster_file import cluster_from_document
-from rota.live.present import Present
-from rota.live.requests import Asker
+from rota.live.loop.cluster_config import ClusterConfig
+from rota.live.loop.requests import Asker
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 409, 412, 422)})
 Who = Annotated[Principal, Depends(principal)]
@@ -74,7 +74,7 @@ def _read(body: bytes) -> Cluster:
     return cluster_from_document(document, Path("cluster"))
 
 
-def _present(parts: Service) -> Present:
+def _present(parts: Service) -> ClusterConfig:
     assert parts.control.present is not None, "a manager knows its cluster"
     return parts.control.present
 

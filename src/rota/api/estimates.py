@@ -14,8 +14,8 @@ from rota.api.access import Principal
 from rota.api.jobs import JobPath, visible
 from rota.api.service import principal, service
 from rota.api.wire import PROBLEMS
-from rota.live.compare import compared
-from rota.live.past_use import over_requested, past_uses
+from rota.live.estimates.past_use import over_requested, past_uses
+from rota.live.views.compare import compared
 
 router = APIRouter(tags=["estimates"], responses=PROBLEMS)
 Who = Annotated[Principal, Depends(principal)]

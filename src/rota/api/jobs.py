@@ -10,11 +10,11 @@ from fastapi.responses import JSONResponse
 
 from rota.api.access import Principal
 from rota.api.service import Service, principal, service
-from rota.api.wire import PROBLEMS, JobOut, JobPage, WhyOut, forecast_out, job_out, reason_out
+from rota.api.wire import PROBLEMS, JobListOut, JobOut, WhyOut, forecast_out, job_out, reason_out
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.model import JobId, JobState
+from rota.core.model.job import JobId, JobState
 from rota.drivers.local.folder import progress, usage
-from rota.live.requests import Asker, NotFound
+from rota.live.loop.requests import Asker, NotFound
 from rota.store import jobs as stored
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
@@ -23,7 +23,7 @@ JobPath = Annotated[str, Path(min_length=1, max_length=64, description="The job'
 _WORDS = frozenset(state.value for state in JobState)
 
 
-@router.get("/jobs", response_model=JobPage)
+@router.get("/jobs", response_model=JobListOut)
 async def listed(
     request: Request,
     who: Who,

@@ -14,10 +14,10 @@ from rota.api.access import Principal
 from rota.api.jobs import JobPath, visible
 from rota.api.service import Service, principal, service
 from rota.api.wire import Problem
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 from rota.drivers.local.folder import attempt_folder, output_end, read_output
-from rota.live.control import News
-from rota.live.requests import NotFound
+from rota.live.loop.control import News
+from rota.live.loop.requests import NotFound
 from rota.store.jobs import FINAL
 
 router = APIRouter(tags=["logs"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})

@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from rota.api.service import Service, principal, service
-from rota.core.model import JobState
+from rota.core.model.job import JobState
 
 router = APIRouter(tags=["probes"], dependencies=[Depends(principal)])
 

@@ -19,7 +19,7 @@ from typing import Any
 import uvicorn
 
 from rota import __version__
-from rota.api.access import Access, Role
+from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
@@ -27,16 +27,16 @@ from rota.drivers.local.cgroup import NoCgroups
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.settings import Settings
-from rota.live.boot import Scheduling, boot
-from rota.live.foresight import Foresight
-from rota.live.learning import BOUND, Learning
-from rota.live.lookout import Lookout
-from rota.live.raising import largest
-from rota.live.requests import Requests
-from rota.live.retention import keep_tidy
-from rota.live.tutor import Tutor, with_learned
+from rota.live.estimates.learning import BOUND, Learning
+from rota.live.estimates.oom_retry import largest
+from rota.live.loop.boot import Scheduling, boot
+from rota.live.loop.requests import Requests
+from rota.live.loop.retention import keep_tidy
+from rota.live.views.overview import ManagerOverview
+from rota.live.workers.forecast_worker import ForecastWorker
+from rota.live.workers.retraining import Retraining, with_learned
 from rota.policies import find_policy
-from rota.sdk.place import Sign, remove_sign, write_sign
+from rota.sdk.place import ManagerAddress, remove_sign, write_sign
 from rota.store.database import open_database
 from rota.store.records import Records
 from rota.store.tokens import Tokens
@@ -77,7 +77,7 @@ def serve(options: Options, say: Callable[[str], None], show: Callable[[str], No
         database = open_database(options.database or home / "rota.db")
         access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
         if access.needs_first_token:
-            _, secret = access.create("first", Role.ADMIN, (), None, "local")
+            _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
             show(f"this is the first admin token, shown only now: {secret}")
         try:
             run_loop(_serve(options, Records(database), access, listening, say))
@@ -101,7 +101,7 @@ async def _serve(
 ) -> None:
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
     control = boot(records, options.scheduling)
-    foresight = Foresight(options.scheduling, records.url)
+    foresight = ForecastWorker(options.scheduling, records.url)
     predicts_use = find_policy(options.scheduling.policy)[0].predicts_use
     learning = Learning(
         records,
@@ -120,7 +120,7 @@ async def _serve(
         access=access,
         home=options.settings.home,
         scheduling=options.scheduling,
-        lookout=Lookout(records, control, options.scheduling),
+        lookout=ManagerOverview(records, control, options.scheduling),
         limits=str(options.settings.limits),
         learning=learning,
     )
@@ -134,18 +134,21 @@ async def _serve(
         ssl_keyfile=options.key,
         server_header=False,
     )
-    server = Server(config)
+    server = HttpServer(config)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
     url = url_of(listening, secure=options.certificate is not None)
     loop = asyncio.create_task(control.run(driver))
     http = asyncio.create_task(server.serve(sockets=[listening]))
     tidying = asyncio.create_task(keep_tidy(records, options.settings.home, options.keep_s))
-    tutor = Tutor(control, options.scheduling, records.url, options.settings.home)
+    tutor = Retraining(control, options.scheduling, records.url, options.settings.home)
     tutoring = asyncio.create_task(tutor.run())
     teaching = asyncio.create_task(learning.run())
     cacert = None if options.certificate is None else str(options.certificate.absolute())
-    write_sign(Sign(url=url_of(listening, secure=cacert is not None, near=True), cacert=cacert), options.settings.home)
+    write_sign(
+        ManagerAddress(url=url_of(listening, secure=cacert is not None, near=True), cacert=cacert),
+        options.settings.home,
+    )
     say(f"rota manages this machine at {url}; data in {options.settings.home}")
     log.info("ready", extra=_about(options, url))
     done, _ = await asyncio.wait((loop, http), return_when=asyncio.FIRST_COMPLETED)
@@ -182,7 +185,7 @@ def _about(options: Options, url: str) -> dict[str, object]:
     }
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Uvicorn's server; the signals are ours, so that a stop that was asked for is a good end."""
 
     @contextlib.contextmanager

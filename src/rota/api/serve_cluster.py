@@ -18,32 +18,32 @@ from typing import Any
 import uvicorn
 from fastapi.responses import JSONResponse
 
-from rota.api.access import Access, Role
+from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
 from rota.api.extender import with_extender
-from rota.api.serve import CLOSE_S, Server, is_loopback, listen, only_one, run_loop, url_of
+from rota.api.serve import CLOSE_S, HttpServer, is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.api.wire import forecast_out
 from rota.core.errors import RotaError
-from rota.core.model import JobId
-from rota.drivers.kubernetes.client import Api
-from rota.drivers.kubernetes.connection import Connection
+from rota.core.model.job import JobId
+from rota.drivers.kubernetes.api.client import Api
+from rota.drivers.kubernetes.api.connection import Connection
+from rota.drivers.kubernetes.api.informer import Informer
+from rota.drivers.kubernetes.api.leadership import Leadership
+from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
-from rota.drivers.kubernetes.informer import Informer
-from rota.drivers.kubernetes.job_objects import refuse_what_cannot_be
-from rota.drivers.kubernetes.leadership import Leadership
-from rota.drivers.kubernetes.reporter import Reporter
-from rota.drivers.kubernetes.rights import check_rights, needed_rights
+from rota.drivers.kubernetes.gangs.reporter import Reporter
+from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
 from rota.files.job_shape import JobFile
-from rota.live.boot import Scheduling
-from rota.live.control import Control
-from rota.live.foresight import Foresight
-from rota.live.lookout import Lookout
-from rota.live.pods import boot_on_pods
-from rota.live.requests import Requests
-from rota.live.retention import keep_tidy
+from rota.live.loop.boot import Scheduling
+from rota.live.loop.control import Control
+from rota.live.loop.kubernetes_loop import boot_on_pods
+from rota.live.loop.requests import Requests
+from rota.live.loop.retention import keep_tidy
+from rota.live.views.overview import ManagerOverview
+from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
 from rota.store.tokens import Tokens
@@ -88,10 +88,10 @@ def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Cal
         database = open_database(options.database or options.home / "rota.db")
         access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
         if access.needs_first_token:
-            _, secret = access.create("first", Role.ADMIN, (), None, "local")
+            _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
             show(f"this is the first admin token, shown only now: {secret}")
         try:
-            run_loop(_Run(options, Records(database), access, say).main(listening))
+            run_loop(_ReplicaRun(options, Records(database), access, say).main(listening))
         finally:
             database.dispose()
             listening.close()
@@ -115,7 +115,7 @@ async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
     await JSONResponse(body, status_code=200 if is_probe else 503)(scope, receive, send)
 
 
-class _Run:
+class _ReplicaRun:
     """One process: takes its turn, serves terms, gives the turn back."""
 
     def __init__(self, options: ClusterOptions, records: Records, access: Access, say: Callable[[str], None]) -> None:
@@ -132,7 +132,7 @@ class _Run:
         """All of it."""
         options = self._options
         api = Api(options.connection)
-        server = Server(
+        server = HttpServer(
             uvicorn.Config(
                 self._switch,
                 log_config=None,
@@ -230,7 +230,7 @@ class _Run:
         await pods.begin()
         await driver.ask_sizes()
         control, desk, scheduling = boot_on_pods(self._records, driver, settings)
-        foresight = Foresight(scheduling, self._records.url)
+        foresight = ForecastWorker(scheduling, self._records.url)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
 
         async def foresee(job_id: JobId) -> dict[str, Any] | None:
@@ -274,7 +274,7 @@ class _Run:
             access=self._access,
             home=self._options.home,
             scheduling=scheduling,
-            lookout=Lookout(self._records, control, scheduling),
+            lookout=ManagerOverview(self._records, control, scheduling),
             limits="kept by Kubernetes",
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))

@@ -8,11 +8,11 @@ from pathlib import Path
 from fastapi import Request
 
 from rota.api.access import Access, Principal
-from rota.live.boot import Scheduling
-from rota.live.control import Control
-from rota.live.learning import Learning
-from rota.live.lookout import Lookout
-from rota.live.requests import Requests
+from rota.live.estimates.learning import Learning
+from rota.live.loop.boot import Scheduling
+from rota.live.loop.control import Control
+from rota.live.loop.requests import Requests
+from rota.live.views.overview import ManagerOverview
 from rota.store.records import Records
 
 
@@ -26,7 +26,7 @@ class Service:
     access: Access
     home: Path
     scheduling: Scheduling
-    lookout: Lookout
+    lookout: ManagerOverview
     limits: str
     """How tasks' limits are kept, in words."""
     learning: Learning | None = None

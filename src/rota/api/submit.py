@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from rota.api.service import service
 from rota.api.wire import PROBLEMS, SubmitOut, forecast_out
 from rota.core.errors import RotaError
-from rota.live.requests import MOST_AT_ONCE, Asker
+from rota.live.loop.requests import MOST_AT_ONCE, Asker
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
 LONGEST_KEY = 200

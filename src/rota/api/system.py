@@ -13,10 +13,10 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from rota.api.access import Principal
 from rota.api.service import Service, principal, service
 from rota.api.wire import NodeOut, Problem, nodes_out
-from rota.core.model import NodeId
-from rota.live.control import News
-from rota.live.promises import Use
-from rota.live.requests import Asker, NotFound
+from rota.core.model.job import NodeId
+from rota.live.loop.control import News
+from rota.live.loop.requests import Asker, NotFound
+from rota.live.views.tenant_usage import TenantUse
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
 probes = APIRouter(tags=["probes"])
@@ -71,7 +71,7 @@ async def tenants(request: Request, who: Who) -> Response:
     )
 
 
-def _held(use: Use | None) -> dict[str, float]:
+def _held(use: TenantUse | None) -> dict[str, float]:
     if use is None:
         return {"held": 0.0, "guaranteed": 0, "borrowed": 0.0, "lent": 0.0}
     return {"held": use.held, "guaranteed": use.guaranteed, "borrowed": use.borrowed, "lent": use.lent}

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from rota.api.access import Principal, Role
+from rota.api.access import AccessRole, Principal
 from rota.api.service import principal, service
 from rota.api.wire import Problem, moment
 from rota.files.job_shape import Name
-from rota.live.requests import NotFound
+from rota.live.loop.requests import NotFound
 from rota.store.tokens import StoredToken
 
 log = logging.getLogger("rota.api")
@@ -41,7 +41,7 @@ async def create(request: Request, who: Who, wanted: NewToken) -> Response:
     access = service(request).access
     expires_s = None if wanted.expires_in_s is None else time.time() + wanted.expires_in_s
     token, secret = await asyncio.to_thread(
-        access.create, wanted.name, Role(wanted.role), tuple(wanted.tenants), expires_s, who.name
+        access.create, wanted.name, AccessRole(wanted.role), tuple(wanted.tenants), expires_s, who.name
     )
     log.info("token-create", extra={"token": token.id, "holder": token.name, "who": who.name})
     return JSONResponse({**_out(token), "token": secret}, status_code=201)

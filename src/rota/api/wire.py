@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from rota.core.books import NodeFree
-from rota.core.inventory import Inventory
-from rota.core.reasons import Reason
+from rota.core.messages.reasons import Reason
+from rota.core.state.inventory import Inventory
+from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
-from rota.live.control import Control
-from rota.live.forecast import Forecast
+from rota.live.loop.control import Control
+from rota.live.workers.forecast import Forecast
 
 Json = dict[str, Any]
 
@@ -73,7 +73,7 @@ class JobOut(BaseModel):
     usage: dict[str, float] | None = Field(None, description="What the last attempt's tasks used.")
 
 
-class JobPage(BaseModel):
+class JobListOut(BaseModel):
     """A page of jobs, newest first."""
 
     jobs: list[JobOut]
@@ -214,7 +214,7 @@ def nodes_out(inventory: Inventory, limits: str) -> list[Json]:
     ]
 
 
-def state_of(books: NodeFree) -> str:
+def state_of(books: NodeAccount) -> str:
     """How a node stands: up, down, drained, or leaving with what still runs there."""
     if books.removed:
         return "leaving"

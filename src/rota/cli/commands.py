@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 
-class Group(Enum):
+class CommandGroup(Enum):
     """What a command is for; the headings of `rota --help`."""
 
     STUDY = "Study"
@@ -27,7 +27,7 @@ class Group(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CommandEntry:
     """One command: where it lives and what the list of commands says of it.
 
     `target` is `module:attribute`; the attribute is a function (one command) or a Typer app (several).
@@ -36,177 +36,177 @@ class Entry:
     name: str
     target: str
     summary: str
-    group: Group
+    group: CommandGroup
 
 
-COMMANDS: tuple[Entry, ...] = (
-    Entry(
+COMMANDS: tuple[CommandEntry, ...] = (
+    CommandEntry(
         name="sim",
-        target="rota.cli.sim:sim",
+        target="rota.cli.study.sim:sim",
         summary="Run a trace through one or more policies and compare them.",
-        group=Group.STUDY,
+        group=CommandGroup.STUDY,
     ),
-    Entry(
+    CommandEntry(
         name="report",
-        target="rota.cli.report:report",
+        target="rota.cli.study.report:report",
         summary="Draw the figures of one or more journals on one page.",
-        group=Group.STUDY,
+        group=CommandGroup.STUDY,
     ),
-    Entry(
+    CommandEntry(
         name="trace",
-        target="rota.cli.trace:app",
+        target="rota.cli.study.trace:app",
         summary="Describe, convert and generate traces.",
-        group=Group.STUDY,
+        group=CommandGroup.STUDY,
     ),
-    Entry(
+    CommandEntry(
         name="check",
-        target="rota.cli.check:check",
+        target="rota.cli.manager.check:check",
         summary="Say what is wrong with a cluster or job file.",
-        group=Group.STUDY,
+        group=CommandGroup.STUDY,
     ),
-    Entry(
+    CommandEntry(
         name="policies",
-        target="rota.cli.policies:policies",
+        target="rota.cli.study.policies:policies",
         summary="List the policies and their parameters.",
-        group=Group.STUDY,
+        group=CommandGroup.STUDY,
     ),
-    Entry(
+    CommandEntry(
         name="profiles",
-        target="rota.cli.profiles:profiles",
+        target="rota.cli.study.profiles:profiles",
         summary="List published speeds of models on device types.",
-        group=Group.STUDY,
+        group=CommandGroup.STUDY,
     ),
-    Entry(
+    CommandEntry(
         name="up",
-        target="rota.cli.up:up",
+        target="rota.cli.manager.up:up",
         summary="Start the manager of this machine.",
-        group=Group.RUN,
+        group=CommandGroup.RUN,
     ),
-    Entry(
+    CommandEntry(
         name="demo",
-        target="rota.cli.demo:demo",
+        target="rota.cli.manager.demo:demo",
         summary="See a manager at work on pretend devices.",
-        group=Group.RUN,
+        group=CommandGroup.RUN,
     ),
-    Entry(
+    CommandEntry(
         name="nodes",
-        target="rota.cli.nodes:nodes",
+        target="rota.cli.manager.nodes:nodes",
         summary="List the nodes and what is free on them.",
-        group=Group.RUN,
+        group=CommandGroup.RUN,
     ),
-    Entry(
+    CommandEntry(
         name="drain",
-        target="rota.cli.nodes:drain",
+        target="rota.cli.manager.nodes:drain",
         summary="Let nothing new start on a node.",
-        group=Group.RUN,
+        group=CommandGroup.RUN,
     ),
-    Entry(
+    CommandEntry(
         name="undrain",
-        target="rota.cli.nodes:undrain",
+        target="rota.cli.manager.nodes:undrain",
         summary="Let a drained node take jobs again.",
-        group=Group.RUN,
+        group=CommandGroup.RUN,
     ),
-    Entry(
+    CommandEntry(
         name="tenants",
-        target="rota.cli.tenants:app",
+        target="rota.cli.manager.tenants:app",
         summary="List the tenants and their jobs, or change what they are promised.",
-        group=Group.RUN,
+        group=CommandGroup.RUN,
     ),
-    Entry(
+    CommandEntry(
         name="k8s",
-        target="rota.cli.k8s:app",
+        target="rota.cli.manager.k8s:app",
         summary="Schedule the pods of a Kubernetes cluster.",
-        group=Group.RUN,
+        group=CommandGroup.RUN,
     ),
-    Entry(
+    CommandEntry(
         name="submit",
-        target="rota.cli.submit:submit",
+        target="rota.cli.jobs.submit:submit",
         summary="Submit a job file, or a command.",
-        group=Group.JOBS,
+        group=CommandGroup.JOBS,
     ),
-    Entry(
+    CommandEntry(
         name="ps",
-        target="rota.cli.ps:ps",
+        target="rota.cli.jobs.ps:ps",
         summary="List jobs.",
-        group=Group.JOBS,
+        group=CommandGroup.JOBS,
     ),
-    Entry(
+    CommandEntry(
         name="show",
-        target="rota.cli.show:show",
+        target="rota.cli.jobs.show:show",
         summary="Show everything about a job.",
-        group=Group.JOBS,
+        group=CommandGroup.JOBS,
     ),
-    Entry(
+    CommandEntry(
         name="logs",
-        target="rota.cli.logs:logs",
+        target="rota.cli.jobs.logs:logs",
         summary="Print what a job says.",
-        group=Group.JOBS,
+        group=CommandGroup.JOBS,
     ),
-    Entry(
+    CommandEntry(
         name="why",
-        target="rota.cli.show:why",
+        target="rota.cli.jobs.show:why",
         summary="Say why a job waits.",
-        group=Group.JOBS,
+        group=CommandGroup.JOBS,
     ),
-    Entry(
+    CommandEntry(
         name="cancel",
-        target="rota.cli.act:cancel",
+        target="rota.cli.jobs.act:cancel",
         summary="End jobs, whatever they are doing.",
-        group=Group.JOBS,
+        group=CommandGroup.JOBS,
     ),
-    Entry(
+    CommandEntry(
         name="hold",
-        target="rota.cli.act:hold",
+        target="rota.cli.jobs.act:hold",
         summary="Keep waiting jobs from starting.",
-        group=Group.JOBS,
+        group=CommandGroup.JOBS,
     ),
-    Entry(
+    CommandEntry(
         name="release",
-        target="rota.cli.act:release",
+        target="rota.cli.jobs.act:release",
         summary="Let held jobs run.",
-        group=Group.JOBS,
+        group=CommandGroup.JOBS,
     ),
-    Entry(
+    CommandEntry(
         name="top",
-        target="rota.cli.top:top",
+        target="rota.cli.jobs.top:top",
         summary="Show nodes and jobs as they are, again and again.",
-        group=Group.JOBS,
+        group=CommandGroup.JOBS,
     ),
-    Entry(
+    CommandEntry(
         name="profile",
-        target="rota.cli.profile:profile",
+        target="rota.cli.learned.profile:profile",
         summary="Run a training command for a while and see what it uses.",
-        group=Group.LEARN,
+        group=CommandGroup.LEARN,
     ),
-    Entry(
+    CommandEntry(
         name="estimate",
-        target="rota.cli.estimate:app",
+        target="rota.cli.learned.estimate:app",
         summary="Learn from past runs what jobs need.",
-        group=Group.LEARN,
+        group=CommandGroup.LEARN,
     ),
-    Entry(
+    CommandEntry(
         name="learn",
-        target="rota.cli.learn:app",
+        target="rota.cli.learned.learn:app",
         summary="Learn where to place jobs that share servers.",
-        group=Group.LEARN,
+        group=CommandGroup.LEARN,
     ),
-    Entry(
+    CommandEntry(
         name="backup",
-        target="rota.cli.backup:backup",
+        target="rota.cli.manager.backup:backup",
         summary="Copy the manager's database while it runs.",
-        group=Group.ADMIN,
+        group=CommandGroup.ADMIN,
     ),
-    Entry(
+    CommandEntry(
         name="token",
-        target="rota.cli.token:app",
+        target="rota.cli.manager.token:app",
         summary="Create, list and revoke tokens.",
-        group=Group.ADMIN,
+        group=CommandGroup.ADMIN,
     ),
-    Entry(
+    CommandEntry(
         name="audit",
-        target="rota.cli.audit:audit",
+        target="rota.cli.manager.audit:audit",
         summary="List who changed what.",
-        group=Group.ADMIN,
+        group=CommandGroup.ADMIN,
     ),
 )
 
@@ -214,7 +214,7 @@ COMMANDS: tuple[Entry, ...] = (
 _COMPLETION_PARAMS = frozenset({"install_completion", "show_completion"})
 
 
-def load(entry: Entry) -> TyperCommand | TyperGroup:
+def load(entry: CommandEntry) -> TyperCommand | TyperGroup:
     """Import the entry's module and make its command."""
     module, _, attribute = entry.target.partition(":")
     found = getattr(importlib.import_module(module), attribute)
@@ -243,7 +243,7 @@ class LazyGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands into the help, by what they are for."""
-        for group in Group:
+        for group in CommandGroup:
             rows = [(entry.name, entry.summary) for entry in self._entries.values() if entry.group is group]
             if rows:
                 with formatter.section(group.value):

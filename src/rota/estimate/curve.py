@@ -36,7 +36,7 @@ SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class ScalingCurve:
     """A fitted curve; `error` is the typical relative error on points that were left out."""
 
     constant: float
@@ -55,7 +55,7 @@ class Curve:
         return " + ".join(parts)
 
 
-def fit_curve(points: Sequence[tuple[float, float]]) -> Curve:
+def fit_curve(points: Sequence[tuple[float, float]]) -> ScalingCurve:
     """The curve through some points (x of 1 or more, y above 0), by the terms that leave points out best."""
     if len({x for x, _ in points}) < FEWEST:
         raise RotaError(f"a curve needs points at {FEWEST} places or more; these are at {len({x for x, _ in points})}")
@@ -70,7 +70,9 @@ def fit_curve(points: Sequence[tuple[float, float]]) -> Curve:
             best = tried
     error, terms = best
     costs = _robust(x, y, terms)
-    return Curve(constant=float(costs[0]), terms=terms, costs=tuple(float(cost) for cost in costs[1:]), error=error)
+    return ScalingCurve(
+        constant=float(costs[0]), terms=terms, costs=tuple(float(cost) for cost in costs[1:]), error=error
+    )
 
 
 def _worth(points: int, choices: int) -> float:
@@ -81,7 +83,7 @@ def _worth(points: int, choices: int) -> float:
     return min(WORTH, math.exp(-(math.log(points) + 2 * math.log(choices)) / (2 * points)))
 
 
-def curves_by_kind(runs: Sequence[Observation], label: str, by: str) -> list[tuple[str, int, Curve]]:
+def curves_by_kind(runs: Sequence[Observation], label: str, by: str) -> list[tuple[str, int, ScalingCurve]]:
     """For each kind of run with points at enough places: how many points, and the curve."""
     points: dict[str, list[tuple[float, float]]] = {}
     for run in with_label(runs, label):

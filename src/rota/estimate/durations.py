@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from rota.core.model import Job
+from rota.core.model.job import Job
 
 ATTRIBUTES = ("user", "name", "model", "gpus", "hour")
 EFFECTS = (("user",), ("name",), ("model",), ("gpus",), ("hour",), ("user", "model"), ("user", "gpus"))

@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rota.estimate.fit import Fit, Way
-from rota.estimate.law import explains
+from rota.estimate.analytic_model import explains
+from rota.estimate.cross_validation import Spread, Trust, measure, without_counts
+from rota.estimate.extrapolation import Ranges
+from rota.estimate.forest import EstimateMethod, LabelFit
 from rota.estimate.observations import COUNTED, Observation, Value, with_label
-from rota.estimate.ranges import Ranges
-from rota.estimate.trust import Spread, Trust, measure, without_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class RunEstimate:
     """What a run will probably take; nine runs in ten lie between `low` and `high`.
 
     `error` is the median relative error that was measured on held-out runs of its kind, or of kinds left out whole
@@ -56,7 +56,7 @@ class Estimator:
     def __init__(self, runs: Sequence[Observation], trust: Mapping[str, Trust]) -> None:
         self.runs = tuple(runs)
         self.trust = trust
-        self._fits: dict[tuple[str, bool], Fit] = {}
+        self._fits: dict[tuple[str, bool], LabelFit] = {}
         self._ranges: dict[str, Ranges] = {}
 
     @classmethod
@@ -64,7 +64,7 @@ class Estimator:
         """Learn labels from runs, and how far to trust that."""
         return cls(runs, {label: measure(label, runs, seed) for label in labels})
 
-    def predict(self, label: str, attributes: Mapping[str, Value]) -> Estimate:
+    def predict(self, label: str, attributes: Mapping[str, Value]) -> RunEstimate:
         """What a run will probably take; the usual where nothing is learned of the label yet. Nonsense is refused."""
         known = self.trust.get(label)
         if known is None:
@@ -86,7 +86,7 @@ class Estimator:
             found = None if error is None else Spread(reach=known.reach, error=error)
         width = math.exp(known.reach if found is None else found.reach)
         most = MOST.get(label, math.inf)
-        return Estimate(
+        return RunEstimate(
             label=label,
             value=min(value, most),
             low=min(value / width, most),
@@ -96,10 +96,12 @@ class Estimator:
             unseen=unseen,
         )
 
-    def _fit(self, label: str, mine: Sequence[Observation], lacks_counts: bool) -> Fit:
+    def _fit(self, label: str, mine: Sequence[Observation], lacks_counts: bool) -> LabelFit:
         if (label, lacks_counts) not in self._fits:
             self._fits[label, lacks_counts] = (
-                Fit(label, [without_counts(run) for run in mine], Way.FOREST) if lacks_counts else Fit(label, mine)
+                LabelFit(label, [without_counts(run) for run in mine], EstimateMethod.FOREST)
+                if lacks_counts
+                else LabelFit(label, mine)
             )
         return self._fits[label, lacks_counts]
 
@@ -133,7 +135,7 @@ DEFAULTS: Mapping[str, float] = {"gpus": 1.0, "cpu_cores": 4.0, "host_memory_mb"
 """What a job is taken to need of which nothing is known, as Liquid does."""
 
 
-def unlearned(label: str) -> Estimate:
+def unlearned(label: str) -> RunEstimate:
     """The usual, where nothing is known."""
     value = DEFAULTS.get(label, math.nan)
-    return Estimate(label=label, value=value, low=value, high=value, error=None)
+    return RunEstimate(label=label, value=value, low=value, high=value, error=None)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import RotaError
+from rota.estimate.cross_validation import Spread, Trust
 from rota.estimate.estimator import Estimator
 from rota.estimate.observations import LABELS, Observation
-from rota.estimate.trust import Spread, Trust
 
 FORM = "rota estimator 2"
 

@@ -78,7 +78,7 @@ def read_observations(path: Path) -> list[Observation]:
     import polars as pl
 
     if str(path) in BUILT_IN:
-        path = Path(str(files("rota.perf") / "measured" / BUILT_IN[str(path)]))
+        path = Path(str(files("rota.perf.profiles") / "measured" / BUILT_IN[str(path)]))
     if not path.is_file():
         raise RotaError(f"{path}: there is no such file")
     try:

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from rota.estimate.fit import TREES, Fit, Way, folds_by, import_forest, parts, reach
-from rota.estimate.law import LAWS, explains
+from rota.estimate.analytic_model import LAWS, explains
+from rota.estimate.cross_validation import FEWEST, FOLDS, enough
+from rota.estimate.forest import TREES, EstimateMethod, LabelFit, folds_by, import_forest, parts, reach
 from rota.estimate.observations import LABELS, Encoder, Floats, Observation, with_label
-from rota.estimate.trust import FEWEST, FOLDS, enough
 
 RANDOM = "random"
 KINDS = "kinds left out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class LabelScore:
     """One label under one split. Errors are relative; `forest` and `white_box` are median errors of each alone."""
 
     split: str
@@ -50,7 +50,7 @@ def labels_in(runs: Sequence[Observation]) -> list[str]:
 
 def scores(
     runs: Sequence[Observation], labels: Sequence[str], seed: int = 0, tell: Callable[[str], None] = lambda _: None
-) -> Iterator[Score]:
+) -> Iterator[LabelScore]:
     """The score of each label under both splits."""
     for label in labels:
         mine = enough(label, runs)
@@ -66,16 +66,16 @@ def _splits(runs: Sequence[Observation], seed: int) -> Iterator[tuple[str, Float
         yield KINDS, folds_by(kinds, len(set(kinds)), seed)
 
 
-def _score(runs: Sequence[Observation], label: str, split: str, folds: Floats, seed: int) -> Score:
+def _score(runs: Sequence[Observation], label: str, split: str, folds: Floats, seed: int) -> LabelScore:
     truth = np.array([run.labels[label] for run in runs])
     said = _said(runs, label, folds, seed)
-    best = said[Way.BEST]
+    best = said[EstimateMethod.BEST]
     errors = np.abs(best - truth) / truth
     low, high = _intervals(best, truth, folds)
     usual = {name: rmsre(truth, each) for name, each in _usual_models(runs, truth, folds, seed)}
     model = min(usual, key=lambda name: usual[name])
-    white = said.get(Way.WHITE_BOX)
-    return Score(
+    white = said.get(EstimateMethod.WHITE_BOX)
+    return LabelScore(
         split=split,
         label=label,
         runs=len(runs),
@@ -87,22 +87,22 @@ def _score(runs: Sequence[Observation], label: str, split: str, folds: Floats, s
         bom_model=model,
         coverage=float(np.mean((low <= truth) & (truth <= high))),
         interval_ratio=float(np.median(high / low)),
-        forest_error=float(np.median(np.abs(said[Way.FOREST] - truth) / truth)),
+        forest_error=float(np.median(np.abs(said[EstimateMethod.FOREST] - truth) / truth)),
         white_box_error=None if white is None else float(np.median(np.abs(white - truth) / truth)),
     )
 
 
-def _said(runs: Sequence[Observation], label: str, folds: Floats, seed: int) -> dict[Way, Floats]:
+def _said(runs: Sequence[Observation], label: str, folds: Floats, seed: int) -> dict[EstimateMethod, Floats]:
     """What each way says of each run, by fits that have not seen its fold; without a white box the best is a forest."""
     has_law = label in LAWS and all(map(explains, runs))
-    said = {way: np.zeros(len(runs)) for way in Way if has_law or way is not Way.WHITE_BOX}
+    said = {way: np.zeros(len(runs)) for way in EstimateMethod if has_law or way is not EstimateMethod.WHITE_BOX}
     for here, elsewhere in parts(folds):
         asked, seen = [runs[index] for index in here], [runs[index] for index in elsewhere]
-        best = Fit(label, seen, seed=seed)
-        said[Way.BEST][here] = said[Way.FOREST][here] = best.predict(asked)
+        best = LabelFit(label, seen, seed=seed)
+        said[EstimateMethod.BEST][here] = said[EstimateMethod.FOREST][here] = best.predict(asked)
         if has_law:
-            said[Way.FOREST][here] = Fit(label, seen, Way.FOREST, seed).predict(asked)
-            said[Way.WHITE_BOX][here] = np.exp(best.explained(asked))
+            said[EstimateMethod.FOREST][here] = LabelFit(label, seen, EstimateMethod.FOREST, seed).predict(asked)
+            said[EstimateMethod.WHITE_BOX][here] = np.exp(best.explained(asked))
     return said
 
 

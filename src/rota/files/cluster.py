@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
 
 MOST_NODES = 1_000_000
 """More is a slip of the hand; refused before it fills the memory."""

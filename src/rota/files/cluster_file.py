@@ -11,14 +11,14 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, NodeId
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import DeviceType, NodeId
 from rota.files.cluster import MOST_NODES
 from rota.files.document import read_document
 from rota.files.hived import cluster_from, is_hived, plan_from
 from rota.files.quantities import NotAQuantity, parse_bits_per_second, parse_bytes, parse_cpus
-from rota.files.shape import Shape, checked, field_path
+from rota.files.shape import FileModel, checked, field_path
 from rota.files.tenants import FairnessEntry, TenantEntry, tenant_plan
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
@@ -45,7 +45,7 @@ Cpus = Annotated[int, _amount(parse_cpus)]
 BitsPerSecond = Annotated[int, _amount(parse_bits_per_second)]
 
 
-class NodeEntry(Shape):
+class NodeEntry(FileModel):
     """One line of `nodes`: one node, a range of them, or a number of alike ones without names."""
 
     gpus: Count
@@ -62,7 +62,7 @@ class NodeEntry(Shape):
     domain: Name | None = None
 
 
-class ClusterFile(Shape):
+class ClusterFile(FileModel):
     """The whole file. `racks` says in which domain each rack is, once for all of its nodes."""
 
     nodes: Annotated[tuple[NodeEntry, ...], Field(min_length=1)]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.model import NodeId
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import NodeId
 from rota.files.document import read_text
 
 HEADER = ("time_s", "node", "event")

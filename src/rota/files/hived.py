@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
-from rota.core.cells import (
+from rota.core.errors import RotaError
+from rota.core.model.cells import (
     LEAF_LEVEL,
     CellEntry,
     CellPlan,
@@ -22,12 +23,11 @@ from rota.core.cells import (
     SkuSize,
     TenantCells,
 )
-from rota.core.cluster import Cluster, Node
-from rota.core.errors import RotaError
-from rota.core.model import DeviceType, NodeId, TenantId
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import DeviceType, NodeId, TenantId
 from rota.files.document import parse_yaml, read_document
 from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus
-from rota.files.shape import Shape, checked
+from rota.files.shape import FileModel, checked
 
 _WRAPPER = "hivedscheduler"
 
@@ -56,41 +56,41 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 
 
-class _Sku(Shape):
+class _Sku(FileModel):
     gpu: Count = 1
     cpu: Annotated[int, BeforeValidator(_cpus)] = 0
     memory: Annotated[int, BeforeValidator(_bytes)] = 0
 
 
-class _CellType(Shape):
+class _CellType(FileModel):
     child: Name = Field(validation_alias="childCellType")
     children: Positive = Field(validation_alias="childCellNumber")
     is_node: bool = Field(default=False, validation_alias="isNodeLevel", strict=True)
 
 
-class _Cell(Shape):
+class _Cell(FileModel):
     type: Name | None = Field(default=None, validation_alias="cellType")
     address: Name | None = Field(default=None, validation_alias="cellAddress")
     pinned: Name | None = Field(default=None, validation_alias=AliasChoices("pinnedCellId", "reservationId"))
     children: tuple[_Cell, ...] | None = Field(default=None, validation_alias="cellChildren")
 
 
-class _Physical(Shape):
+class _Physical(FileModel):
     skus: dict[Name, _Sku] = Field(default={}, validation_alias="skuTypes")
     types: dict[Name, _CellType] = Field(validation_alias="cellTypes")
     cells: Annotated[tuple[_Cell, ...], Field(min_length=1, validation_alias="physicalCells")]
 
 
-class _Quota(Shape):
+class _Quota(FileModel):
     path: Name = Field(validation_alias="cellType")
     cells: Count = Field(validation_alias="cellNumber")
 
 
-class _Pinned(Shape):
+class _Pinned(FileModel):
     id: Name = Field(validation_alias=AliasChoices("pinnedCellId", "reservationId"))
 
 
-class _Tenant(Shape):
+class _Tenant(FileModel):
     quotas: Annotated[tuple[_Quota, ...], BeforeValidator(_nothing_is_empty)] = Field(
         default=(), validation_alias="virtualCells"
     )
@@ -99,7 +99,7 @@ class _Tenant(Shape):
     )
 
 
-class _File(Shape):
+class _HivedFile(FileModel):
     physical: _Physical = Field(validation_alias="physicalCluster")
     tenants: dict[Name, _Tenant] = Field(default={}, validation_alias="virtualClusters")
     kube_address: Any = Field(default=None, validation_alias="kubeApiServerAddress")
@@ -121,7 +121,7 @@ def read_cell_plan(path: Path) -> CellPlan:
 
 def plan_from(document: object, path: Path) -> CellPlan:
     """The promises in a document that was read from `path`."""
-    file = checked(_File, _unwrapped(document, path), path)
+    file = checked(_HivedFile, _unwrapped(document, path), path)
     return CellPlan(
         types={
             CellTypeName(name): CellType(child=CellTypeName(kind.child), children=kind.children, is_node=kind.is_node)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rota.core.errors import RotaError
-from rota.core.model import (
+from rota.core.model.job import (
     OPPORTUNISTIC,
     Checkpoint,
     DeviceType,
@@ -22,7 +22,7 @@ from rota.core.model import (
 from rota.files.auto import settled
 from rota.files.document import read_document
 from rota.files.shape import checked
-from rota.perf.sharing_labels import fault_in_labels
+from rota.perf.speed.sharing_labels import fault_in_labels
 
 if TYPE_CHECKING:
     from rota.files.job_shape import JobFile, ResourcesPart, RolePart

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from rota.core.errors import did_you_mean
-from rota.core.model import OPPORTUNISTIC, WHOLE, Level
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, Level
 from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus, parse_duration
-from rota.files.shape import Shape
+from rota.files.shape import FileModel
 
 MOST_TASKS = 4096
 MOST_TEXT = 65536
@@ -117,13 +117,13 @@ Command = Text | Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096
 """A text is for the task's shell; a list is a program and its arguments, taken as they are."""
 
 
-class Secret(Shape):
+class Secret(FileModel):
     """A value that is handed to the task and never shown."""
 
     secret: Text
 
 
-class ResourcesPart(Shape):
+class ResourcesPart(FileModel):
     """What each task needs."""
 
     gpus: Gpus = 0
@@ -133,7 +133,7 @@ class ResourcesPart(Shape):
     memory: Bytes = 0
 
 
-class LocalityPart(Shape):
+class LocalityPart(FileModel):
     """How near to each other the tasks want to be."""
 
     level: LevelName = Level.NODE
@@ -141,14 +141,14 @@ class LocalityPart(Shape):
     relax_after: Seconds | None = None
 
 
-class ElasticPart(Shape):
+class ElasticPart(FileModel):
     """Between how many tasks the scheduler may choose."""
 
     min: Count
     max: Count
 
 
-class CheckpointPart(Shape):
+class CheckpointPart(FileModel):
     """Where progress is kept, how the job is told to save it, and how long that may take."""
 
     path: Text | None = None
@@ -156,14 +156,14 @@ class CheckpointPart(Shape):
     signal: Literal["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT"] = "SIGTERM"
 
 
-class CompletionPart(Shape):
+class CompletionPart(FileModel):
     """How many tasks of a role must fail, or succeed, for the job to be over."""
 
     min_failed: Count = 1
     min_succeeded: Count | None = None
 
 
-class MemberPart(Shape):
+class MemberPart(FileModel):
     """Which task of a job without gang this is."""
 
     rank: Annotated[int, Field(strict=True, ge=0, le=MOST_TASKS)]
@@ -172,7 +172,7 @@ class MemberPart(Shape):
     role_tasks: Count
 
 
-class RolePart(Shape):
+class RolePart(FileModel):
     """A kind of task."""
 
     count: Count = 1
@@ -186,7 +186,7 @@ class RolePart(Shape):
     completion: CompletionPart = CompletionPart()
 
 
-class EstimatedPart(Shape):
+class EstimatedPart(FileModel):
     """What an `auto` became, and whether an estimate or the usual; how often it was raised since, and why."""
 
     given: float | Text
@@ -196,7 +196,7 @@ class EstimatedPart(Shape):
     why: Text | None = None
 
 
-class JobFile(Shape):
+class JobFile(FileModel):
     """The whole file. Every field is optional but `run`."""
 
     run: Command | None = None

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rota.core.cells import CellTypeName, SkuSize
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.model import DEFAULT_TENANT, OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId, Role, TenantId
+from rota.core.model.cells import CellTypeName, SkuSize
+from rota.core.model.job import DEFAULT_TENANT, OPPORTUNISTIC, WHOLE, DeviceType, Job, JobId, Role, TenantId
 from rota.files.document import read_document
-from rota.files.shape import Shape, checked
+from rota.files.shape import FileModel, checked
 
 PRIORITIES = {"oppo": OPPORTUNISTIC, "test": 10, "prod": 100, "crit": 120}
 """OpenPAI's classes as HiveD's priorities; `test` is the default."""
@@ -30,7 +30,7 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[int, Field(strict=True, ge=1)]
 
 
-class _Resource(Shape):
+class _Resource(FileModel):
     gpu: Count = 0
     cpu: Annotated[float, Field(ge=0)] = 0
     memory_mb: Count = Field(default=0, validation_alias="memoryMB")
@@ -38,12 +38,12 @@ class _Resource(Shape):
     shared_memory: Any = Field(default=None, validation_alias="shmMB")
 
 
-class _Completion(Shape):
+class _Completion(FileModel):
     min_failed: int | None = Field(default=None, validation_alias="minFailedInstances")
     min_succeeded: int | None = Field(default=None, validation_alias="minSucceededInstances")
 
 
-class _TaskRole(Shape):
+class _TaskRole(FileModel):
     instances: Positive = 1
     resource: _Resource = Field(default=_Resource(), validation_alias="resourcePerInstance")
     completion: _Completion = _Completion()
@@ -57,19 +57,19 @@ class _TaskRole(Shape):
     prerequisites: Any = None
 
 
-class _RoleExtras(Shape):
+class _RoleExtras(FileModel):
     sku_type: Name | None = Field(default=None, validation_alias="skuType")
     sku_number: Any = Field(default=None, validation_alias="skuNum")
     pinned: Name | None = Field(default=None, validation_alias="pinnedCellId")
     group: Name | None = Field(default=None, validation_alias="affinityGroupName")
 
 
-class _Hived(Shape):
+class _Hived(FileModel):
     priority: Name = Field(default="test", validation_alias="jobPriorityClass")
     roles: dict[Name, _RoleExtras] = Field(default={}, validation_alias="taskRoles")
 
 
-class _Extras(Shape):
+class _Extras(FileModel):
     hived: _Hived = Field(default=_Hived(), validation_alias="hivedScheduler")
     gang: bool = Field(default=True, validation_alias="gangAllocation", strict=True)
     other: Any = Field(default=None, validation_alias="com.microsoft.pai.runtimeplugin")
@@ -77,12 +77,12 @@ class _Extras(Shape):
     job_status: Any = Field(default=None, validation_alias="jobStatusChangeNotification")
 
 
-class _Defaults(Shape):
+class _Defaults(FileModel):
     tenant: Name = Field(default=str(DEFAULT_TENANT), validation_alias="virtualCluster")
     deployment: Any = None
 
 
-class _File(Shape):
+class _OpenPaiFile(FileModel):
     protocol: int | str = Field(validation_alias="protocolVersion")
     name: Name
     type: Any = None
@@ -111,7 +111,7 @@ def read_openpai(path: Path, skus: Mapping[CellTypeName, SkuSize] | None = None)
 
 def jobs_from(document: object, path: Path, skus: Mapping[CellTypeName, SkuSize] | None = None) -> tuple[Job, ...]:
     """The jobs in a document that was read from `path`."""
-    file = checked(_File, document, path)
+    file = checked(_OpenPaiFile, document, path)
     if str(file.protocol) != "2":
         raise RotaError(f"{path}: protocolVersion is {file.protocol!r}; only 2 is known")
     if file.extras.hived.priority not in PRIORITIES:
@@ -137,7 +137,7 @@ def jobs_from(document: object, path: Path, skus: Mapping[CellTypeName, SkuSize]
     return (_job(file, file.name, roles),)
 
 
-def _job(file: _File, name: str, roles: list[tuple[Role, str | None]]) -> Job:
+def _job(file: _OpenPaiFile, name: str, roles: list[tuple[Role, str | None]]) -> Job:
     pinned = roles[0][1]
     # Retries of -1 and -2 mean without end; the job's count and its tasks' add up to how often a run may fail.
     retries = [file.retries, *(file.roles[role.name].retries for role, _ in roles)]
@@ -152,7 +152,7 @@ def _job(file: _File, name: str, roles: list[tuple[Role, str | None]]) -> Job:
     )
 
 
-def _pinned(file: _File, name: str) -> str | None:
+def _pinned(file: _OpenPaiFile, name: str) -> str | None:
     extras = file.extras.hived.roles.get(name)
     return None if extras is None else extras.pinned
 
@@ -161,7 +161,7 @@ def _single(role: Role) -> Role:
     return Role(name=role.name, count=1, device_milli=role.device_milli, device_types=role.device_types)
 
 
-def _role(file: _File, name: str, path: Path, skus: Mapping[CellTypeName, SkuSize]) -> Role:
+def _role(file: _OpenPaiFile, name: str, path: Path, skus: Mapping[CellTypeName, SkuSize]) -> Role:
     task = file.roles[name]
     extras = file.extras.hived.roles.get(name, _RoleExtras())
     where = f"extras.hivedScheduler.taskRoles.{name}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.files.job_shape import MOST_RESTARTS
-from rota.files.openpai import PRIORITIES, _File, _TaskRole, jobs_from
+from rota.files.openpai import PRIORITIES, _OpenPaiFile, _TaskRole, jobs_from
 from rota.files.shape import checked
 
 _HOLE = re.compile(r"<%\s*\$(parameters|secrets)\.([A-Za-z0-9_.-]+)\s*%>")
@@ -28,7 +28,7 @@ _PRELUDE = (
 def job_values(document: object, path: Path) -> dict[str, Any]:
     """The plain values of the job file that means the same."""
     jobs_from(document, path)
-    file = checked(_File, document, path)
+    file = checked(_OpenPaiFile, document, path)
     _refuse(file, path)
     retries = [file.retries, *(role.retries for role in file.roles.values())]
     secrets: dict[str, Any] = {}
@@ -50,12 +50,12 @@ def job_values(document: object, path: Path) -> dict[str, Any]:
     return values
 
 
-def _refuse(file: _File, path: Path) -> None:
+def _refuse(file: _OpenPaiFile, path: Path) -> None:
     if file.extras.other:
         raise RotaError(f"{path}: extras: runtime plugins are OpenPAI's own; drop com.microsoft.pai.runtimeplugin")
 
 
-def _pinned(file: _File, path: Path) -> str | None:
+def _pinned(file: _OpenPaiFile, path: Path) -> str | None:
     """The pinned cell, one for all roles: a file becomes one job, whose labels are all its tasks'."""
     extras = [file.extras.hived.roles.get(name) for name in file.roles]
     pins = [None if each is None else each.pinned for each in extras]
@@ -67,7 +67,7 @@ def _pinned(file: _File, path: Path) -> str | None:
     return pins[0]
 
 
-def _role(file: _File, name: str, role: _TaskRole, secrets: dict[str, Any], path: Path) -> dict[str, Any]:
+def _role(file: _OpenPaiFile, name: str, role: _TaskRole, secrets: dict[str, Any], path: Path) -> dict[str, Any]:
     script = "\n".join((_PRELUDE, *(_filled(file, line, secrets, f"{path}: {name}") for line in role.commands)))
     values: dict[str, Any] = {
         "count": role.instances,
@@ -93,7 +93,7 @@ def _completion(role: _TaskRole) -> dict[str, int]:
     return rule
 
 
-def _filled(file: _File, line: str, secrets: dict[str, Any], where: str) -> str:
+def _filled(file: _OpenPaiFile, line: str, secrets: dict[str, Any], where: str) -> str:
     def fill(hole: re.Match[str]) -> str:
         kind, name = hole[1], hole[2]
         known = file.parameters if kind == "parameters" else file.secrets
@@ -109,7 +109,7 @@ def _filled(file: _File, line: str, secrets: dict[str, Any], where: str) -> str:
     return _HOLE.sub(fill, line)
 
 
-def _image(file: _File, path: Path) -> str | None:
+def _image(file: _OpenPaiFile, path: Path) -> str | None:
     """The container image, by its address; it must be one for all roles."""
     images = {
         str(each["name"]): str(each.get("uri", ""))

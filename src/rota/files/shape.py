@@ -29,7 +29,7 @@ _WAYS_OUT = {
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-class Shape(BaseModel):
+class FileModel(BaseModel):
     """The base of everything that is read from a file: unknown fields are refused, nothing changes later.
 
     Numbers will do as names (`rack: 1`), since YAML reads them as numbers; nothing else is converted.
@@ -66,7 +66,7 @@ def _summary(problems: list[ErrorDetails], model: type[BaseModel]) -> str:
 
 def _place(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Where a value stands, without the names of the forms that it might have."""
-    forms = {"str", "int", "float", "bool", *(kind.__name__ for kind in Shape.__subclasses__())}
+    forms = {"str", "int", "float", "bool", *(kind.__name__ for kind in FileModel.__subclasses__())}
     return tuple(part for part in loc if isinstance(part, int) or not ("[" in part or part in forms))
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from rota.core.model import DeviceType, TenantId
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.model.job import DeviceType, TenantId
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
 from rota.files.quantities import NotAQuantity, parse_duration
-from rota.files.shape import Shape
+from rota.files.shape import FileModel
 
 
 def _seconds(value: object) -> float:
@@ -30,7 +30,7 @@ Amounts = Annotated[dict[Name, Count], BeforeValidator(_by_type)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 
-class TenantEntry(Shape):
+class TenantEntry(FileModel):
     """One tenant. `gpus` and `limit` are numbers, or numbers by device type."""
 
     gpus: Amounts = {}
@@ -40,7 +40,7 @@ class TenantEntry(Shape):
     per_user: Annotated[int, Field(strict=True, ge=1)] | None = None
 
 
-class FairnessEntry(Shape):
+class FairnessEntry(FileModel):
     """The rules between tenants."""
 
     half_life: Seconds = 7 * 86400.0

@@ -10,14 +10,14 @@ from pydantic import Field, model_validator
 
 from rota.files.document import read_document
 from rota.files.job_shape import Seconds
-from rota.files.shape import Shape, checked
+from rota.files.shape import FileModel, checked
 
 Text = Annotated[str, Field(min_length=1)]
 _OTHER_FILES = frozenset({"nodes", "run", "roles", "physicalCluster", "taskRoles"})
 """Fields by which another kind of file is known."""
 
 
-class UpFile(Shape):
+class UpFile(FileModel):
     """How a manager is run. What is not given is as `rota up` says."""
 
     emulate: Text | None = None

@@ -6,11 +6,11 @@ import numpy as np
 
 from rota.core.errors import RotaError
 from rota.learn.collect import collect
+from rota.learn.evaluation.least_interference import fit_linear
 from rota.learn.experience import Experience
-from rota.learn.lif import fit_linear
-from rota.learn.workloads import Shape
-from rota.mechanisms.actor import checked
-from rota.mechanisms.weights import Learned
+from rota.learn.workloads import WorkloadShape
+from rota.mechanisms.learned.actor import checked
+from rota.mechanisms.learned.weights import Learned
 
 try:
     import torch
@@ -39,7 +39,7 @@ def learn_again(
     if seen.kinds != kinds:
         raise RotaError("what was seen tells other kinds apart than the weights do")
     torch.set_num_threads(1)
-    both = collect(Shape(), simulated, seed, kinds).joined(seen)
+    both = collect(WorkloadShape(), simulated, seed, kinds).joined(seen)
     reward, fit = fit_reward(both, passes=passes, seed=seed)
     trainer = Trainer(kinds, Recipe(clusters=CLUSTERS), reward, seed)
     trainer.net.load_state_dict(

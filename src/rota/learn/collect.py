@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rota.core.live import LiveJob
+from rota.core.state.job_record import LiveJob
+from rota.learn.evaluation.play import play
 from rota.learn.experience import Experience, Recorder, pack
-from rota.learn.play import play
-from rota.learn.workloads import Shape, workload
-from rota.mechanisms.choosers import fullest, least_loaded, one_by_one
-from rota.mechanisms.rooms import Chosen, Floats, Room
+from rota.learn.workloads import WorkloadShape, workload
+from rota.mechanisms.learned.heuristics import fullest, least_loaded, one_by_one
+from rota.mechanisms.learned.server_arrays import Chosen, Floats, ServerArrays
 
 
 class Varied:
@@ -26,18 +26,18 @@ class Varied:
     def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
         """What runs does not matter."""
 
-    def choose(self, room: Room, live: LiveJob, now_s: float) -> Chosen | None:
+    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
         """In a way of its own for each job."""
         taste = np.array([self._chance.random() for _ in room.free])
         ways = (least_loaded, fullest, lambda room, role, chosen: taste, self._anywhere)
         return one_by_one(room, live.job, self._chance.choice(ways))
 
-    def _anywhere(self, room: Room, role: int, chosen: Chosen) -> Floats:
+    def _anywhere(self, room: ServerArrays, role: int, chosen: Chosen) -> Floats:
         return np.array([self._chance.random() for _ in room.free])
 
 
 def collect(
-    shape: Shape, count: int, seed: int, kinds: tuple[str, ...], tell: Callable[[int], None] | None = None
+    shape: WorkloadShape, count: int, seed: int, kinds: tuple[str, ...], tell: Callable[[int], None] | None = None
 ) -> Experience:
     """What is seen in so many workloads."""
     moments = []

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.learn.fast_cluster import FREE, Arrival
-from rota.mechanisms.actor import TASKS, WORK_S, pair_inputs
+from rota.mechanisms.learned.actor import TASKS, WORK_S, pair_inputs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rota.learn.fast_cluster import FREE, Arrival, FastClusters
-from rota.learn.workloads import KIND_NAMES, LOAD, Shape, refuse_below_one
+from rota.learn.workloads import KIND_NAMES, LOAD, WorkloadShape, refuse_below_one
 
 Observation = dict[str, NDArray[Any]]
 BATCH = 8
@@ -31,7 +31,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
 
     def __init__(self, servers: int = 6, intervals: int = 200, batch: int = BATCH, load: float = LOAD) -> None:
         refuse_below_one(intervals=intervals, batch=batch)
-        self._shape = Shape(servers=servers, load=load)
+        self._shape = WorkloadShape(servers=servers, load=load)
         self._intervals = intervals
         self._batch = batch
         self._world = FastClusters(self._shape, [servers], "environment")

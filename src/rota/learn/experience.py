@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
-from rota.core.live import LiveJob
-from rota.core.model import Job
-from rota.core.placement import Placement
-from rota.mechanisms.placing import Chooser
-from rota.mechanisms.rooms import Chosen, Room, counted
-from rota.perf.network import is_server
-from rota.perf.shared_servers import kind_of
+from rota.core.model.job import Job
+from rota.core.model.placement import Placement
+from rota.core.state.job_record import LiveJob
+from rota.mechanisms.learned.interval_placement import Chooser
+from rota.mechanisms.learned.server_arrays import Chosen, ServerArrays, counted
+from rota.perf.speed.network import is_server
+from rota.perf.speed.shared_servers import kind_of
 
 VERSION = 1
 Floats = NDArray[np.float64]
@@ -95,7 +95,7 @@ class Experience:
 
 
 @dataclass(slots=True)
-class Moment:
+class SpeedSnapshot:
     """The jobs that ran at a time: their kinds, workers and parameter servers by server, and speeds; 0 if not known."""
 
     kind: list[int] = field(default_factory=list)
@@ -109,21 +109,21 @@ class Recorder:
     def __init__(self, inner: Chooser, kinds: tuple[str, ...]) -> None:
         self._inner = inner
         self._known = kinds
-        self.moments: list[Moment] = []
+        self.moments: list[SpeedSnapshot] = []
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """Those of the other."""
         return self._inner.kinds
 
-    def choose(self, room: Room, live: LiveJob, now_s: float) -> Chosen | None:
+    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
         """As the other does."""
         return self._inner.choose(room, live, now_s)
 
     def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
         """Write down who runs where and how fast."""
         self._inner.seen(running, now_s)
-        moment = Moment()
+        moment = SpeedSnapshot()
         for live in running.values():
             if live.placement is not None and live.rate > 0:
                 moment.kind.append(kind_number(kind_of(live.job), self._known))
@@ -150,7 +150,7 @@ def by_side(job: Job, placement: Placement) -> tuple[dict[int, int], dict[int, i
     return sides
 
 
-def pack(moments: list[Moment], kinds: tuple[str, ...], servers: int) -> Experience:
+def pack(moments: list[SpeedSnapshot], kinds: tuple[str, ...], servers: int) -> Experience:
     """Moments as arrays."""
     slots = max((len(moment.kind) for moment in moments), default=0)
     kind = np.zeros((len(moments), slots), np.int64)

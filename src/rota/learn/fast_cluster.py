@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.model import WHOLE, Job
+from rota.core.model.job import WHOLE, Job
 from rota.learn.fast_speeds import Floats, Ints, speeds
-from rota.learn.workloads import CORES_PER_SERVER, GPUS_PER_SERVER, INTERVAL_S, KIND_NAMES, Shape, workload
+from rota.learn.workloads import CORES_PER_SERVER, GPUS_PER_SERVER, INTERVAL_S, KIND_NAMES, WorkloadShape, workload
 from rota.traces.workload import Submission
 
 SLOTS_PER_SERVER = 6
@@ -62,7 +62,7 @@ class Arrival:
 class FastClusters:
     """The state of all clusters; some may have fewer servers than others."""
 
-    def __init__(self, shape: Shape, sizes: list[int], seed: str) -> None:
+    def __init__(self, shape: WorkloadShape, sizes: list[int], seed: str) -> None:
         self._shape = shape
         self._seed = seed
         self.sizes = np.array(sizes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.perf.needs import KINDS, SERVER_BYTES_S, UPDATE_PASSES, Exchange, Server
+from rota.perf.speed.contention_constants import KINDS, SERVER_BYTES_S, UPDATE_PASSES, Exchange, ServerCapacity
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,7 +27,7 @@ _SHUFFLES = np.array([needs.exchange is Exchange.SHUFFLE for needs in KINDS.valu
 
 def speeds(kind: Ints, workers: Floats, servers: Floats, worker_cores: Floats, server_cores: Floats) -> Floats:
     """How fast each job runs, as a part of its speed alone; 0 for jobs without workers."""
-    shared = Server()
+    shared = ServerCapacity()
     all_workers, all_servers = workers.sum(-1), servers.sum(-1)
     per_server = np.maximum(all_servers, 1.0)
     update_s = np.where(all_servers > 0, _BYTES[kind] * all_workers / per_server / SERVER_BYTES_S, 0.0)

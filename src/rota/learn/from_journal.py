@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.core import events as ev
-from rota.core.codec import decode_event, decode_job, decode_placement
+from rota.core.codec.values import decode_event, decode_job, decode_placement
 from rota.core.errors import RotaError
-from rota.core.model import Job, JobId
-from rota.core.placement import Placement
-from rota.learn.experience import Experience, Moment, by_side, kind_number, pack
-from rota.perf.shared_servers import kind_of
+from rota.core.messages import events as ev
+from rota.core.model.job import Job, JobId
+from rota.core.model.placement import Placement
+from rota.learn.experience import Experience, SpeedSnapshot, by_side, kind_number, pack
+from rota.perf.speed.shared_servers import kind_of
 
 SHORTEST_S = 1.0
 """Moments shorter than this say nothing."""
@@ -22,7 +22,7 @@ Speed = Callable[[JobId, float, float, float], float | None]
 
 
 @dataclass(slots=True)
-class Run:
+class JournalRun:
     """A job of the journal, and where and how fast it runs now."""
 
     job: Job
@@ -51,9 +51,9 @@ def read_experience(path: Path, kinds: tuple[str, ...]) -> Experience:
 
 def experience_of(lines: Iterable[str], kinds: tuple[str, ...], speed: Speed = as_journalled) -> Experience:
     """What a journal's steps tell; speeds are parts of the best that jobs of the same kind and size ever had."""
-    runs: dict[JobId, Run] = {}
+    runs: dict[JobId, JournalRun] = {}
     nodes: dict[str, int] = {}
-    moments: list[Moment] = []
+    moments: list[SpeedSnapshot] = []
     sizes: list[list[tuple[int, int, int]]] = []
     last_s = None
     for line in lines:
@@ -73,11 +73,11 @@ def experience_of(lines: Iterable[str], kinds: tuple[str, ...], speed: Speed = a
     return pack(moments, kinds, max(len(nodes), 1))
 
 
-def begin(runs: dict[JobId, Run], nodes: dict[str, int], header: dict[str, object]) -> None:
+def begin(runs: dict[JobId, JournalRun], nodes: dict[str, int], header: dict[str, object]) -> None:
     """A stretch of the journal begins; it may know jobs that run already."""
     snapshot = header.get("snapshot")
     for value in snapshot["jobs"] if isinstance(snapshot, dict) else ():
-        run = runs[JobId(value["job"]["id"])] = Run(decode_job(value["job"]))
+        run = runs[JobId(value["job"]["id"])] = JournalRun(decode_job(value["job"]))
         if value.get("placement"):
             run.placement, run.rate = _placement(value["placement"], nodes), float(value.get("rate", 0.0))
 
@@ -88,13 +88,15 @@ def _placement(value: list[list[object]], nodes: dict[str, int]) -> Placement:
     return decode_placement(value, nodes)
 
 
-def take(runs: dict[JobId, Run], nodes: dict[str, int], value: dict[str, list[dict[str, object]]]) -> list[JobId]:
+def take(
+    runs: dict[JobId, JournalRun], nodes: dict[str, int], value: dict[str, list[dict[str, object]]]
+) -> list[JobId]:
     """One step of the journal; returns the jobs of which it tells something new."""
     heard: dict[JobId, None] = {}
     for each in value["in"]:
         event = decode_event(each)
         if isinstance(event, ev.JobArrived):
-            runs[event.job.id] = Run(event.job)
+            runs[event.job.id] = JournalRun(event.job)
             continue
         run = runs.get(getattr(event, "job_id", JobId("")))
         if run is None:
@@ -118,9 +120,9 @@ def take(runs: dict[JobId, Run], nodes: dict[str, int], value: dict[str, list[di
 
 
 def _moment(
-    runs: dict[JobId, Run], kinds: tuple[str, ...], speed: Speed, from_s: float, to_s: float
-) -> tuple[Moment, list[tuple[int, int, int]]]:
-    moment, sizes = Moment(), []
+    runs: dict[JobId, JournalRun], kinds: tuple[str, ...], speed: Speed, from_s: float, to_s: float
+) -> tuple[SpeedSnapshot, list[tuple[int, int, int]]]:
+    moment, sizes = SpeedSnapshot(), []
     for job_id, run in runs.items():
         if run.placement is None or run.rate <= 0:
             continue
@@ -132,7 +134,7 @@ def _moment(
     return moment, sizes
 
 
-def _normalise(moments: list[Moment], sizes: list[list[tuple[int, int, int]]]) -> None:
+def _normalise(moments: list[SpeedSnapshot], sizes: list[list[tuple[int, int, int]]]) -> None:
     best: dict[tuple[int, int, int], float] = {}
     for moment, of_size in zip(moments, sizes, strict=True):
         for size, speed in zip(of_size, moment.speed, strict=True):

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from rota.learn.seen import Rows, row_inputs
-from rota.mechanisms.actor import FREE, OWN, PAIR, ROLES, server_inputs
+from rota.learn.seen import ObservationRows, row_inputs
+from rota.mechanisms.learned.actor import FREE, OWN, PAIR, ROLES, server_inputs
 
 HIDDEN, NARROW, POOL = 64, 32, 24
 REWARD_HIDDEN = 64
@@ -95,7 +95,7 @@ class RewardModel(nn.Module):
         mean = empty.scatter_reduce(0, index, encoded, "mean", include_self=False)
         return -nn.functional.softplus(self.decide(torch.cat([most, mean], 1))[:, 0])
 
-    def predict(self, rows: Rows, jobs: int) -> np.ndarray:
+    def predict(self, rows: ObservationRows, jobs: int) -> np.ndarray:
         """The speeds of all owners."""
         with torch.inference_mode():
             device = next(self.parameters()).device

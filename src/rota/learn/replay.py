@@ -8,7 +8,7 @@ import torch
 from rota.learn.networks import Views
 
 
-class Replay:
+class ReplayBuffer:
     """Steps as arrays of one size, made with the first of them."""
 
     def __init__(self, size: int) -> None:

@@ -20,7 +20,7 @@ ADAM = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class RewardFit:
     """How far predictions are from speeds in moments that were held out, as parts of the speed."""
 
     samples: int
@@ -30,7 +30,7 @@ class Fit:
 
 def fit_reward(
     history: Experience, *, passes: int, seed: int, tell: Callable[[int, float], None] | None = None
-) -> tuple[RewardModel, Fit]:
+) -> tuple[RewardModel, RewardFit]:
     """A model of the speeds in a history, and its error on a tenth of the moments."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
@@ -70,10 +70,10 @@ def _loss(model: RewardModel, history: Experience, at: np.ndarray, rng: np.rando
     return ((predicted - wanted)[torch.from_numpy(seen)] ** 2).mean()
 
 
-def _error(model: RewardModel, history: Experience, at: np.ndarray) -> Fit:
+def _error(model: RewardModel, history: Experience, at: np.ndarray) -> RewardFit:
     rows = rows_of(history.kind[at], len(history.kinds), history.workers[at], history.servers[at])
     speed = history.speed[at].reshape(-1)
     predicted = model.predict(rows, len(speed))
     seen = speed > 0
     off = np.abs(predicted[seen] - speed[seen]) / speed[seen]
-    return Fit(history.samples, float(np.median(off)), float(np.quantile(off, 0.9)))
+    return RewardFit(history.samples, float(np.median(off)), float(np.quantile(off, 0.9)))

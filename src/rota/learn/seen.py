@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.mechanisms.actor import TASKS
+from rota.mechanisms.learned.actor import TASKS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 OWN = 6
 
 
-class Rows(NamedTuple):
+class ObservationRows(NamedTuple):
     """One row for each job on each of its servers."""
 
     inputs: NDArray[np.float32]
@@ -39,7 +39,7 @@ def on_servers(kind: Ints, kinds: int, workers: Floats, servers: Floats) -> tupl
     return tasks, talking
 
 
-def rows_of(kind: Ints, kinds: int, workers: Floats, servers: Floats) -> Rows:
+def rows_of(kind: Ints, kinds: int, workers: Floats, servers: Floats) -> ObservationRows:
     """What decides how fast each job runs: its own tasks, and whose tasks are beside them."""
     tasks, talking = on_servers(kind, kinds, workers, servers)
     here = workers + servers
@@ -59,4 +59,4 @@ def rows_of(kind: Ints, kinds: int, workers: Floats, servers: Floats) -> Rows:
         [np.eye(kinds + 1)[own_kind], own / TASKS, beside.reshape(len(at), 2 * (kinds + 1)) / TASKS, others / TASKS],
         axis=1,
     )
-    return Rows(inputs.astype(np.float32), at * kind.shape[1] + job)
+    return ObservationRows(inputs.astype(np.float32), at * kind.shape[1] + job)

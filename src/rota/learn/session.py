@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import RotaError, did_you_mean
+from rota.learn.evaluation.least_interference import fit_linear
+from rota.learn.evaluation.play import mean_jct_s, play
 from rota.learn.experience import Experience
-from rota.learn.lif import fit_linear
-from rota.learn.play import mean_jct_s, play
-from rota.learn.workloads import MODELS, Shape, workload
-from rota.mechanisms.actor import Actor, checked
-from rota.mechanisms.weights import Learned, save_learned
+from rota.learn.workloads import MODELS, WorkloadShape, workload
+from rota.mechanisms.learned.actor import Actor, checked
+from rota.mechanisms.learned.weights import Learned, save_learned
 
 try:
     import torch
 
     from rota.learn.networks import RewardModel
-    from rota.learn.reward import Fit, fit_reward
+    from rota.learn.reward import RewardFit, fit_reward
     from rota.learn.train import WAYS, Progress, Recipe, Trainer
 except ModuleNotFoundError as _err:
     raise RotaError(f"training needs {_err.name}; install it with: pip install 'rota[learn]'") from None
@@ -38,7 +38,7 @@ Curve = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class TrainingRequest:
     """What was asked for."""
 
     experience: Path
@@ -60,7 +60,7 @@ class Order:
     command: str = ""
 
 
-def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str], None]) -> Curve:
+def run_training(order: TrainingRequest, tell: Callable[[int], None], say: Callable[[str], None]) -> Curve:
     """Train as ordered, write the weights, and return the learning curve."""
     experience = Experience.load(order.experience)
     recipe = _recipe(order)
@@ -75,7 +75,7 @@ def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str],
             f"reward model: {fit.samples:,} speeds; "
             f"held-out error {fit.median:.1%} (median), {fit.p90:.1%} (nine in ten)"
         )
-    shape = Shape(models=tuple(model for model in MODELS if model in experience.kinds))
+    shape = WorkloadShape(models=tuple(model for model in MODELS if model in experience.kinds))
     trainer = Trainer(experience.kinds, recipe, reward, order.seed, shape, device)
     curve: Curve = []
     if state is not None:
@@ -105,7 +105,7 @@ def run_training(order: Order, tell: Callable[[int], None], say: Callable[[str],
     return curve
 
 
-def _reward(order: Order, experience: Experience) -> tuple[RewardModel, Fit]:
+def _reward(order: TrainingRequest, experience: Experience) -> tuple[RewardModel, RewardFit]:
     """The model of speeds, from its file if there is one."""
     if order.reward is None or not order.reward.is_file():
         reward, fit = fit_reward(experience, passes=order.passes, seed=order.seed)
@@ -116,10 +116,10 @@ def _reward(order: Order, experience: Experience) -> tuple[RewardModel, Fit]:
     kept = _loaded(order.reward, "--reward", experience, needs=("weights", "fit"))
     reward = RewardModel(len(experience.kinds))
     reward.load_state_dict(kept["weights"])
-    return reward, Fit(**kept["fit"])
+    return reward, RewardFit(**kept["fit"])
 
 
-def _recipe(order: Order) -> Recipe:
+def _recipe(order: TrainingRequest) -> Recipe:
     """How to learn, if parts are left out."""
     recipe = Recipe(clusters=order.clusters, ways=order.ways)
     for what in order.without:
@@ -137,7 +137,7 @@ def _device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _checkpoint(order: Order, experience: Experience) -> dict[str, Any] | None:
+def _checkpoint(order: TrainingRequest, experience: Experience) -> dict[str, Any] | None:
     """The state to go on from, if that was asked for."""
     if not order.resume or order.checkpoint is None:
         return None
@@ -165,17 +165,17 @@ def _save(path: Path, state: dict[str, Any]) -> None:
     draft.replace(path)
 
 
-def _jct_s(trainer: Trainer, order: Order) -> float | None:
+def _jct_s(trainer: Trainer, order: TrainingRequest) -> float | None:
     """The mean completion time on workloads that are neither trained on nor judged by."""
     if not order.validate:
         return None
-    shape = Shape(servers=6)
+    shape = WorkloadShape(servers=6)
     actor = Actor(checked(trainer.kinds, trainer.net.exported()))
     works = [workload(shape, f"validate {number}") for number in range(order.validate)]
     return sum(mean_jct_s(play(work, shape.servers, actor, placement="consolidate")) for work in works) / len(works)
 
 
-def _rounded(fit: Fit) -> dict[str, float]:
+def _rounded(fit: RewardFit) -> dict[str, float]:
     return {"samples": fit.samples, "median_error": round(fit.median, 4), "p90_error": round(fit.p90, 4)}
 
 

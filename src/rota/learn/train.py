@@ -20,10 +20,10 @@ import torch
 from rota.learn.decisions import Bools, Floats, Ints, Situation, balanced, packed
 from rota.learn.fast_cluster import Arrival, FastClusters
 from rota.learn.networks import ActorCritic, RewardModel, Views
-from rota.learn.replay import Replay
+from rota.learn.replay import ReplayBuffer
 from rota.learn.seen import on_servers, rows_of
-from rota.learn.workloads import KIND_NAMES, Shape
-from rota.mechanisms.actor import servers_seen
+from rota.learn.workloads import KIND_NAMES, WorkloadShape
+from rota.mechanisms.learned.actor import servers_seen
 
 WAYS = 12
 LEAST_SPREAD = 0.02
@@ -79,7 +79,7 @@ class Trainer:
     recipe: Recipe
     reward: RewardModel | None
     seed: int
-    shape: Shape = field(default_factory=Shape)
+    shape: WorkloadShape = field(default_factory=WorkloadShape)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     net: ActorCritic = field(init=False)
@@ -95,7 +95,7 @@ class Trainer:
             self.reward.to(self.device)
         sizes = [recipe.sizes[index % len(recipe.sizes)] for index in range(recipe.clusters)]
         self._begin(sizes, f"train {self.seed}")
-        self.replay = Replay(recipe.replay if recipe.use_replay else recipe.minibatch * recipe.updates)
+        self.replay = ReplayBuffer(recipe.replay if recipe.use_replay else recipe.minibatch * recipe.updates)
         known = {kind: number for number, kind in enumerate(self.kinds)}
         self._number = np.array([known.get(kind, len(self.kinds)) for kind in KIND_NAMES])
         self._scale = 1.0

@@ -10,18 +10,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
-from rota.core.cluster import Cluster, Node
-from rota.core.codec import decode_cluster
+from rota.core.codec.values import decode_cluster
 from rota.core.errors import RotaError
-from rota.core.model import JobId, NodeId
-from rota.core.placement import Placement
-from rota.learn.from_journal import Run, begin, take
-from rota.perf.shared_servers import SharedServers, contends
-from rota.traces.source import Source
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import JobId, NodeId
+from rota.core.model.placement import Placement
+from rota.learn.from_journal import JournalRun, begin, take
+from rota.perf.speed.shared_servers import SharedServers, contends
+from rota.traces.source import TraceSource
 from rota.traces.workload import Submission, Workload
 
 
-def read_undisturbed(work: Workload, journal: Source) -> Workload | None:
+def read_undisturbed(work: Workload, journal: TraceSource) -> Workload | None:
     """The jobs of a journal's file as they would have been alone; None if nothing has slowed them down.
 
     A live manager's journal begins with a snapshot, and real jobs have real neighbours; simulated ones were slowed down
@@ -51,9 +51,9 @@ def undisturbed(work: Workload, lines: Iterable[str], cluster: Cluster) -> Workl
 
 def mean_speeds(lines: Iterable[str], cluster: Cluster) -> dict[JobId, float]:
     """The mean speed of each job while it ran, as a part of what it would do alone; only of kinds that are known."""
-    runs: dict[JobId, Run] = {}
+    runs: dict[JobId, JournalRun] = {}
     nodes = {str(node.id): index for index, node in enumerate(cluster.nodes)}
-    crowd = _Crowd(cluster)
+    crowd = _ServerOccupants(cluster)
     last_s: float | None = None
     for line in lines:
         value = json.loads(line)
@@ -69,7 +69,7 @@ def mean_speeds(lines: Iterable[str], cluster: Cluster) -> dict[JobId, float]:
     return crowd.means()
 
 
-class _Crowd:
+class _ServerOccupants:
     """Who is where, how fast that lets each be, and how much that has come to."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -84,7 +84,7 @@ class _Crowd:
             ran_s, done = self._ran.get(job_id, (0.0, 0.0))
             self._ran[job_id] = (ran_s + seconds, done + seconds * speed)
 
-    def follow(self, runs: dict[JobId, Run], nodes: dict[str, int]) -> None:
+    def follow(self, runs: dict[JobId, JournalRun], nodes: dict[str, int]) -> None:
         """Take over where some jobs run now; nodes that have left the cluster are like any other."""
         self._nodes.extend(Node(id=NodeId(name), devices=1) for name in list(nodes)[len(self._nodes) :])
         touched: set[int] = set()

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from numbers import Integral
 from random import Random
 
-from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.model import WHOLE, DeviceType, Job, JobId, NodeId, Role
-from rota.perf.needs import KINDS
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import WHOLE, DeviceType, Job, JobId, NodeId, Role
+from rota.perf.speed.contention_constants import KINDS
 from rota.traces.workload import Submission, Workload
 
 GPUS_PER_SERVER = 4
@@ -42,7 +42,7 @@ MODELS = tuple(kind for kind in KINDS if kind not in BACKGROUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class WorkloadShape:
     """What kind of cluster and of work."""
 
     servers: int = 6
@@ -79,7 +79,7 @@ def cluster_of(servers: int) -> Cluster:
     )
 
 
-def workload(shape: Shape, seed: object) -> Workload:
+def workload(shape: WorkloadShape, seed: object) -> Workload:
     """Jobs for a cluster; the same seed gives the same jobs."""
     rng = Random(f"shared servers {seed}")
     count = shape.servers * shape.jobs_per_server
@@ -104,7 +104,7 @@ def models_but(left_out: Sequence[str]) -> tuple[str, ...]:
     return kept
 
 
-def workloads(shape: Shape, seed: int, count: int) -> list[Workload]:
+def workloads(shape: WorkloadShape, seed: int, count: int) -> list[Workload]:
     """Workloads that differ, all of one seed."""
     return [workload(shape, f"{seed}/{number}") for number in range(count)]
 

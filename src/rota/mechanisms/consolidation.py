@@ -11,17 +11,17 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from rota.core.engine.protocols import Changes, Draft, Policy
 from rota.core.errors import RotaError
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.core.model import WHOLE, JobState
-from rota.core.placement import Placement, Slot, device_indexes
-from rota.core.policy import Changes, Draft, Policy
-from rota.core.reasons import Reason
-from rota.core.state import State
-from rota.mechanisms.guests import is_settled, may_share, seats_of
-from rota.mechanisms.probe import on_node
-from rota.mechanisms.slices import is_resting
+from rota.core.messages.reasons import Reason
+from rota.core.model.job import WHOLE, JobState
+from rota.core.model.placement import Placement, Slot, device_indexes
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.mechanisms.colocation.groups import is_settled, may_share, seats_of
+from rota.mechanisms.colocation.time_slicing import is_resting
+from rota.mechanisms.constrained_job import on_node
 
 Homes = list[tuple[LiveJob, Placement]]
 
@@ -31,7 +31,7 @@ def consolidate(draft: Draft, holders: Iterable[LiveJob], *, parts: bool = True)
 
     Without `parts`, those that asked for parts of devices stay where they are.
     """
-    crowd = _Crowd(draft, holders, parts=parts)
+    crowd = _NodeOccupants(draft, holders, parts=parts)
     while crowd.empty_a_node():
         pass
     while crowd.empty_a_device():
@@ -39,7 +39,7 @@ def consolidate(draft: Draft, holders: Iterable[LiveJob], *, parts: bool = True)
     return crowd.moved
 
 
-class _Crowd:
+class _NodeOccupants:
     """Who is where, and who of them can be moved."""
 
     def __init__(self, draft: Draft, holders: Iterable[LiveJob], *, parts: bool) -> None:

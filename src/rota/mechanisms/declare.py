@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
-from rota.core.live import JobView
-from rota.core.policy import Allocator, Policy
+from rota.core.state.job_record import JobView
 from rota.mechanisms.consolidation import Consolidating, read_every_s
-from rota.mechanisms.list_scheduler import ListScheduler
-from rota.mechanisms.ordering import Backfill, Groups, OrderingRule, SimpleRule, Turn
+from rota.mechanisms.ordering.list_scheduler import ListScheduler
+from rota.mechanisms.ordering.rule import Backfill, Groups, OrderingRule, SimpleRule, Turn
 from rota.mechanisms.parameters import NoParams, parse_parameters
-from rota.perf.reports import Reports
-from rota.perf.speed import SpeedModel
+from rota.perf.speed.model import SpeedModel
+from rota.perf.training.reports import Reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

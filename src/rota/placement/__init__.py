@@ -7,10 +7,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.inventory import Inventory
-from rota.core.model import Job, Level, Locality
-from rota.core.placement import Placement
-from rota.perf.network import Weighting, weighting
+from rota.core.model.job import Job, Level, Locality
+from rota.core.model.placement import Placement
+from rota.core.state.inventory import Inventory
+from rota.perf.speed.network import Weighting, weighting
 from rota.placement.network import find_near
 from rota.placement.patterns import Pattern
 from rota.placement.search import find

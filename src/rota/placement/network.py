@@ -6,11 +6,11 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from rota.core.inventory import Inventory
-from rota.core.model import Job, Locality
-from rota.core.placement import Placement
-from rota.mechanisms.nearby import Batch, best_fit, free_on, interleaved, nodes_for, placed
-from rota.perf.network import Distances, Weighting
+from rota.core.model.job import Job, Locality
+from rota.core.model.placement import Placement
+from rota.core.state.inventory import Inventory
+from rota.mechanisms.network.layout import PlacementBatch, best_fit, free_on, interleaved, nodes_for, placed
+from rota.perf.speed.network import Distances, Weighting
 from rota.placement.patterns import Pattern
 from rota.placement.search import find
 
@@ -51,7 +51,7 @@ def _near_in(inventory: Inventory, job: Job, distances: Distances, among: int) -
     devices = [books.node.devices for books in inventory.nodes]
     for nodes in _choices(inventory, job, among):
         tasks = interleaved([job], [nodes])
-        batch = Batch(jobs=[job], tasks=tasks, free=free, devices=devices, distances=distances)
+        batch = PlacementBatch(jobs=[job], tasks=tasks, free=free, devices=devices, distances=distances)
         layout = best_fit(batch)
         if layout is not None:
             return placed(inventory, layout, 0)

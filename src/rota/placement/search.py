@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rota.core.books import NodeFree, Pool
-from rota.core.inventory import Inventory
-from rota.core.model import WHOLE, Job, Level, Locality, Role
-from rota.core.placement import Placement, Slot, lowest
+from rota.core.model.job import WHOLE, Job, Level, Locality, Role
+from rota.core.model.placement import Placement, Slot, lowest
+from rota.core.state.inventory import Inventory
+from rota.core.state.node_accounts import NodeAccount, Pool
 from rota.placement.patterns import LAY, Pattern, Piece, fewest_nodes, total_room
 
 _EVERY_NODE = -1
@@ -156,7 +156,7 @@ def room_of_hosts(inventory: Inventory, pool: Pool, role: Role) -> Sequence[int]
     return by_room
 
 
-def host_room(books: NodeFree, role: Role, most: int = 1) -> int:
+def host_room(books: NodeAccount, role: Role, most: int = 1) -> int:
     """Tasks, up to so many, for which a node has CPUs, memory, network and disk."""
     room = most
     if role.cpu_milli:
@@ -170,7 +170,7 @@ def host_room(books: NodeFree, role: Role, most: int = 1) -> int:
     return room
 
 
-def _usable_nodes(inventory: Inventory, pool: Pool) -> Iterator[tuple[int, NodeFree]]:
+def _usable_nodes(inventory: Inventory, pool: Pool) -> Iterator[tuple[int, NodeAccount]]:
     nodes = pool.nodes
     while nodes:
         low = nodes & -nodes

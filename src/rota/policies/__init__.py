@@ -13,9 +13,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.live import JobView
+from rota.core.state.job_record import JobView
 from rota.mechanisms.declare import DeclaredPolicy, Traits, ordering
-from rota.mechanisms.ordering import Backfill, Turn
+from rota.mechanisms.ordering.rule import Backfill, Turn
 
 __all__ = [
     "BUILT_IN",
@@ -30,23 +30,23 @@ __all__ = [
 ]
 
 BUILT_IN = {
-    "fifo": "rota.policies.fifo:first_in_first_out",
-    "easy": "rota.policies.easy:easy_backfill",
-    "fewest-gpus": "rota.policies.shortest:fewest_gpus",
-    "srtf": "rota.policies.shortest:shortest_remaining_time",
-    "srsf": "rota.policies.shortest:shortest_remaining_service",
-    "las": "rota.policies.las:least_attained_service",
-    "gittins": "rota.policies.gittins:gittins_index",
-    "tiresias": "rota.policies.tiresias:tiresias",
-    "e-las": "rota.policies.elas:epoch_aware_attained_service",
-    "priority": "rota.policies.priority:highest_priority",
-    "drf": "rota.policies.drf:dominant_resource_fairness",
-    "fair-share": "rota.policies.fair_share:fair_share",
-    "capacity": "rota.policies.capacity:capacity_queues",
-    "themis": "rota.policies.themis:themis",
-    "allox": "rota.policies.allox:allox",
-    "gandiva-fair": "rota.policies.gandiva_fair:gandiva_fair",
-    "shockwave": "rota.policies.shockwave:shockwave",
+    "fifo": "rota.policies.published.ordering.fifo:first_in_first_out",
+    "easy": "rota.policies.published.ordering.easy:easy_backfill",
+    "fewest-gpus": "rota.policies.published.ordering.shortest:fewest_gpus",
+    "srtf": "rota.policies.published.ordering.shortest:shortest_remaining_time",
+    "srsf": "rota.policies.published.ordering.shortest:shortest_remaining_service",
+    "las": "rota.policies.published.ordering.las:least_attained_service",
+    "gittins": "rota.policies.published.ordering.gittins:gittins_index",
+    "tiresias": "rota.policies.published.ordering.tiresias:tiresias",
+    "e-las": "rota.policies.published.ordering.elas:epoch_aware_attained_service",
+    "priority": "rota.policies.published.ordering.priority:highest_priority",
+    "drf": "rota.policies.published.ordering.drf:dominant_resource_fairness",
+    "fair-share": "rota.policies.published.ordering.fair_share:fair_share",
+    "capacity": "rota.policies.published.ordering.capacity:capacity_queues",
+    "themis": "rota.policies.published.selection.themis:themis",
+    "allox": "rota.policies.published.selection.allox:allox",
+    "gandiva-fair": "rota.policies.published.selection.gandiva_fair:gandiva_fair",
+    "shockwave": "rota.policies.published.rounds.shockwave:shockwave",
 }
 _GAVEL = {
     "fifo": ("fifo", "fifo_perf", "fifo_packed"),
@@ -71,33 +71,33 @@ _GAVEL = {
     ),
 }
 BUILT_IN |= {
-    f"gavel/{name}": f"rota.policies.gavel.{module}:{name.lower()}"
+    f"gavel/{name}": f"rota.policies.published.gavel.{module}:{name.lower()}"
     for module, names_ in _GAVEL.items()
     for name in names_
 }
 BUILT_IN |= {
-    "afs-l": "rota.policies.afs:afs_l",
-    "afs-p": "rota.policies.afs:afs_p",
-    "elasticflow": "rota.policies.elasticflow:elasticflow",
-    "optimus": "rota.policies.optimus:optimus",
-    "pollux": "rota.policies.pollux:pollux",
-    "sia": "rota.policies.sia:sia",
-    "ursa": "rota.policies.ursa:ursa",
-    "perotin": "rota.policies.perotin:perotin",
+    "afs-l": "rota.policies.published.elastic.afs:afs_l",
+    "afs-p": "rota.policies.published.elastic.afs:afs_p",
+    "elasticflow": "rota.policies.published.elastic.elasticflow:elasticflow",
+    "optimus": "rota.policies.published.elastic.optimus:optimus",
+    "pollux": "rota.policies.published.elastic.pollux:pollux",
+    "sia": "rota.policies.published.elastic.sia:sia",
+    "ursa": "rota.policies.published.elastic.ursa:ursa",
+    "perotin": "rota.policies.published.elastic.perotin:perotin",
 }
 
 BUILT_IN |= {
-    "gandiva": "rota.policies.gandiva:gandiva",
-    "antman": "rota.policies.antman:antman",
-    "kubeshare": "rota.policies.kubeshare:kubeshare",
-    "salus": "rota.policies.salus:salus",
-    "olympian": "rota.policies.olympian:olympian",
-    "lucid": "rota.policies.lucid:lucid",
-    "muri": "rota.policies.muri:muri",
-    "horus": "rota.policies.horus:horus",
-    "liquid": "rota.policies.liquid:liquid",
-    "liquid-batch": "rota.policies.liquid:liquid_batch",
-    "harmony": "rota.policies.harmony:harmony",
+    "gandiva": "rota.policies.published.colocation.gandiva:gandiva",
+    "antman": "rota.policies.published.colocation.antman:antman",
+    "kubeshare": "rota.policies.published.colocation.kubeshare:kubeshare",
+    "salus": "rota.policies.published.colocation.salus:salus",
+    "olympian": "rota.policies.published.colocation.olympian:olympian",
+    "lucid": "rota.policies.published.colocation.lucid:lucid",
+    "muri": "rota.policies.published.colocation.muri:muri",
+    "horus": "rota.policies.published.colocation.horus:horus",
+    "liquid": "rota.policies.published.colocation.liquid:liquid",
+    "liquid-batch": "rota.policies.published.colocation.liquid:liquid_batch",
+    "harmony": "rota.policies.published.learned.harmony:harmony",
 }
 
 _ENTRY_POINTS = "rota.policies"

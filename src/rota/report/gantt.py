@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from rota.core.history import JobRow
+from rota.core.state.history import JobRow
 from rota.report.look import FAINT, SIZE_COLOURS, Unit, safe, size_classes, styled, unit_for
 from rota.report.runs import RunReport
 from rota.report.series import Floats, from_intervals, means

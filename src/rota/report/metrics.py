@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.history import History, JobRow
+from rota.core.state.history import History, JobRow
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.history import History
+from rota.core.state.history import History
 from rota.report.metrics import Metrics, finish_time_fairness
 from rota.report.series import Floats
 from rota.report.timeline import Timeline

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.history import History
+from rota.core.state.history import History
 from rota.report.series import Floats, Series, cdf, means, thin
 from rota.report.timeline import Timeline
 

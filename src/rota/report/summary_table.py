@@ -23,7 +23,7 @@ class Better(Enum):
     NEITHER = "neither"
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """How a column's numbers are written."""
 
     COUNT = "count"
@@ -33,42 +33,42 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class SummaryColumn:
     """One figure of `Metrics` as a column; the title is HTML."""
 
     key: str
     title: str
-    kind: Kind
+    kind: ColumnKind
     better: Better
     if_any: str = ""
     """A figure that is above 0 in some row where there is such a column."""
 
 
-def _column(key: str, title: str, kind: Kind, better: Better, *, if_any: str = "") -> Column:
-    return Column(key=key, title=title, kind=kind, better=better, if_any=if_any)
+def _column(key: str, title: str, kind: ColumnKind, better: Better, *, if_any: str = "") -> SummaryColumn:
+    return SummaryColumn(key=key, title=title, kind=kind, better=better, if_any=if_any)
 
 
 _FRAGMENTED = "avg_fragmentation_delay_s"
 
 COLUMNS = (
-    _column("jobs", "jobs", Kind.COUNT, Better.NEITHER),
-    _column("finished", "finished", Kind.COUNT, Better.HIGH),
-    _column("avg_jct_s", "average<br>JCT", Kind.TIME, Better.LOW),
-    _column("median_jct_s", "median<br>JCT", Kind.TIME, Better.LOW),
-    _column("p99_jct_s", "p99<br>JCT", Kind.TIME, Better.LOW),
-    _column("makespan_s", "makespan", Kind.TIME, Better.LOW),
-    _column("avg_wait_s", "average<br>wait", Kind.TIME, Better.LOW),
-    _column("gpu_utilization", "GPU<br>use", Kind.PERCENT, Better.HIGH),
-    _column("gpu_busy", "GPU<br>busy", Kind.PERCENT, Better.HIGH, if_any="gpu_busy"),
-    _column("fragmentation", "fragmented", Kind.PERCENT, Better.LOW),
-    _column("preemptions", "pre-<br>emptions", Kind.COUNT, Better.LOW),
-    _column("preemption_overhead", "overhead", Kind.PERCENT, Better.LOW),
-    _column("worst_finish_time_fairness", "worst<br>FTF", Kind.RATIO, Better.LOW),
-    _column("jain_fairness", "Jain", Kind.RATIO, Better.HIGH),
-    _column("avg_fair_share_delay_s", "fair-share<br>delay", Kind.TIME, Better.LOW, if_any=_FRAGMENTED),
-    _column(_FRAGMENTED, "fragmentation<br>delay", Kind.TIME, Better.LOW, if_any=_FRAGMENTED),
-    _column("deadlines", "deadlines", Kind.COUNT, Better.NEITHER, if_any="deadlines"),
-    _column("deadlines_met", "deadlines<br>met", Kind.COUNT, Better.HIGH, if_any="deadlines"),
+    _column("jobs", "jobs", ColumnKind.COUNT, Better.NEITHER),
+    _column("finished", "finished", ColumnKind.COUNT, Better.HIGH),
+    _column("avg_jct_s", "average<br>JCT", ColumnKind.TIME, Better.LOW),
+    _column("median_jct_s", "median<br>JCT", ColumnKind.TIME, Better.LOW),
+    _column("p99_jct_s", "p99<br>JCT", ColumnKind.TIME, Better.LOW),
+    _column("makespan_s", "makespan", ColumnKind.TIME, Better.LOW),
+    _column("avg_wait_s", "average<br>wait", ColumnKind.TIME, Better.LOW),
+    _column("gpu_utilization", "GPU<br>use", ColumnKind.PERCENT, Better.HIGH),
+    _column("gpu_busy", "GPU<br>busy", ColumnKind.PERCENT, Better.HIGH, if_any="gpu_busy"),
+    _column("fragmentation", "fragmented", ColumnKind.PERCENT, Better.LOW),
+    _column("preemptions", "pre-<br>emptions", ColumnKind.COUNT, Better.LOW),
+    _column("preemption_overhead", "overhead", ColumnKind.PERCENT, Better.LOW),
+    _column("worst_finish_time_fairness", "worst<br>FTF", ColumnKind.RATIO, Better.LOW),
+    _column("jain_fairness", "Jain", ColumnKind.RATIO, Better.HIGH),
+    _column("avg_fair_share_delay_s", "fair-share<br>delay", ColumnKind.TIME, Better.LOW, if_any=_FRAGMENTED),
+    _column(_FRAGMENTED, "fragmentation<br>delay", ColumnKind.TIME, Better.LOW, if_any=_FRAGMENTED),
+    _column("deadlines", "deadlines", ColumnKind.COUNT, Better.NEITHER, if_any="deadlines"),
+    _column("deadlines_met", "deadlines<br>met", ColumnKind.COUNT, Better.HIGH, if_any="deadlines"),
 )
 _TENANT_COLUMNS = tuple(
     column for column in COLUMNS if column.key not in ("fragmentation", "makespan_s", "preemption_overhead")
@@ -102,7 +102,7 @@ def _table(
     heads: list[str],
     labels: list[list[str]],
     metrics: list[Metrics],
-    columns: Sequence[Column],
+    columns: Sequence[SummaryColumn],
     *,
     mark: bool,
 ) -> str:
@@ -118,16 +118,16 @@ def _table(
     return f"<table><thead><tr>{top}</tr></thead><tbody>\n" + "\n".join(lines) + "\n</tbody></table>"
 
 
-def _write(column: Column, values: list[float | None], mark: bool) -> tuple[str, list[str]]:
+def _write(column: SummaryColumn, values: list[float | None], mark: bool) -> tuple[str, list[str]]:
     """A column's title with its unit, and its cells; all times of a column are in one unit."""
     title, scale = column.title, 1.0
     match column.kind:
-        case Kind.TIME:
+        case ColumnKind.TIME:
             unit = unit_for(max((value for value in values if value is not None), default=0.0))
             title, scale = f"{title}<br><small>({unit.name})</small>", 1 / unit.seconds
-        case Kind.PERCENT:
+        case ColumnKind.PERCENT:
             title, scale = f"{title}<br><small>(%)</small>", 100.0
-        case Kind.RATIO | Kind.COUNT:
+        case ColumnKind.RATIO | ColumnKind.COUNT:
             pass
     shown = ["-" if value is None else _digits(value * scale, column.kind) for value in values]
     best = _best(column.better, values, shown) if mark else None
@@ -136,9 +136,9 @@ def _write(column: Column, values: list[float | None], mark: bool) -> tuple[str,
     ]
 
 
-def _digits(value: float, kind: Kind) -> str:
+def _digits(value: float, kind: ColumnKind) -> str:
     """Three digits that count, but never fewer than stand before the point."""
-    if kind is Kind.COUNT or value == 0:
+    if kind is ColumnKind.COUNT or value == 0:
         return f"{value:,.0f}"
     places = min(max(2 - math.floor(math.log10(abs(value))), 0), 6)
     return f"{value:,.{places}f}"

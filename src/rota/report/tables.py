@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rota.core.history import History, JobRow
+from rota.core.state.history import History, JobRow
 from rota.report.metrics import finish_time_fairness
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Decision, Renew, Stop, Suspend
-from rota.core.engine import Journal
-from rota.core.events import (
+from rota.core.engine.engine import Journal
+from rota.core.messages.decisions import Decision, Renew, Stop, Suspend
+from rota.core.messages.events import (
     Event,
     Interrupted,
     JobArrived,
@@ -37,10 +36,11 @@ from rota.core.events import (
     Suspended,
     WorkDone,
 )
-from rota.core.history import History
-from rota.core.model import WHOLE, JobId, NodeId
-from rota.core.placement import Placement
-from rota.core.reasons import Reason
+from rota.core.messages.reasons import Reason
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import WHOLE, JobId, NodeId
+from rota.core.model.placement import Placement
+from rota.core.state.history import History
 from rota.report.series import Floats, Series, from_changes, from_intervals
 
 _LEFT = (JobEnded, Stopped, Interrupted)

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rota.core.errors import RotaError, Unavailable
-from rota.sdk.place import Sign, find_manager
+from rota.sdk.place import ManagerAddress, find_manager
 
 Json = dict[str, Any]
 CHUNK = 65536
@@ -39,7 +39,7 @@ class Client:
         timeout_s: float = 60.0,
     ) -> None:
         named = url or os.environ.get("ROTA_SERVER")
-        sign = Sign(url=named) if named else find_manager()
+        sign = ManagerAddress(url=named) if named else find_manager()
         if sign is None:
             raise Unavailable(
                 "no manager runs on this machine; start one with `rota up`, or name one with --server URL"

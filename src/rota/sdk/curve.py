@@ -11,7 +11,7 @@ EVERY_S = 1.0
 Point = tuple[float, int, dict[str, float]]
 
 
-class Curve:
+class MetricCurve:
     """Points of (time, step, values), at ever longer intervals, kept in a file over restarts."""
 
     def __init__(self, path: Path) -> None:

@@ -24,14 +24,14 @@ def _folder(variable: str, usual: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
+class ManagerAddress:
     """Where the manager of this machine answers, and the certificate to trust if it has one."""
 
     url: str
     cacert: str | None = None
 
 
-def write_sign(sign: Sign, data: Path) -> Path:
+def write_sign(sign: ManagerAddress, data: Path) -> Path:
     """Say where the manager answers, for commands to find."""
     path = state_folder() / "manager.json"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -52,10 +52,10 @@ def remove_sign() -> None:
         return
 
 
-def find_manager() -> Sign | None:
+def find_manager() -> ManagerAddress | None:
     """The manager that was last started here; None if there never was one."""
     try:
         value = json.loads((state_folder() / "manager.json").read_text(encoding="utf-8"))
-        return Sign(url=str(value["url"]), cacert=value.get("cacert"))
+        return ManagerAddress(url=str(value["url"]), cacert=value.get("cacert"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

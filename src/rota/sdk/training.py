@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
 
-from rota.sdk.curve import Curve
+from rota.sdk.curve import MetricCurve
 
 T = TypeVar("T")
 REPORT_EVERY_S = 1.0
@@ -57,7 +57,7 @@ class Steps(Generic[T]):
         self._stopped = False
         self._first = self.step
         self._values: dict[str, float] = {}
-        self._curve = None if self._folder is None else Curve(self._folder / f"curve-{self._rank}.json")
+        self._curve = None if self._folder is None else MetricCurve(self._folder / f"curve-{self._rank}.json")
         self._begun = self._told = self._saved_at = time.monotonic()
 
     def __iter__(self) -> Iterator[T]:

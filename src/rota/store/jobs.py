@@ -29,7 +29,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class JobSearch:
     """Which jobs to find, in which order, and which stretch of what is found."""
 
     states: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class JobRecords:
         with self._engine.connect() as connection:
             return connection.execute(wanted).all()
 
-    def find(self, search: Search) -> tuple[Sequence[Row[Any]], int]:
+    def find(self, search: JobSearch) -> tuple[Sequence[Row[Any]], int]:
         """A stretch of the jobs that are searched for, and how many there are in all."""
         wanted: list[ColumnElement[bool]] = []
         if search.states:

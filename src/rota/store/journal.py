@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from rota.core.cluster import Cluster
-from rota.core.codec import (
+from rota.core.codec.snapshot import Snapshot
+from rota.core.codec.values import (
     decode_cluster,
     decode_decision,
     decode_event,
@@ -20,12 +20,12 @@ from rota.core.codec import (
     encode_event,
     encode_reason,
 )
-from rota.core.decisions import Decision
 from rota.core.errors import RotaError
-from rota.core.events import Event, NodeAdded
-from rota.core.model import JobId
-from rota.core.reasons import Reason
-from rota.core.snapshot import Snapshot
+from rota.core.messages.decisions import Decision
+from rota.core.messages.events import Event, NodeAdded
+from rota.core.messages.reasons import Reason
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import JobId
 
 VERSION = 1
 

@@ -19,7 +19,7 @@ _REVISE = update(jobs).where(jobs.c.id == bindparam("key")).values(job=bindparam
 
 
 @dataclass(slots=True)
-class Batch:
+class WriteBatch:
     """Changes that become durable together."""
 
     new_jobs: list[Json] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Records(JobRecords):
         """Whether writing costs only computing, so that a thread of its own for it would cost more than it saves."""
         return self._engine.dialect.name == "sqlite"
 
-    def write(self, batch: Batch) -> Callable[[], None]:
+    def write(self, batch: WriteBatch) -> Callable[[], None]:
         """Write a batch, all of it or nothing; it is durable when the function that is returned has returned."""
         connection = self._engine.connect()
         try:
@@ -90,7 +90,7 @@ class Records(JobRecords):
 
         return make_durable
 
-    def _write(self, connection: Connection, batch: Batch) -> None:
+    def _write(self, connection: Connection, batch: WriteBatch) -> None:
         if batch.new_jobs:
             connection.execute(_NEW_JOB, batch.new_jobs)
         if batch.changed_jobs:

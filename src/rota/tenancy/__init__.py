@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rota.core.cluster import Cluster
+from rota.core.engine.protocols import Allocator, Placer
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.policy import Allocator, Placer
+from rota.core.model.cluster import Cluster
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.open import OpenAllocator
 from rota.tenancy.quota import QuotaAllocator

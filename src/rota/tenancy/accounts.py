@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rota.core.model import WHOLE, DeviceType, TenantId
-from rota.core.tenants import ANY_TYPE, Share, TenantPlan
+from rota.core.model.job import WHOLE, DeviceType, TenantId
+from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
 
 
 @dataclass(slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType
-from rota.core.tenants import ANY_TYPE, TenantPlan
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType
+from rota.core.model.tenants import ANY_TYPE, TenantPlan
 
 
 def audit_tenants(cluster: Cluster) -> list[str]:

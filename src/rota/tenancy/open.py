@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 
-from rota.core.books import Pool
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, Job, Locality, Role
-from rota.core.placement import Placement
-from rota.core.policy import Offer, Placer
-from rota.core.reasons import Reason, ReasonCode
+from rota.core.engine.protocols import Offer, Placer
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import WHOLE, DeviceType, Job, Locality, Role
+from rota.core.model.placement import Placement
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.core.state.node_accounts import Pool
 
 
 class OpenAllocator:

@@ -11,17 +11,17 @@ import math
 from collections.abc import Hashable
 from dataclasses import replace
 
-from rota.core.cells import CellPlan
-from rota.core.cluster import Cluster
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job, TenantId
-from rota.core.placement import Placement
-from rota.core.policy import Offer, Placer
-from rota.core.reasons import Reason, ReasonCode
-from rota.core.state import State
-from rota.core.tenants import ANY_TYPE, TenantPlan
-from rota.core.use import FadedUse
+from rota.core.engine.protocols import Offer, Placer
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.cells import CellPlan
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job, TenantId
+from rota.core.model.placement import Placement
+from rota.core.model.tenants import ANY_TYPE, TenantPlan
+from rota.core.state.decayed_usage import DecayedUsage
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
 from rota.tenancy.accounts import Accounts, Lending
 from rota.tenancy.open import OpenAllocator
 from rota.tenancy.shares import stated_shares
@@ -39,9 +39,9 @@ class QuotaAllocator:
         self._open = OpenAllocator(placer)
         self._state: State | None = None
         """Whose books these are."""
-        self._reset(Inventory(cluster), FadedUse(self._plan.half_life_s, {}))
+        self._reset(Inventory(cluster), DecayedUsage(self._plan.half_life_s, {}))
 
-    def _reset(self, inventory: Inventory, use: FadedUse) -> None:
+    def _reset(self, inventory: Inventory, use: DecayedUsage) -> None:
         self._accounts = Accounts(self._plan)
         self._use = use
         self._by_user: dict[tuple[TenantId, str], int] = {}
@@ -171,7 +171,7 @@ class QuotaAllocator:
     def promise(self, cells: CellPlan | None, tenants: TenantPlan | None, inventory: Inventory) -> None:
         """Other shares. What tenants have had lately is not forgotten."""
         self._plan = stated_shares(cells, tenants)
-        self._reset(inventory, FadedUse(self._plan.half_life_s, {}))
+        self._reset(inventory, DecayedUsage(self._plan.half_life_s, {}))
 
     def could_hold(self, live: LiveJob) -> bool:
         """Whether no limit is smaller than the job; beyond its share it may borrow."""
@@ -184,7 +184,7 @@ class QuotaAllocator:
     def adopt(self, state: State) -> None:
         """Open the books anew and enter what jobs hold."""
         past = state.past.setdefault(ACCOUNTS, {})
-        self._reset(state.inventory, FadedUse(self._plan.half_life_s, past))
+        self._reset(state.inventory, DecayedUsage(self._plan.half_life_s, past))
         self._state = state
         self._is_adopting = True
         for live in state.jobs.values():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rota.core.cells import CellPlan
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, TenantId
-from rota.core.tenants import Share, TenantPlan
+from rota.core.model.cells import CellPlan
+from rota.core.model.job import DeviceType, TenantId
+from rota.core.model.tenants import Share, TenantPlan
 from rota.tenancy.cells.build import build
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import TypeAlias, cast
 
-from rota.core.model import DEFAULT_TENANT, WHOLE, Job, Role
+from rota.core.model.job import DEFAULT_TENANT, WHOLE, Job, Role
 from rota.traces.fields import whole
 
 Shape: TypeAlias = tuple[tuple[Role, ...], int]
@@ -92,7 +92,7 @@ def pod(device_milli: int) -> Shape:
     return shape_of(Role(device_milli=device_milli))
 
 
-class Gangs(dict[str, Shape]):
+class GangCache(dict[str, Shape]):
     """Gangs by the text of their size, each made once and shared by all jobs of that size."""
 
     def __init__(self, field: str) -> None:

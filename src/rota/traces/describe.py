@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from rota.core.model import WHOLE
+from rota.core.model.job import WHOLE
 from rota.traces.workload import Submission, Workload
 
 QUANTILES = {

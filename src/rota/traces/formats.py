@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.traces import alibaba, blox, gavel, helios, journal, own, philly, philly_json, slurm, tiresias
 from rota.traces.assemble import collection_paused
-from rota.traces.source import Source, open_source
+from rota.traces.readers import alibaba, blox, gavel, helios, journal, own, philly, philly_json, slurm, tiresias
+from rota.traces.source import TraceSource, open_source
 from rota.traces.workload import Workload
 
 
@@ -19,8 +19,8 @@ class TraceFormat:
 
     name: str
     description: str
-    detects: Callable[[Source], bool]
-    read: Callable[[Source], Workload]
+    detects: Callable[[TraceSource], bool]
+    read: Callable[[TraceSource], Workload]
 
 
 _ALL = (
@@ -103,7 +103,7 @@ def read_trace(path: Path, *, format: str | None = None, skip_bad_lines: bool = 
         return chosen.read(source)
 
 
-def detect(source: Source) -> TraceFormat:
+def detect(source: TraceSource) -> TraceFormat:
     """The first format that knows the file by its beginning."""
     for entry in FORMATS.values():
         if entry.detects(source):

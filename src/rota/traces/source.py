@@ -18,7 +18,7 @@ PARQUET_MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TraceSource:
     """A file that is there and has something in it; `head` is its beginning, uncompressed."""
 
     path: Path
@@ -47,7 +47,7 @@ class Source:
             yield lines
 
 
-def open_source(path: Path, *, skip_bad_lines: bool = False) -> Source:
+def open_source(path: Path, *, skip_bad_lines: bool = False) -> TraceSource:
     """Look at a file: that it exists, is a file and is not empty."""
     if path.is_dir():
         raise RotaError(f"{path}: it is a directory; a trace is a file")
@@ -58,7 +58,7 @@ def open_source(path: Path, *, skip_bad_lines: bool = False) -> Source:
             head = raw.read(HEAD_BYTES)
     if not head.strip():
         raise RotaError(f"{path}: the file is empty")
-    return Source(path=path, head=head, is_gzip=is_gzip, skip_bad_lines=skip_bad_lines)
+    return TraceSource(path=path, head=head, is_gzip=is_gzip, skip_bad_lines=skip_bad_lines)
 
 
 @contextmanager

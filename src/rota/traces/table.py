@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeAlias
 
 from rota.core.errors import RotaError
+from rota.traces.builder import Entry, TraceBuilder
 from rota.traces.fields import BadLine, bad
-from rota.traces.intake import Entry, Intake
-from rota.traces.source import Source
+from rota.traces.source import TraceSource
 
 Parse: TypeAlias = Callable[[list[str], int], Entry | None]
 """A row and its index from 0 become an entry; None for a row that is no job, or one without a run."""
 
 
-class Rows(Protocol):
+class RowReader(Protocol):
     """What the `csv` module reads rows with."""
 
     @property
@@ -25,7 +25,7 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[list[str]]: ...
 
 
-class Columns:
+class HeaderColumns:
     """Where each column of a file is."""
 
     def __init__(self, header: list[str], *, where: str) -> None:
@@ -54,26 +54,26 @@ class Columns:
 
 
 def read_table(
-    source: Source,
-    parser: Callable[[Columns, Intake], Parse],
+    source: TraceSource,
+    parser: Callable[[HeaderColumns, TraceBuilder], Parse],
     *,
     delimiter: str = ",",
     quoted: bool = True,
-) -> Intake:
+) -> TraceBuilder:
     """Read all rows; `parser` looks at the columns once and returns what parses a row."""
-    intake = Intake(source)
+    intake = TraceBuilder(source)
     with source.text() as lines:
         rows = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
         try:
             header = next(row for row in rows if row)
-            columns = Columns(header, where=f"{source.path}:{rows.line_num}")
+            columns = HeaderColumns(header, where=f"{source.path}:{rows.line_num}")
             _take_rows(rows, columns.width, parser(columns, intake), intake)
         except csv.Error as err:
             raise RotaError(f"{source.path}:{rows.line_num}: {err}") from None
     return intake
 
 
-def _take_rows(rows: Rows, width: int, parse: Parse, intake: Intake) -> None:
+def _take_rows(rows: RowReader, width: int, parse: Parse, intake: TraceBuilder) -> None:
     add_entry = intake.entries.append
     add_line = intake.lines.append
     index = 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rota.core.cluster import Cluster
-from rota.core.model import Job
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Job
 
 
 class Outcome(Enum):

@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from rota.api.access import Principal
-from rota.core.model import JobId, NodeId
-from rota.live.requests import Asker
-from rota.web.desk import Desk
+from rota.core.model.job import JobId, NodeId
+from rota.live.loop.requests import Asker
+from rota.web.desk import PageContext
 from rota.web.parts.basics import confirm
 
 _JOB_ACTIONS = {
@@ -18,7 +18,7 @@ _JOB_ACTIONS = {
 }
 
 
-async def act_on_job(desk: Desk, row: Any, action: str) -> bool:
+async def act_on_job(desk: PageContext, row: Any, action: str) -> bool:
     """Cancel, hold or release a job, if that is confirmed."""
     verb, consequence, done = _JOB_ACTIONS[action]
     if not await confirm(f"{verb} {row.name}?", consequence, f"{verb} job {row.id}", grave=action == "cancel"):
@@ -33,7 +33,7 @@ async def act_on_job(desk: Desk, row: Any, action: str) -> bool:
     return await desk.act(carry_out, f"Job {row.id} {done}")
 
 
-async def drain(desk: Desk, node_id: str, *, drained: bool) -> bool:
+async def drain(desk: PageContext, node_id: str, *, drained: bool) -> bool:
     """Drain or undrain a node, if that is confirmed."""
     verb = "Drain" if drained else "Undrain"
     consequence = (

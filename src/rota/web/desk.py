@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from fastapi import Request
 from nicegui import context, ui
 
-from rota.api.access import Principal, Role, Unknown
+from rota.api.access import AccessRole, Principal, Unknown
 from rota.api.service import Service
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.live.control import News
-from rota.live.promises import Promise, Use
-from rota.live.recent import Recent
-from rota.live.requests import Asker
-from rota.live.whatif import WhatIf
+from rota.core.model.cluster import Cluster
+from rota.live.loop.control import News
+from rota.live.loop.requests import Asker
+from rota.live.views.recent import Recent
+from rota.live.views.tenant_usage import TenantGuarantee, TenantUse
+from rota.live.workers.whatif import WhatIf
 from rota.web.sessions import Visitor
 
 LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class PageContext:
     """One page that somebody looks at."""
 
     service: Service
@@ -48,7 +48,7 @@ class Desk:
         return self.service.lookout.promised.cluster
 
     @property
-    def promises(self) -> Mapping[str, Promise]:
+    def promises(self) -> Mapping[str, TenantGuarantee]:
         """What tenants are promised now."""
         return self.service.lookout.promised.now()
 
@@ -57,19 +57,19 @@ class Desk:
         """The last day."""
         return self.service.lookout.recent
 
-    def uses(self) -> dict[str, Use]:
+    def uses(self) -> dict[str, TenantUse]:
         """What tenants hold now, those that may be seen."""
         return self.service.lookout.uses(self.tenants())
 
     @property
     def is_admin(self) -> bool:
         """Whether everything is allowed."""
-        return self.who().role is Role.ADMIN
+        return self.who().role is AccessRole.ADMIN
 
     @property
     def may_submit(self) -> bool:
         """Whether jobs of some tenant may be submitted."""
-        return self.who().role is not Role.VIEWER
+        return self.who().role is not AccessRole.VIEWER
 
     @property
     def may_study(self) -> bool:

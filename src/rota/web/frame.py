@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from nicegui import html, ui
 
 from rota import __version__
-from rota.web.desk import Desk
+from rota.web.desk import PageContext
 
 NAVIGATION = (
     ("/", "Overview", "space_dashboard"),
@@ -28,7 +28,7 @@ _TURN = """() => {
 
 
 @contextmanager
-def frame(desk: Desk, path: str) -> Iterator[None]:
+def frame(desk: PageContext, path: str) -> Iterator[None]:
     """The surroundings; what is built within is the page's own."""
     ui.add_head_html(f'<link rel="stylesheet" href="/_rota/style.css?{__version__}">')
     ui.dark_mode(THEMES.get(desk.request.cookies.get("rota_theme", "")))
@@ -65,7 +65,7 @@ def _link(target: str, name: str, icon: str, *, current: bool) -> None:
         html.span(name)
 
 
-def _foot(desk: Desk) -> None:
+def _foot(desk: PageContext) -> None:
     who = desk.who()
     with html.div().classes("side-foot"):
         ui.button(icon="contrast", color=None).props('flat round dense aria-label="Light or dark"').classes("quiet").on(

@@ -17,15 +17,15 @@ os.environ.setdefault("NICEGUI_STORAGE_PATH", os.devnull)  # nothing is kept by 
 from nicegui import app as nicegui_app
 from nicegui import ui
 
-from rota.live.whatif import WhatIf
-from rota.web.desk import Desk
+from rota.live.workers.whatif import WhatIf
+from rota.web.desk import PageContext
 from rota.web.frame import frame
 from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, whatif
 
 LONGEST_S = 20.0
 """How long a page may take to be built on a machine that is busy."""
 STATIC = Path(__file__).with_name("static")
-Build = Callable[[Desk], Awaitable[None]]
+Build = Callable[[PageContext], Awaitable[None]]
 PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/", "Overview", overview.build),
     ("/jobs", "Jobs", jobs.build),
@@ -42,8 +42,8 @@ async def open_site(service: Service) -> Asgi:
     """The pages of a manager, ready to answer."""
     what_if = WhatIf(service.records, service.scheduling)
 
-    def desk(request: Request) -> Desk:
-        return Desk(service=service, what_if=what_if, request=request)
+    def desk(request: Request) -> PageContext:
+        return PageContext(service=service, what_if=what_if, request=request)
 
     for path, title, build in PAGES:
         _add(path, title, build, desk)
@@ -66,7 +66,7 @@ async def open_site(service: Service) -> Asgi:
     return site
 
 
-def _add(path: str, title: str, build: Build, desk_for: Callable[[Request], Desk]) -> None:
+def _add(path: str, title: str, build: Build, desk_for: Callable[[Request], PageContext]) -> None:
     @ui.page(path, title=f"{title} · Rota", response_timeout=LONGEST_S)
     async def page(request: Request) -> None:
         desk = desk_for(request)

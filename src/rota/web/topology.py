@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.api.wire import state_of
-from rota.core.books import NodeFree
-from rota.core.live import LiveJob
-from rota.core.model import WHOLE
-from rota.core.placement import device_indexes
-from rota.core.state import State
+from rota.core.model.job import WHOLE
+from rota.core.model.placement import device_indexes
+from rota.core.state.job_record import LiveJob
+from rota.core.state.node_accounts import NodeAccount
+from rota.core.state.state import State
 
 Json = dict[str, Any]
 COLOURS = 8
@@ -66,7 +66,7 @@ def tree(
     ]
 
 
-def _node(books: NodeFree, holders: Mapping[int, list[Hold]], paint: Paint, allowed: Container[str] | None) -> Json:
+def _node(books: NodeAccount, holders: Mapping[int, list[Hold]], paint: Paint, allowed: Container[str] | None) -> Json:
     node = books.node
     state = state_of(books)
     busy = sum(1 for device in range(node.devices) if device in holders)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota.core.errors import RotaError
-from rota.drivers.kubernetes.job_objects import objects_of
+from rota.drivers.kubernetes.objects.job_objects import objects_of
 from rota.files.job import job_file
 
 FILE: dict[str, Any] = {

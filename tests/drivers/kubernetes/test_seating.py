@@ -7,12 +7,18 @@ import pytest
 from builders import cluster, node
 from drivers.kubernetes.objects import pod_object
 from rota.core.errors import RotaError
-from rota.core.model import JobId
-from rota.core.placement import Slot
-from rota.drivers.kubernetes.as_jobs import job_of
-from rota.drivers.kubernetes.gang import Gang, key_of
-from rota.drivers.kubernetes.pods import Phase, Pod, pod_of
-from rota.drivers.kubernetes.seating import binding_note, found_again, has_gaps, sit_down, sit_down_again
+from rota.core.model.job import JobId
+from rota.core.model.placement import Slot
+from rota.drivers.kubernetes.gangs.gang import Gang, key_of
+from rota.drivers.kubernetes.objects.binding_annotations import (
+    binding_note,
+    found_again,
+    has_gaps,
+    sit_down,
+    sit_down_again,
+)
+from rota.drivers.kubernetes.objects.gang_jobs import job_of
+from rota.drivers.kubernetes.objects.pods import Pod, PodPhase, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 USUAL = ClusterSettings()
@@ -31,7 +37,7 @@ def bound(*names: str) -> Gang:
     sit_down(before, PLACEMENT, NODES.__getitem__)
     left: dict[str, Pod] = {}
     for place, pod in zip(before.places, pods, strict=True):
-        pod.node, pod.phase = str(place.seat.node.id), Phase.RUNNING
+        pod.node, pod.phase = str(place.seat.node.id), PodPhase.RUNNING
         pod.annotations = {**pod.annotations, **binding_note(before, place.seat, pod)}
         if pod.name in names:
             left[pod.uid] = pod

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rota.core.errors import RotaError
-from rota.drivers.kubernetes.connection import Connection, connect
+from rota.drivers.kubernetes.api.connection import Connection, connect
 
 SCRIPT = """#!/bin/sh
 echo run >> "$COUNT"

@@ -8,17 +8,17 @@ import pytest
 
 from drivers.kubernetes.objects import node_object, pod_object
 from rota.core.errors import RotaError
-from rota.core.labels import Requirement, Taint, Toleration, is_met
-from rota.core.model import JobId
-from rota.drivers.kubernetes.as_jobs import job_id, job_of
-from rota.drivers.kubernetes.gang import Gang, Source, key_of, said_size
-from rota.drivers.kubernetes.manifests import manifests
-from rota.drivers.kubernetes.nodes import node_seen
-from rota.drivers.kubernetes.pods import pod_of
-from rota.drivers.kubernetes.quantity import milli, whole
-from rota.drivers.kubernetes.rights import cluster_rules, needed_rights
+from rota.core.model.job import JobId
+from rota.core.model.labels import Requirement, Taint, Toleration, is_met
+from rota.drivers.kubernetes.api.quantity import milli, whole
+from rota.drivers.kubernetes.api.rights import cluster_rules, needed_rights
+from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, key_of, said_size
+from rota.drivers.kubernetes.objects.controller_sizes import tasks_of
+from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
+from rota.drivers.kubernetes.objects.manifests import manifests
+from rota.drivers.kubernetes.objects.nodes import node_seen
+from rota.drivers.kubernetes.objects.pods import pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings, read_settings
-from rota.drivers.kubernetes.sizes import tasks_of
 
 USUAL = ClusterSettings()
 
@@ -156,15 +156,17 @@ def test_node_without_devices_and_one_that_does_not_answer() -> None:
 @pytest.mark.parametrize(
     ("value", "source", "name"),
     [
-        pytest.param(pod_object("a", uid="u1"), Source.POD, "u1", id="alone"),
-        pytest.param(pod_object("a", owner=("Job", "train")), Source.OWNER, "uid-of-train", id="Job"),
-        pytest.param(pod_object("a", uid="u1", owner=("ReplicaSet", "web")), Source.POD, "u1", id="ReplicaSet"),
-        pytest.param(pod_object("a", labels={"rota.dev/job": "bert"}), Source.LABEL, "bert", id="label"),
-        pytest.param(pod_object("a", labels={"rota.dev/pod-group": "g"}), Source.GROUP, "g", id="PodGroup"),
-        pytest.param(pod_object("a", labels={"jobset.sigs.k8s.io/jobset-name": "s"}), Source.JOB_SET, "s", id="JobSet"),
+        pytest.param(pod_object("a", uid="u1"), GangSource.POD, "u1", id="alone"),
+        pytest.param(pod_object("a", owner=("Job", "train")), GangSource.OWNER, "uid-of-train", id="Job"),
+        pytest.param(pod_object("a", uid="u1", owner=("ReplicaSet", "web")), GangSource.POD, "u1", id="ReplicaSet"),
+        pytest.param(pod_object("a", labels={"rota.dev/job": "bert"}), GangSource.LABEL, "bert", id="label"),
+        pytest.param(pod_object("a", labels={"rota.dev/pod-group": "g"}), GangSource.GROUP, "g", id="PodGroup"),
+        pytest.param(
+            pod_object("a", labels={"jobset.sigs.k8s.io/jobset-name": "s"}), GangSource.JOB_SET, "s", id="JobSet"
+        ),
     ],
 )
-def test_gangs_are_told_apart_by_what_their_pods_have_in_common(value: Any, source: Source, name: str) -> None:
+def test_gangs_are_told_apart_by_what_their_pods_have_in_common(value: Any, source: GangSource, name: str) -> None:
     key = key_of(pod_of(value, USUAL))
 
     assert (key.source, key.name) == (source, name)

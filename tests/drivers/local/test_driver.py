@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from keepers import Bench, until, with_driver
-from rota.core.decisions import Cause
-from rota.core.events import End, JobEnded, Started, StartFailed
-from rota.core.model import Elastic
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import End, JobEnded, Started, StartFailed
+from rota.core.model.job import Elastic
 from rota.drivers.local.driver import LocalDriver
-from rota.drivers.local.keeper.processes import start_time
-from rota.drivers.local.task import Task
+from rota.drivers.local.task import TaskHandle
+from rota.drivers.local.task_runner.processes import start_time
 
 pytestmark = pytest.mark.slow
 
@@ -46,15 +46,15 @@ def test_task_that_ends_while_it_is_being_found_again_is_not_lost(
         bench.driver.start(order)
         await until(lambda: bench.events(Started))
         bench.close()
-        find = Task.find
+        find = TaskHandle.find
 
-        def ends_first(task: Task) -> None:
+        def ends_first(task: TaskHandle) -> None:
             supervisor = bench.state()["supervisor"]
             (tmp_path / "end").touch()
             os.waitpid(supervisor, 0)
             find(task)
 
-        monkeypatch.setattr(Task, "find", ends_first)
+        monkeypatch.setattr(TaskHandle, "find", ends_first)
         again = Bench(bench.home)
         again.driver.find(order)
         await until(lambda: again.answers)
@@ -127,9 +127,9 @@ def test_stop_reaches_the_supervisor_that_has_the_claim(tmp_path: Path) -> None:
 def test_supervisor_that_died_on_a_full_disk_is_given_up_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forbid, tries = Task.forbid, []
+    forbid, tries = TaskHandle.forbid, []
 
-    def no_room_at_first(task: Task) -> bool:
+    def no_room_at_first(task: TaskHandle) -> bool:
         tries.append(task)
         if len(tries) < 3:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -137,7 +137,7 @@ def test_supervisor_that_died_on_a_full_disk_is_given_up_when_there_is_room(
 
     async def course(bench: Bench) -> None:
         monkeypatch.setattr("rota.drivers.local.driver.FULL_S", 0.01)
-        monkeypatch.setattr(Task, "forbid", no_room_at_first)
+        monkeypatch.setattr(TaskHandle, "forbid", no_room_at_first)
         bench.driver.start(bench.order("true"))
         os.kill(_pid_of(bench.driver, 0), signal.SIGKILL)
         await until(lambda: bench.answers)

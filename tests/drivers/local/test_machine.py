@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from rota.drivers.local.keeper import nvml
 from rota.drivers.local.machine import nvml_folder, this_machine
+from rota.drivers.local.task_runner import nvml
 
 MEMORY = 150_754_820_096
 

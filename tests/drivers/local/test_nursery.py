@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from keepers import Bench, until, with_driver
-from rota.core.events import End, JobEnded
-from rota.drivers.local.keeper.processes import start_time
-from rota.drivers.local.nursery import SPARES, Supervisor
+from rota.core.messages.events import End, JobEnded
+from rota.drivers.local.prefork_pool import SPARES, IdleSupervisor
+from rota.drivers.local.task_runner.processes import start_time
 
 pytestmark = pytest.mark.slow
 
 
-def spares(bench: Bench) -> list[Supervisor]:
+def spares(bench: Bench) -> list[IdleSupervisor]:
     return bench.driver._nursery._spare
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from builders import on
 from keepers import Bench, until, with_driver
-from rota.core.decisions import Cause
-from rota.core.events import JobEnded, Moved, Resumed, Started, Stopped, Suspended
-from rota.core.model import JobId
-from rota.core.placement import in_turn
-from rota.drivers.local.keeper.processes import start_time
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import JobEnded, Moved, Resumed, Started, Stopped, Suspended
+from rota.core.model.job import JobId
+from rota.core.model.placement import in_turn
+from rota.drivers.local.task_runner.processes import start_time
 
 pytestmark = pytest.mark.slow
 JOB = JobId("1")

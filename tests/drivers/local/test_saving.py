@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keepers import Bench, until, with_driver
-from rota.core.events import JobEnded, Started, WorkDone
+from rota.core.messages.events import JobEnded, Started, WorkDone
 from rota.sdk import saving
 
 pytestmark = pytest.mark.slow

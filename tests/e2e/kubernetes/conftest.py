@@ -9,7 +9,7 @@ import pytest
 from e2e.kubernetes.bed import NEEDED, Bed, NoCluster, binary, made_bed
 from e2e.kubernetes.hollow import Hollow, node_object
 from e2e.kubernetes.replica import Replica, View
-from rota.drivers.kubernetes.manifests import manifests
+from rota.drivers.kubernetes.objects.manifests import manifests
 
 NAMESPACE = "rota-system"
 Launch = Callable[..., Replica]

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import Unavailable
-from rota.drivers.kubernetes.client import MERGE, STRATEGIC, Api
-from rota.drivers.kubernetes.connection import connect
-from rota.drivers.kubernetes.informer import Informer
+from rota.drivers.kubernetes.api.client import MERGE, STRATEGIC, Api
+from rota.drivers.kubernetes.api.connection import connect
+from rota.drivers.kubernetes.api.informer import Informer
 
 Json = dict[str, Any]
 BEAT_S = 2.0

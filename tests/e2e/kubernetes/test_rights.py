@@ -16,9 +16,9 @@ from e2e.kubernetes.hollow import Hollow
 from e2e.kubernetes.replica import Replica, configure, job, pod
 from managers import eventually
 from rota.core.errors import RotaError
-from rota.drivers.kubernetes.client import Api, MissingRight
-from rota.drivers.kubernetes.connection import connect
-from rota.drivers.kubernetes.rights import Right, all_rights, check_rights, missing_rights
+from rota.drivers.kubernetes.api.client import Api, MissingRight
+from rota.drivers.kubernetes.api.connection import connect
+from rota.drivers.kubernetes.api.rights import Right, all_rights, check_rights, missing_rights
 from rota.sdk.client import Client
 
 pytestmark = pytest.mark.slow
@@ -105,7 +105,7 @@ def test_account_of_a_pod_is_used_where_there_is_no_kubeconfig(
     (tmp_path / "namespace").write_text(NAMESPACE)
     (tmp_path / "ca.crt").write_text(bed.admin.authority.read_text())
     host, _, port = bed.server.removeprefix("https://").partition(":")
-    monkeypatch.setattr("rota.drivers.kubernetes.connection.IN_POD", tmp_path)
+    monkeypatch.setattr("rota.drivers.kubernetes.api.connection.IN_POD", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     monkeypatch.setenv("HOME", str(tmp_path))

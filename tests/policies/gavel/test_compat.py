@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders import job
-from rota.core.cluster import Cluster
+from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Setting, simulate
 from rota.traces.workload import Submission, Workload
 

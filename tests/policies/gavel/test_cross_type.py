@@ -10,22 +10,22 @@ import pytest
 from scipy.optimize import linprog
 
 from builders import World, job, on
-from rota.core.cluster import Cluster
-from rota.core.decisions import Lease, Renew, Start
 from rota.core.errors import RotaError
-from rota.core.events import Lapsed
-from rota.core.live import LiveJob
-from rota.core.model import DeviceType, JobId, Level, Locality
+from rota.core.messages.decisions import Lease, Renew, Start
+from rota.core.messages.events import Lapsed
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, JobId, Level, Locality
+from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, oversized, simulate
-from rota.mechanisms.across import divided, may_spread, spread_out
-from rota.mechanisms.programs import Solver
-from rota.mechanisms.shares import Contender, Question, contender
-from rota.perf.speed import SpeedModel
+from rota.mechanisms.rounds.multi_type import divided, may_spread, spread_out
+from rota.mechanisms.rounds.rule import Contender, Question, contender
+from rota.mechanisms.solvers.lp import Solver
+from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
-from rota.policies.gavel.declare import SizeParams
-from rota.policies.gavel.layout import lay_out
-from rota.policies.gavel.least import serve_the_least
-from rota.policies.gavel.max_min import MaxMin, fair_need
+from rota.policies.published.gavel.declare import SizeParams
+from rota.policies.published.gavel.layout import lay_out
+from rota.policies.published.gavel.least import serve_the_least
+from rota.policies.published.gavel.max_min import MaxMin, fair_need
 from rota.traces.workload import Submission, Workload
 
 A, B, C = DeviceType("a"), DeviceType("b"), DeviceType("c")

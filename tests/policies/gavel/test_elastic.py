@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from builders import World, job, on
-from rota.core.cluster import Cluster
-from rota.core.decisions import Lease, Renew, Resize, Start
 from rota.core.errors import RotaError
-from rota.core.events import Lapsed, Resized
-from rota.core.live import LiveJob
-from rota.core.model import DeviceType, Elastic, JobId
-from rota.core.placement import tasks_of
+from rota.core.messages.decisions import Lease, Renew, Resize, Start
+from rota.core.messages.events import Lapsed, Resized
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Elastic, JobId
+from rota.core.model.placement import tasks_of
+from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms.shares import Question, sized
-from rota.mechanisms.shares_elastic import elastic_contender, sizes_of
-from rota.perf.speed import SpeedModel
+from rota.mechanisms.rounds.elastic_shares import elastic_contender, sizes_of
+from rota.mechanisms.rounds.rule import Question, sized
+from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
-from rota.policies.gavel.declare import SizeParams
-from rota.policies.gavel.max_min import MaxMin
-from rota.policies.gavel.throughput import MaxSumThroughput
+from rota.policies.published.gavel.declare import SizeParams
+from rota.policies.published.gavel.max_min import MaxMin
+from rota.policies.published.gavel.throughput import MaxSumThroughput
 from rota.traces.workload import Submission, Workload
 
 GPU = (DeviceType("gpu"),)

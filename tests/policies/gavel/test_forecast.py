@@ -9,13 +9,13 @@ import pytest
 
 from builders import job
 from rota.core.errors import RotaError
-from rota.core.live import LiveJob
-from rota.core.model import DeviceType
-from rota.mechanisms.shares import Contender, Floats, Question
+from rota.core.model.job import DeviceType
+from rota.core.state.job_record import LiveJob
+from rota.mechanisms.rounds.rule import Contender, Floats, Question
 from rota.policies import find_policy
-from rota.policies.gavel.declare import LpParams
-from rota.policies.gavel.forecast import Foresight
-from rota.policies.gavel.max_min import MaxMin
+from rota.policies.published.gavel.declare import LpParams
+from rota.policies.published.gavel.forecast import ArrivalForecast
+from rota.policies.published.gavel.max_min import MaxMin
 
 TYPES = (DeviceType("fast"), DeviceType("slow"))
 
@@ -32,8 +32,8 @@ def asked(now_s: float, jobs: Sequence[Contender]) -> Question:
     return Question(now_s, list(jobs), TYPES, (1, 1), beside)
 
 
-def rule(*, sees_types: bool = True) -> Foresight:
-    return Foresight(MaxMin(LpParams(), sees_types=sees_types))
+def rule(*, sees_types: bool = True) -> ArrivalForecast:
+    return ArrivalForecast(MaxMin(LpParams(), sees_types=sees_types))
 
 
 def test_present_jobs_leave_the_next_ones_the_devices_that_suit_them() -> None:

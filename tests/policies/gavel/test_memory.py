@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from builders import job
-from rota.core import snapshot
-from rota.core.cluster import Cluster
-from rota.core.decisions import Decision
-from rota.core.engine import Engine
+from rota.core.codec import snapshot
+from rota.core.engine.engine import Engine
 from rota.core.errors import RotaError
-from rota.core.events import Event
-from rota.core.model import DeviceType, Elastic, JobId
-from rota.core.reasons import Reason
-from rota.core.state import State
+from rota.core.messages.decisions import Decision
+from rota.core.messages.events import Event
+from rota.core.messages.reasons import Reason
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType, Elastic, JobId
+from rota.core.state.state import State
 from rota.drivers.simulator.replay import replay
 from rota.drivers.simulator.study import Setting, scheduler, simulate
-from rota.perf.speed import Costs, SpeedModel
-from rota.perf.speed_options import encode_speed, fingerprint
+from rota.perf.speed.model import Costs, SpeedModel
+from rota.perf.speed.options import encode_speed, fingerprint
 from rota.policies import find_policy, names
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces.workload import Submission, Workload

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from builders import World, job, on
-from rota.core.cluster import Cluster
-from rota.core.decisions import Lease, Renew, Start
 from rota.core.errors import RotaError
-from rota.core.events import End, JobEnded, Lapsed, SpeedChanged
-from rota.core.live import LiveJob
-from rota.core.model import WHOLE, DeviceType, JobId
-from rota.core.placement import Slot, same_devices, whole
+from rota.core.messages.decisions import Lease, Renew, Start
+from rota.core.messages.events import End, JobEnded, Lapsed, SpeedChanged
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import WHOLE, DeviceType, JobId
+from rota.core.model.placement import Slot, same_devices, whole
+from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms.shares import PairSpeeds, Question, contender, nests
-from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel
+from rota.mechanisms.rounds.rule import PairSpeeds, Question, contender, nests
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
-from rota.policies.gavel.declare import PackParams
-from rota.policies.gavel.makespan import MinTotalDuration
+from rota.policies.published.gavel.declare import PackParams
+from rota.policies.published.gavel.makespan import MinTotalDuration
 from rota.traces.workload import Submission, Workload
 
 POLICY = "gavel/min_total_duration_packed:compat=none,round_s=100,mixed_sharing=true"

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from questions import question
-from rota.mechanisms.programs import Solver
-from rota.policies.gavel.layout import lay_out
-from rota.policies.gavel.least import serve_the_least
-from rota.policies.gavel.max_min import fair_need
-from rota.policies.gavel.pairs import Halves, Kinds, Part, folded, zipped
+from rota.mechanisms.solvers.lp import Solver
+from rota.policies.published.gavel.layout import lay_out
+from rota.policies.published.gavel.least import serve_the_least
+from rota.policies.published.gavel.max_min import fair_need
+from rota.policies.published.gavel.pairs import Halves, Kinds, Part, folded, zipped
 
 TIMES = st.lists(st.floats(0.01, 1.0), min_size=2, max_size=8)
 

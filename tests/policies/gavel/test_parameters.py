@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
 from rota.placement import style
 from rota.policies import BUILT_IN, find_policy
 from rota.tenancy import allocator

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from rota.core.check import check
-from rota.core.engine import Engine
-from rota.core.model import DeviceType
-from rota.core.state import State
+from rota.core.engine.engine import Engine
+from rota.core.engine.invariants import check
+from rota.core.model.job import DeviceType
+from rota.core.state.state import State
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.drivers.simulator.world import World
 from rota.files.cluster import read_cluster
-from rota.perf.profile_files import read_profiles
-from rota.perf.profiles import Profiles
-from rota.perf.speed import SpeedModel
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.profiles.speed_table import Profiles
+from rota.perf.speed.model import SpeedModel
 from rota.report.metrics import Metrics, measure
 from rota.traces.formats import read_trace
 

@@ -15,12 +15,12 @@ import pytest
 
 from questions import question
 from rota.mechanisms.declare import Knowledge
-from rota.mechanisms.shares import Floats, Party, Question, Shares
+from rota.mechanisms.rounds.rule import Floats, Party, Question, Shares
 from rota.policies import find_policy
-from rota.policies.gavel.isolated import isolated_shares
-from rota.policies.gavel.layout import lay_out
-from rota.policies.gavel.strategy_proof import discounts, proportional, without_one
-from rota.policies.gavel.throughput import PRICES
+from rota.policies.published.gavel.isolated import isolated_shares
+from rota.policies.published.gavel.layout import lay_out
+from rota.policies.published.gavel.strategy_proof import discounts, proportional, without_one
+from rota.policies.published.gavel.throughput import PRICES
 
 cp: Any = pytest.importorskip("cvxpy")
 SEEDS = range(3)

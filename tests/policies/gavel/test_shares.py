@@ -13,17 +13,17 @@ from scipy.optimize import linprog
 from builders import in_rounds, job
 from questions import feasible, odd_questions, question
 from rota.mechanisms.declare import Knowledge
-from rota.mechanisms.programs import NoSolution, Program, Solution, Solver
-from rota.mechanisms.shares import Floats, Question
+from rota.mechanisms.rounds.rule import Floats, Question
+from rota.mechanisms.solvers.lp import NoSolution, Program, Solution, Solver
 from rota.policies import find_policy
-from rota.policies.gavel.declare import LpParams
-from rota.policies.gavel.finish_time import least_rho
-from rota.policies.gavel.isolated import isolated_shares
-from rota.policies.gavel.layout import lay_out
-from rota.policies.gavel.least import least_program, serve_the_least
-from rota.policies.gavel.max_min import fair_need
-from rota.policies.gavel.throughput import MaxSumThroughput
-from rota.policies.gavel.water_filling import WaterFilling
+from rota.policies.published.gavel.declare import LpParams
+from rota.policies.published.gavel.finish_time import least_rho
+from rota.policies.published.gavel.isolated import isolated_shares
+from rota.policies.published.gavel.layout import lay_out
+from rota.policies.published.gavel.least import least_program, serve_the_least
+from rota.policies.published.gavel.max_min import fair_need
+from rota.policies.published.gavel.throughput import MaxSumThroughput
+from rota.policies.published.gavel.water_filling import WaterFilling
 
 
 def second_opinion(program: Program) -> float:

@@ -12,26 +12,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rota.core.cluster import Node
-from rota.core.decisions import Cause
-from rota.core.model import Job, JobId
-from rota.core.placement import Placement
-from rota.drivers.kubernetes.as_jobs import job_id
-from rota.drivers.kubernetes.binder import Binder
-from rota.drivers.kubernetes.client import Api
-from rota.drivers.kubernetes.fleet import Fleet
-from rota.drivers.kubernetes.gang import Gang, Place, Stage
-from rota.drivers.kubernetes.headroom import Headroom
-from rota.drivers.kubernetes.notes import JOB_ID
-from rota.drivers.kubernetes.occupancy import Occupancy
-from rota.drivers.kubernetes.pods import Phase, pod_of
-from rota.drivers.kubernetes.roster import Roster
-from rota.drivers.kubernetes.seating import found_again, has_gaps, resit, sit_down, sit_down_again
+from rota.core.messages.decisions import Cause
+from rota.core.model.cluster import Node
+from rota.core.model.job import Job, JobId
+from rota.core.model.placement import Placement
+from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
+from rota.drivers.kubernetes.api.client import Api
+from rota.drivers.kubernetes.gangs.binder import Binder
+from rota.drivers.kubernetes.gangs.context import DriverContext, EventSink, Report
+from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, Stage
+from rota.drivers.kubernetes.gangs.gang_controller import GangController
+from rota.drivers.kubernetes.gangs.gang_index import GangIndex
+from rota.drivers.kubernetes.gangs.headroom import Headroom
+from rota.drivers.kubernetes.gangs.node_cache import NodeCache
+from rota.drivers.kubernetes.gangs.occupancy import Occupancy
+from rota.drivers.kubernetes.objects.binding_annotations import found_again, has_gaps, resit, sit_down, sit_down_again
+from rota.drivers.kubernetes.objects.controller_sizes import ask_size
+from rota.drivers.kubernetes.objects.gang_jobs import job_id
+from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID
+from rota.drivers.kubernetes.objects.pods import PodPhase, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
-from rota.drivers.kubernetes.shepherd import Shepherd
-from rota.drivers.kubernetes.sizes import ask_size
-from rota.drivers.kubernetes.surroundings import Desk, Report, Surroundings
-from rota.drivers.kubernetes.work import Work
 
 Json = dict[str, Any]
 TICK_S = 0.25
@@ -54,11 +54,11 @@ class KubernetesDriver:
         self._settings = settings
         self.occupancy = Occupancy()
         self._headroom = Headroom()
-        self.fleet = Fleet(settings, self.occupancy, self._headroom)
-        self.roster = Roster(self.occupancy, self._headroom)
-        self._work = Work()
+        self.fleet = NodeCache(settings, self.occupancy, self._headroom)
+        self.roster = GangIndex(self.occupancy, self._headroom)
+        self._work = BackgroundTasks()
         self._binder = Binder(api)
-        self._around = Surroundings(
+        self._around = DriverContext(
             api=api,
             settings=settings,
             binder=self._binder,
@@ -69,7 +69,7 @@ class KubernetesDriver:
             work=self._work,
             flush=self._flush,
         )
-        self._shepherd = Shepherd(self._around, ask_first_s)
+        self._shepherd = GangController(self._around, ask_first_s)
 
     @property
     def failed(self) -> asyncio.Future[None]:
@@ -82,7 +82,7 @@ class KubernetesDriver:
         return self._around.outdated
 
     @property
-    def _desk(self) -> Desk | None:
+    def _desk(self) -> EventSink | None:
         return self._around.desk
 
     # -- what the cluster says -------------------------------------------------------------------
@@ -133,7 +133,7 @@ class KubernetesDriver:
                 continue
             sit_down_again(gang, known, nodes)
             is_running = all(
-                place.pod is not None and (place.outcome or gang.members[place.pod].phase) is not Phase.PENDING
+                place.pod is not None and (place.outcome or gang.members[place.pod].phase) is not PodPhase.PENDING
                 for place in gang.places
             )
             found.append(Found(gang=gang, job=known.job, placement=known.placement, is_running=is_running))
@@ -143,9 +143,9 @@ class KubernetesDriver:
         """Jobs, by the names that they would be given, that have pods and hold nothing."""
         return {job_id(gang, gang.waiting) for gang in self.roster.gangs if gang.job is None and gang.waiting}
 
-    def phases_by_job(self) -> dict[JobId, list[Phase]]:
+    def phases_by_job(self) -> dict[JobId, list[PodPhase]]:
         """Where the pods stand that were bound for jobs."""
-        found: dict[JobId, list[Phase]] = {}
+        found: dict[JobId, list[PodPhase]] = {}
         for gang in self.roster.gangs:
             for pod in gang.members.values():
                 if JOB_ID in pod.annotations:
@@ -160,7 +160,7 @@ class KubernetesDriver:
             if pod.holds:
                 self._work.do(self._binder.evict(pod))
 
-    def begin(self, desk: Desk, found: Sequence[Found], known: dict[JobId, Job]) -> None:
+    def begin(self, desk: EventSink, found: Sequence[Found], known: dict[JobId, Job]) -> None:
         """The engine has taken over what was found, and knows these jobs that wait; everything else is news to it."""
         for each in found:
             each.gang.stage = Stage.SEATED
@@ -233,7 +233,7 @@ class KubernetesDriver:
         self.roster.touch(gang)
         self._flush()
 
-    async def bind_now(self, gang: Gang, place: Place) -> None:
+    async def bind_now(self, gang: Gang, place: PodSlot) -> None:
         """Bind the pod that has a seat, because kube-scheduler says so."""
         if place.pod in gang.members and not place.bound:
             await self._shepherd.bind(gang, place, gang.members[place.pod])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rota.drivers.kubernetes.driver import KubernetesDriver
-from rota.drivers.kubernetes.gang import Stage
+from rota.drivers.kubernetes.gangs.gang import Stage
 
 Json = dict[str, Any]
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field
 
-from rota.core.cells import CellPlan
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.tenants import TenantPlan
+from rota.core.model.cells import CellPlan
+from rota.core.model.cluster import Cluster
+from rota.core.model.tenants import TenantPlan
 from rota.files.cluster_file import cluster_from_document
 from rota.files.job_shape import Seconds
-from rota.files.shape import Shape, checked
+from rota.files.shape import FileModel, checked
 from rota.files.tenants import FairnessEntry, TenantEntry, tenant_plan
 
 KEY = "rota.yaml"
@@ -22,7 +22,7 @@ KEY = "rota.yaml"
 Name = Annotated[str, Field(min_length=1)]
 
 
-class NodeLabels(Shape):
+class NodeLabels(FileModel):
     """Which labels of a node say what."""
 
     type: Name = "nvidia.com/gpu.product"
@@ -35,7 +35,7 @@ class NodeLabels(Shape):
     """How many devices hang together by NVLink, in device order: `4-4`."""
 
 
-class ClusterSettings(Shape):
+class ClusterSettings(FileModel):
     """All of it; what is not given is as it stands here."""
 
     policy: Name = "priority"

@@ -16,17 +16,17 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from rota.core.errors import RotaError, Unavailable
-from rota.core.model import WHOLE
-from rota.drivers.kubernetes import makers
-from rota.drivers.kubernetes.as_jobs import job_id
-from rota.drivers.kubernetes.client import Api, MissingRight
-from rota.drivers.kubernetes.connection import connect
-from rota.drivers.kubernetes.gang import Gang, key_of, rank, said_size
-from rota.drivers.kubernetes.job_objects import objects_of
-from rota.drivers.kubernetes.notes import PREFIX
-from rota.drivers.kubernetes.pods import Phase, Pod, pod_of
+from rota.core.model.job import WHOLE
+from rota.drivers.kubernetes.api.client import Api, MissingRight
+from rota.drivers.kubernetes.api.connection import connect
+from rota.drivers.kubernetes.gangs.gang import Gang, key_of, rank, said_size
+from rota.drivers.kubernetes.objects import owner_jobs
+from rota.drivers.kubernetes.objects.api_views import FINAL, expected_start, job_shown, job_to_come, node_shown
+from rota.drivers.kubernetes.objects.gang_jobs import job_id
+from rota.drivers.kubernetes.objects.job_objects import objects_of
+from rota.drivers.kubernetes.objects.pod_annotations import PREFIX
+from rota.drivers.kubernetes.objects.pods import Pod, PodPhase, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
-from rota.drivers.kubernetes.shown import FINAL, expected_start, job_shown, job_to_come, node_shown
 from rota.files.job import job_file
 
 Json = dict[str, Any]
@@ -51,7 +51,7 @@ class ClusterUser:
 
     def _objects(self, values: Json, held: bool = False) -> list[Json]:
         made = objects_of(job_file(_plain(values)), secrets.token_hex(4), self._namespace(values))
-        return [makers.as_held(value) if held and value["kind"] == "Job" else value for value in made]
+        return [owner_jobs.as_held(value) if held and value["kind"] == "Job" else value for value in made]
 
     def jobs(self, *, all: bool = False, limit: int | None = None, **only: str | None) -> Iterator[Json]:
         """Jobs, newest first."""
@@ -181,10 +181,10 @@ class ClusterUser:
         return list(gangs.values())
 
     async def _makers(self, api: Api) -> list[Json]:
-        return await makers.all_makers(api, self._connection.namespace)
+        return await owner_jobs.all_makers(api, self._connection.namespace)
 
     async def _makers_of(self, api: Api, wanted: str) -> list[Json]:
-        return [value for value in await self._makers(api) if makers.id_of(value) == wanted]
+        return [value for value in await self._makers(api) if owner_jobs.id_of(value) == wanted]
 
     async def _all_jobs(self) -> list[Json]:
         async with self._session() as api:
@@ -192,8 +192,8 @@ class ClusterUser:
             shown = {job["id"] for job in found}
             to_come: dict[str, list[Json]] = {}
             for value in await self._makers(api):
-                if makers.id_of(value) not in shown and not makers.has_ended(value):
-                    to_come.setdefault(makers.id_of(value), []).append(value)
+                if owner_jobs.id_of(value) not in shown and not owner_jobs.has_ended(value):
+                    to_come.setdefault(owner_jobs.id_of(value), []).append(value)
             found += [job_to_come(made, self._settings) for made in to_come.values()]
         return sorted(found, key=lambda job: (job["submitted"], job["id"]), reverse=True)
 
@@ -201,7 +201,7 @@ class ClusterUser:
         names = []
         async with self._session() as api:
             for objects in made:
-                await makers.make(api, objects, dry_run=dry_run)
+                await owner_jobs.make(api, objects, dry_run=dry_run)
                 names.append(str(objects[0]["metadata"]["labels"][PREFIX + "job"]))
         return names
 
@@ -216,18 +216,18 @@ class ClusterUser:
             if not found:
                 gang, _ = await self._named(api, wanted)
                 owners = {(pod.owner.kind, pod.owner.name) for pod in gang.members.values() if pod.owner is not None}
-                found = await makers.of_owner(api, gang.key.namespace, sorted(owners))
-            await makers.hold(api, found)
+                found = await owner_jobs.of_owner(api, gang.key.namespace, sorted(owners))
+            await owner_jobs.hold(api, found)
 
     async def _release(self, wanted: str) -> None:
         async with self._session() as api:
-            await makers.release(api, await self._makers_of(api, wanted))
+            await owner_jobs.release(api, await self._makers_of(api, wanted))
 
     async def _cancel(self, wanted: str) -> None:
         async with self._session() as api:
             made = await self._makers_of(api, wanted)
             for value in made:
-                await makers.delete(api, makers.path_of(value))
+                await owner_jobs.delete(api, owner_jobs.path_of(value))
             if made:
                 return
             gang, values = await self._named(api, wanted)
@@ -235,10 +235,10 @@ class ClusterUser:
             for owner in owners:
                 group = "api/v1" if owner.api_version == "v1" else f"apis/{owner.api_version}"
                 path = f"/{group}/namespaces/{gang.key.namespace}/{owner.kind.lower()}s/{owner.name}"
-                await makers.delete(api, path)
+                await owner_jobs.delete(api, path)
             for uid in values:
                 if gang.members[uid].owner is None:
-                    await makers.delete(api, gang.members[uid].path)
+                    await owner_jobs.delete(api, gang.members[uid].path)
 
     async def _named(self, api: Api, wanted: str) -> tuple[Gang, dict[str, Json]]:
         for gang, values in await self._gangs(api):
@@ -249,10 +249,10 @@ class ClusterUser:
     async def _logs(self, wanted: str, follow: bool, task: int, tail: int | None) -> AsyncIterator[bytes]:
         async with self._session() as api:
             pod = await self._pod_of(api, wanted, task)
-            while follow and pod.phase is Phase.PENDING:
+            while follow and pod.phase is PodPhase.PENDING:
                 await asyncio.sleep(POLL_S)
                 pod = await self._pod_of(api, wanted, task)
-            if pod.phase is Phase.PENDING:
+            if pod.phase is PodPhase.PENDING:
                 return
             params: dict[str, str | int] = {"follow": str(follow).lower()}
             said = b""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rota.core.decisions import Cause
-from rota.core.model import WHOLE, Job
-from rota.core.placement import Placement
+from rota.core.messages.decisions import Cause
+from rota.core.model.job import WHOLE, Job
+from rota.core.model.placement import Placement
 from rota.drivers.local.failure import Failure, FailureClass, classify
 from rota.drivers.local.folder import tail
-from rota.drivers.local.order import Order
-from rota.drivers.local.task import Phase, Task
+from rota.drivers.local.launch_order import LaunchOrder
+from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.files.job import Launch
 
-_AT_BARRIER = frozenset({Phase.READY, Phase.LAUNCHING, Phase.RUNNING})
+_AT_BARRIER = frozenset({TaskPhase.READY, TaskPhase.LAUNCHING, TaskPhase.RUNNING})
 
 
 class Verdict(Enum):
@@ -28,7 +28,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class AttemptOutcome:
     """The verdict, the exit code to show, and why in words."""
 
     verdict: Verdict
@@ -40,7 +40,7 @@ class Outcome:
 class Attempt:
     """The tasks of one start order, and what has been decided about them."""
 
-    def __init__(self, job: Job, launch: Launch, number: int, tasks: list[Task], work_s: float) -> None:
+    def __init__(self, job: Job, launch: Launch, number: int, tasks: list[TaskHandle], work_s: float) -> None:
         self.job = job
         self.placement: Placement = ()
         self.launch = launch
@@ -65,7 +65,7 @@ class Attempt:
         """Whether it is still to be answered that they rest, or go on."""
         self.saves = False
         """Whether the engine has been told that it only saves."""
-        self.successor: Order | None = None
+        self.successor: LaunchOrder | None = None
         """What to start when it has stopped, if it is being resized."""
 
     @property
@@ -86,22 +86,24 @@ class Attempt:
     @property
     def all_running(self) -> bool:
         """Whether every task was started."""
-        return all(task.phase is Phase.RUNNING or (task.phase is Phase.ENDED and task.ran) for task in self.tasks)
+        return all(
+            task.phase is TaskPhase.RUNNING or (task.phase is TaskPhase.ENDED and task.ran) for task in self.tasks
+        )
 
     @property
     def has_turned(self) -> bool:
         """Whether every task rests that should, or goes on."""
-        return all(task.phase is Phase.ENDED or task.rests is self.rests for task in self.tasks)
+        return all(task.phase is TaskPhase.ENDED or task.rests is self.rests for task in self.tasks)
 
     @property
     def all_save(self) -> bool:
         """Whether no task needs its devices any more."""
-        return all(task.saves or task.phase is Phase.ENDED for task in self.tasks)
+        return all(task.saves or task.phase is TaskPhase.ENDED for task in self.tasks)
 
     @property
     def all_ended(self) -> bool:
         """Whether nothing of the attempt is left."""
-        return all(task.phase is Phase.ENDED for task in self.tasks)
+        return all(task.phase is TaskPhase.ENDED for task in self.tasks)
 
     def note_sharing(self) -> None:
         """Once others have had a part of its devices, how busy those are is not only its own doing."""
@@ -112,7 +114,7 @@ class Attempt:
     def is_decided(self) -> bool:
         """Whether the rest need not run on: enough tasks of a role have failed, or succeeded, or one was lost."""
         for index, role in enumerate(self.launch.roles):
-            mine = [task for task in self.tasks if task.seat.role == index and task.phase is Phase.ENDED]
+            mine = [task for task in self.tasks if task.seat.role == index and task.phase is TaskPhase.ENDED]
             succeeded = sum(task.succeeded for task in mine)
             if len(mine) - succeeded >= role.min_failed or any(task.lost or not task.ran for task in mine):
                 return True
@@ -120,18 +122,18 @@ class Attempt:
                 return True
         return False
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AttemptOutcome:
         """How it ended, once nothing of it is left."""
         if not any(task.ran for task in self.tasks):
-            return Outcome(verdict=Verdict.NEVER_STARTED, message=self.given_up or "its tasks were not started")
+            return AttemptOutcome(verdict=Verdict.NEVER_STARTED, message=self.given_up or "its tasks were not started")
         if self.ordered is not None and not self._finished_all_the_same:
-            return Outcome(verdict=Verdict.STOPPED, message=self.ordered.value)
+            return AttemptOutcome(verdict=Verdict.STOPPED, message=self.ordered.value)
         failed = self._failed_role()
         if failed is None:
-            return Outcome(verdict=Verdict.SUCCEEDED, exit_code=0)
+            return AttemptOutcome(verdict=Verdict.SUCCEEDED, exit_code=0)
         lost = next((task for task in self.tasks if task.lost or not task.ran), None)
         if lost is not None:
-            return Outcome(
+            return AttemptOutcome(
                 verdict=Verdict.LOST,
                 exit_code=lost.exit_code,
                 message=f"task {lost.seat.rank} was lost: its supervisor died",
@@ -144,7 +146,7 @@ class Attempt:
         )
         where = f"task {failed.seat.rank}: " if self.is_gang else ""
         kind = "" if failure.kind is FailureClass.UNKNOWN else f" ({failure.kind.value})"
-        return Outcome(
+        return AttemptOutcome(
             verdict=Verdict.FAILED,
             exit_code=failed.exit_code,
             failure=failure,
@@ -161,7 +163,7 @@ class Attempt:
             return not any(task.state.get("stopped") for task in self.tasks)
         return not self.launch.checkpoint or not any(task.state.get("stopped") for task in self.tasks)
 
-    def _failed_role(self) -> Task | None:
+    def _failed_role(self) -> TaskHandle | None:
         """The task whose failure made the job fail; None if it succeeded."""
         for index, role in enumerate(self.launch.roles):
             mine = [task for task in self.tasks if task.seat.role == index]

@@ -15,20 +15,20 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
-from rota.core.cluster import Node
-from rota.core.decisions import Cause
-from rota.core.events import Event
-from rota.core.model import JobId
-from rota.core.placement import Placement
-from rota.core.seats import seats
-from rota.drivers.local import answers
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import Event
+from rota.core.model.cluster import Node
+from rota.core.model.job import JobId
+from rota.core.model.placement import Placement
+from rota.core.model.ranks import seats
+from rota.drivers.local import attempt_events
 from rota.drivers.local.attempt import Attempt, Verdict
 from rota.drivers.local.folder import attempt_folder, mark_of, read_json, shared_folder, write_json
-from rota.drivers.local.nursery import Nursery
-from rota.drivers.local.order import Order, Word
+from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
+from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
-from rota.drivers.local.slicer import Slicer
-from rota.drivers.local.task import Phase, Task
+from rota.drivers.local.task import TaskHandle, TaskPhase
+from rota.drivers.local.time_slicer import TimeSlicer
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
@@ -38,7 +38,7 @@ FULL_S = 0.5
 """Between two tries to write to a disk that is full."""
 
 
-Answer = Callable[[Event, Word], None]
+Answer = Callable[[Event, ExitDetail], None]
 """Takes the driver's events."""
 
 
@@ -53,20 +53,20 @@ class LocalDriver:
         """Whether it is told when a job only saves, so that others can have its devices."""
         self._attempts: dict[JobId, Attempt] = {}
         self._failures: dict[JobId, int] = {}
-        self._by_token: dict[str, tuple[Attempt, Task]] = {}
+        self._by_token: dict[str, tuple[Attempt, TaskHandle]] = {}
         self._mark = mark_of(settings.home)
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
         self._pipe = settings.pipe
         self._heard = b""
-        self._slicer = Slicer(self, self._loop.call_later)
-        self._nursery = Nursery(self._loop.call_later)
+        self._slicer = TimeSlicer(self, self._loop.call_later)
+        self._nursery = PreforkPool(self._loop.call_later)
         self._nudges = self._listen()
         self._has_settled = False
 
     # -- orders ----------------------------------------------------------------------------------
 
-    def start(self, order: Order) -> None:
+    def start(self, order: LaunchOrder) -> None:
         """Start a job's tasks, each exactly once however often this is asked."""
         attempt = self._attempt(order)
         try:
@@ -87,7 +87,7 @@ class LocalDriver:
             self._loop.call_later(self._settings.barrier_s, self._barrier_is_over, attempt)
         self._look(attempt)
 
-    def resize(self, order: Order, before: Placement) -> None:
+    def resize(self, order: LaunchOrder, before: Placement) -> None:
         """Run a job with another number of tasks or elsewhere: it saves and ends as for any stop, then starts anew."""
         attempt = self._attempts.get(order.job.id)
         if attempt is None and self._has_settled:  # it has just ended, and the word of it is on its way
@@ -102,10 +102,10 @@ class LocalDriver:
         self._end(attempt, attempt.launch.grace_s)
         self._look(attempt)
 
-    def _has_begun(self, order: Order) -> bool:
+    def _has_begun(self, order: LaunchOrder) -> bool:
         return attempt_folder(self._settings.home, order.job.id, order.attempt).exists()
 
-    def find(self, order: Order) -> None:
+    def find(self, order: LaunchOrder) -> None:
         """Take a running job on again, after a restart of the server."""
         attempt = self._found(order)
         if not any(task.has_ended for task in attempt.tasks):
@@ -149,18 +149,18 @@ class LocalDriver:
             return
         attempt.rests, attempt.turned = rests, True
         for task in attempt.tasks:
-            if task.phase is not Phase.ENDED:
+            if task.phase is not TaskPhase.ENDED:
                 self._order_rest(attempt, task)
         self._look(attempt)
 
-    def _order_rest(self, attempt: Attempt, task: Task) -> None:
+    def _order_rest(self, attempt: Attempt, task: TaskHandle) -> None:
         try:
             task.order_rest(attempt.rests)
         except OSError:  # the disk is full; there may be room soon
             if self._attempts.get(attempt.job.id) is attempt:
                 self._loop.call_later(FULL_S, self._order_rest, attempt, task)
 
-    def _found(self, order: Order, *, earlier: bool = False) -> Attempt:
+    def _found(self, order: LaunchOrder, *, earlier: bool = False) -> Attempt:
         """The attempt that runs; of a job that was being resized or moved it may be the one before."""
         if (earlier or order.job.elastic is not None) and not self._has_begun(order):
             order = replace(order, attempt=order.attempt - 1)
@@ -199,11 +199,11 @@ class LocalDriver:
 
     # -- starting --------------------------------------------------------------------------------
 
-    def _attempt(self, order: Order) -> Attempt:
+    def _attempt(self, order: LaunchOrder) -> Attempt:
         folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
         tasks = []
         for seat in seats(order.placement, self._nodes):
-            task = Task(seat, folder / str(seat.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{seat.rank}")
+            task = TaskHandle(seat, folder / str(seat.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{seat.rank}")
             tasks.append(task)
         attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
         attempt.placement = order.placement
@@ -215,7 +215,7 @@ class LocalDriver:
         self._failures[order.job.id] = order.failures
         return attempt
 
-    def _port(self, order: Order) -> int:
+    def _port(self, order: LaunchOrder) -> int:
         """The port on which the tasks meet, the same for all of an attempt."""
         folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
         folder.mkdir(parents=True, exist_ok=True)
@@ -237,7 +237,7 @@ class LocalDriver:
             for path in (self._settings.home, shared.parent.parent, shared.parent):
                 path.chmod(0o711)
 
-    def _spawn(self, attempt: Attempt, task: Task, port: int) -> None:
+    def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> None:
         try:
             task.spawn(task_order(attempt, task, port, self._settings), self._nursery)
         except OSError as error:
@@ -246,14 +246,14 @@ class LocalDriver:
             return
         self._watch(attempt, task)
 
-    def _spawn_failed(self, attempt: Attempt, task: Task) -> None:
+    def _spawn_failed(self, attempt: Attempt, task: TaskHandle) -> None:
         task.give_up()
         self._end(attempt, GIVEN_UP_GRACE_S)
         self._look(attempt)
 
     def _barrier_is_over(self, attempt: Attempt) -> None:
         if not attempt.all_ready and self._attempts.get(attempt.job.id) is attempt:
-            late = sum(task.phase is Phase.NEW for task in attempt.tasks)
+            late = sum(task.phase is TaskPhase.NEW for task in attempt.tasks)
             attempt.given_up = f"{late} of {len(attempt.tasks)} tasks did not reach the barrier in time"
             self._end(attempt, GIVEN_UP_GRACE_S)
 
@@ -275,7 +275,7 @@ class LocalDriver:
             if known is not None:
                 self._news(*known)
 
-    def _watch(self, attempt: Attempt, task: Task) -> None:
+    def _watch(self, attempt: Attempt, task: TaskHandle) -> None:
         """Hear of the supervisor's death; if it is dead already, act on that."""
         if task.pidfd >= 0:
             self._loop.add_reader(task.pidfd, self._supervisor_died, attempt, task)
@@ -283,14 +283,14 @@ class LocalDriver:
             task.refresh()  # nobody writes any more: what is there now is the last word
             self._do(self._find_out(attempt, task))
 
-    def _news(self, attempt: Attempt, task: Task) -> None:
-        if task.phase is not Phase.ENDED and task.refresh():
+    def _news(self, attempt: Attempt, task: TaskHandle) -> None:
+        if task.phase is not TaskPhase.ENDED and task.refresh():
             self._look(attempt)
 
-    def _supervisor_died(self, attempt: Attempt, task: Task) -> None:
+    def _supervisor_died(self, attempt: Attempt, task: TaskHandle) -> None:
         self._loop.remove_reader(task.pidfd)
         task.let_go()
-        if task.phase is Phase.ENDED:
+        if task.phase is TaskPhase.ENDED:
             return
         task.find()
         moved = task.refresh()
@@ -302,13 +302,13 @@ class LocalDriver:
         if moved:
             self._look(attempt)
 
-    async def _find_out(self, attempt: Attempt, task: Task) -> None:
+    async def _find_out(self, attempt: Attempt, task: TaskHandle) -> None:
         """The supervisor died before it could say how the task ended: wait for the recorder's word."""
         deadline = self._loop.time() + RECORDER_S
         if task.has_ended:
             self._look(attempt)
             return
-        if task.phase is Phase.NEW and not task.claimed and not await self._forbid(task):
+        if task.phase is TaskPhase.NEW and not task.claimed and not await self._forbid(task):
             task.find()
             self._watch(attempt, task)
             return
@@ -322,7 +322,7 @@ class LocalDriver:
             await asyncio.sleep(0.02)
         self._look(attempt)
 
-    async def _forbid(self, task: Task) -> bool:
+    async def _forbid(self, task: TaskHandle) -> bool:
         """Let no supervisor take the task on any more, when there is room on the disk to say so."""
         while True:
             try:
@@ -346,14 +346,14 @@ class LocalDriver:
         if not attempt.announced and attempt.all_running:
             attempt.announced = True
             self._slicer.seat(attempt.job.id, attempt.placement)
-            self._answer(answers.begun(attempt), Word())
+            self._answer(attempt_events.begun(attempt), ExitDetail())
         if attempt.turned and attempt.has_turned and not attempt.ending and not attempt.all_ended:
             attempt.turned = False
-            self._answer(answers.turned(attempt), Word())
+            self._answer(attempt_events.turned(attempt), ExitDetail())
         if self._overlaps and not attempt.saves and not attempt.ending and attempt.announced and attempt.all_save:
             attempt.saves = True
             if not attempt.all_ended:
-                self._answer(answers.saves(attempt), Word())
+                self._answer(attempt_events.saves(attempt), ExitDetail())
         if attempt.all_ended:
             self._conclude(attempt)
         elif not attempt.ending and attempt.is_decided():
@@ -375,7 +375,7 @@ class LocalDriver:
         attempt.ending = True
         self._slicer.leave(attempt.job.id)
         for task in attempt.tasks:
-            if task.phase is not Phase.ENDED:
+            if task.phase is not TaskPhase.ENDED:
                 task.order_stop(attempt.launch.signal, grace_s)
 
     def _conclude(self, attempt: Attempt) -> None:
@@ -388,8 +388,8 @@ class LocalDriver:
         failures = self._failures.pop(job_id)
         outcome = attempt.outcome()
         if attempt.successor is not None and outcome.verdict is Verdict.STOPPED:
-            self.start(replace(attempt.successor, work_s=answers.kept_s(attempt)))
+            self.start(replace(attempt.successor, work_s=attempt_events.kept_s(attempt)))
             return
-        event = answers.ended(attempt, outcome, failures)
+        event = attempt_events.ended(attempt, outcome, failures)
         failure = None if outcome.failure is None else outcome.failure.code.value
-        self._answer(event, Word(exit_code=outcome.exit_code, message=outcome.message, failure=failure))
+        self._answer(event, ExitDetail(exit_code=outcome.exit_code, message=outcome.message, failure=failure))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 
 Json = dict[str, Any]
 _OUTPUT = "output-"

@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.core.cluster import Cluster, Node
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, NodeId
-from rota.drivers.local.keeper.nvml import find_nvml
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import DeviceType, NodeId
+from rota.drivers.local.task_runner.nvml import find_nvml
 
 if TYPE_CHECKING:
     from rota.files.job_shape import JobFile

@@ -8,9 +8,9 @@ from pathlib import Path
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups
 from rota.drivers.local.folder import Json, shared_folder
-from rota.drivers.local.keeper.files import TELL
-from rota.drivers.local.task import Task
-from rota.drivers.local.tasks import environment, tied_cpus
+from rota.drivers.local.task import TaskHandle
+from rota.drivers.local.task_environment import environment, tied_cpus
+from rota.drivers.local.task_runner.files import TELL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Settings:
         return self.home / "notify"
 
 
-def task_order(attempt: Attempt, task: Task, port: int, settings: Settings) -> Json:
+def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings) -> Json:
     """What a supervisor has to know to run a task."""
     seat = task.seat
     role = attempt.job.roles[seat.role]

@@ -8,13 +8,13 @@ import signal
 from enum import Enum
 from pathlib import Path
 
-from rota.core.seats import Seat
+from rota.core.model.ranks import TaskRank
 from rota.drivers.local.folder import Json, read_json, write_json
-from rota.drivers.local.keeper.processes import end_session, start_time
-from rota.drivers.local.nursery import Nursery
+from rota.drivers.local.prefork_pool import PreforkPool
+from rota.drivers.local.task_runner.processes import end_session, start_time
 
 
-class Phase(Enum):
+class TaskPhase(Enum):
     """How far a task is, by its supervisor's word."""
 
     NEW = "new"
@@ -24,19 +24,19 @@ class Phase(Enum):
     ENDED = "ended"
 
 
-class Task:
+class TaskHandle:
     """The server's end of one task. What it knows comes from the folder, so that a new server knows the same."""
 
-    def __init__(self, seat: Seat, folder: Path, token: str) -> None:
+    def __init__(self, seat: TaskRank, folder: Path, token: str) -> None:
         self.seat = seat
         self.folder = folder
         self.token = token
-        self.phase = Phase.NEW
+        self.phase = TaskPhase.NEW
         self.state: Json = {}
         self.pidfd = -1
         self._child = 0
 
-    def spawn(self, order: Json, nursery: Nursery) -> None:
+    def spawn(self, order: Json, nursery: PreforkPool) -> None:
         """Start a supervisor. If there is one already, or was, the new one sees its claim and leaves."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / "task.json", order)
@@ -46,7 +46,7 @@ class Task:
     @property
     def has_ended(self) -> bool:
         """Whether it is known how the task ended."""
-        return self.phase is Phase.ENDED
+        return self.phase is TaskPhase.ENDED
 
     @property
     def claimed(self) -> bool:
@@ -75,7 +75,7 @@ class Task:
             return False
         before = (self.phase, self.rests, self.saves)
         self.state = state
-        self.phase = Phase(state["phase"])
+        self.phase = TaskPhase(state["phase"])
         return (self.phase, self.rests, self.saves) != before
 
     def has_word_of_recorder(self) -> bool:
@@ -84,7 +84,7 @@ class Task:
         if told is None:
             return False
         self.state = {**self.state, **told, "phase": "ended", "ran": True, "unsupervised": True}
-        self.phase = Phase.ENDED
+        self.phase = TaskPhase.ENDED
         return True
 
     def forbid(self) -> bool:
@@ -103,17 +103,17 @@ class Task:
     def give_up(self) -> None:
         """Nobody is left who could say how the task ended."""
         end_session(int(self.state.get("pid", 0)), self.token)
-        ran = self.phase not in (Phase.NEW, Phase.READY)
+        ran = self.phase not in (TaskPhase.NEW, TaskPhase.READY)
         lost: Json = {"exit_code": None, "signal": int(signal.SIGKILL), "lost": True, "ran": ran}
         self.state = {**self.state, **lost, "phase": "ended"}
-        self.phase = Phase.ENDED
+        self.phase = TaskPhase.ENDED
 
     @property
     def recorder_lives(self) -> bool:
         """Whether the recorder may still write how the task ended."""
         recorder = int(self.state.get("recorder", 0))
         if not recorder:
-            return self.phase is Phase.LAUNCHING
+            return self.phase is TaskPhase.LAUNCHING
         return start_time(recorder) == self.state.get("recorder_start")
 
     def nudge(self) -> None:
@@ -145,12 +145,12 @@ class Task:
     @property
     def rests(self) -> bool:
         """Whether the task is stopped where it is."""
-        return self.phase is Phase.RUNNING and self.state.get("rests_since_s") is not None
+        return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None
 
     @property
     def saves(self) -> bool:
         """Whether the task said that it needs its devices no more and only saves."""
-        return self.phase is Phase.RUNNING and self.state.get("saves_since_s") is not None
+        return self.phase is TaskPhase.RUNNING and self.state.get("saves_since_s") is not None
 
     def mark_shared(self) -> None:
         """Others run on its devices too: how busy those are says nothing of this task any more."""
@@ -184,7 +184,7 @@ class Task:
     @property
     def succeeded(self) -> bool:
         """Whether the task ended by itself and well."""
-        return self.phase is Phase.ENDED and self.ran and self.state.get("exit_code") == 0
+        return self.phase is TaskPhase.ENDED and self.ran and self.state.get("exit_code") == 0
 
     @property
     def lost(self) -> bool:

@@ -7,10 +7,10 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.events import Event, NodeBack, NodeLost
-from rota.core.model import NodeId
+from rota.core.messages.events import Event, NodeBack, NodeLost
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

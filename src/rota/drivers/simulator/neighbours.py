@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rota.core.model import WHOLE, JobId
-from rota.core.placement import Placement
+from rota.core.model.job import WHOLE, JobId
+from rota.core.model.placement import Placement
 
 
 class Neighbours:

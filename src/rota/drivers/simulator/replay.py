@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.core.codec import encode_decision
-from rota.core.decisions import Decision
-from rota.core.engine import Engine, Journal
-from rota.core.history import History, history_of
-from rota.core.snapshot import restore
-from rota.core.state import State
+from rota.core.codec.snapshot import restore
+from rota.core.codec.values import encode_decision
+from rota.core.engine.engine import Engine, Journal
+from rota.core.messages.decisions import Decision
+from rota.core.state.history import History, history_of
+from rota.core.state.state import State
 from rota.drivers.simulator.study import Setting, scheduler
-from rota.perf.estimates import EstimateSpec
-from rota.perf.profile_files import read_profiles
-from rota.perf.speed import Costs
-from rota.perf.speed_options import decode_speed, refuse_other_file
+from rota.perf.profiles.partial_profiles import EstimateSpec
+from rota.perf.profiles.profile_files import read_profiles
+from rota.perf.speed.model import Costs
+from rota.perf.speed.options import decode_speed, refuse_other_file
 from rota.store.journal import JournalHeader, JournalReader, Step
 
 
@@ -31,7 +31,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class ReplayResult:
     """How a replay went."""
 
     policy: str
@@ -42,7 +42,9 @@ class Replay:
     history: History
 
 
-def replay(path: Path, *, journal: Journal | None = None, progress: Callable[[int], None] | None = None) -> Replay:
+def replay(
+    path: Path, *, journal: Journal | None = None, progress: Callable[[int], None] | None = None
+) -> ReplayResult:
     """Feed a journal's events to the policy that it names, and stop at the first decision that differs."""
     reader = JournalReader(path)
     header = reader.header
@@ -61,7 +63,7 @@ def replay(path: Path, *, journal: Journal | None = None, progress: Callable[[in
             break
         if progress is not None and steps % 4096 == 0:
             progress(steps)
-    return Replay(
+    return ReplayResult(
         policy=header.policy,
         placement=placement,
         steps=steps,

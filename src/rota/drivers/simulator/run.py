@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rota.core.engine import Engine
+from rota.core.engine.engine import Engine
 from rota.core.errors import RotaError
-from rota.core.events import Event, NodeAdded, NodeLost, TimerFired
-from rota.core.model import JobState
+from rota.core.messages.events import Event, NodeAdded, NodeLost, TimerFired
+from rota.core.model.job import JobState
 from rota.drivers.simulator.world import World
 from rota.traces.workload import Submission
 
@@ -26,7 +26,7 @@ HOPELESS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """What a run cost, beside what it left in the engine's state."""
 
     events: int
@@ -41,7 +41,7 @@ def run(
     *,
     faults: Faults | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Until every job has ended. At one moment, ends come first, then faults, then arrivals; then one plan."""
     with _no_garbage_collection():
         return _run(engine, world, submissions, iter(()) if faults is None else faults, progress)
@@ -65,7 +65,7 @@ def _run(
     submissions: Sequence[Submission],
     faults: Faults,
     progress: Callable[[int], None] | None,
-) -> Outcome:
+) -> RunOutcome:
     wall, cpu = time.perf_counter(), time.process_time()
     clock = _Clock(engine, world, submissions, faults)
     events = 0
@@ -86,7 +86,7 @@ def _run(
             progress(clock.arrived)
             report_at = events + REPORT_EVERY
     _refuse_leftovers(engine)
-    return Outcome(events=events, wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
+    return RunOutcome(events=events, wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
 
 
 class _Clock:

@@ -7,29 +7,29 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rota.core.change import way_to
-from rota.core.cluster import Cluster
-from rota.core.engine import Engine, Journal
+from rota.core.codec.cluster_diff import way_to
+from rota.core.engine.engine import Engine, Journal
+from rota.core.engine.protocols import Allocator, Draft, Policy
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.history import History, history_of
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.core.model import Job, JobId, NodeId
-from rota.core.policy import Allocator, Draft, Policy
-from rota.core.reasons import Reason
-from rota.core.state import State
+from rota.core.messages.reasons import Reason
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Job, JobId, NodeId
+from rota.core.state.history import History, history_of
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
 from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
-from rota.drivers.simulator.run import Faults, Outcome, run
+from rota.drivers.simulator.run import Faults, RunOutcome, run
 from rota.drivers.simulator.world import World
-from rota.mechanisms.across import may_spread, spread_out
 from rota.mechanisms.declare import Knowledge
-from rota.mechanisms.seats import Seating
-from rota.mechanisms.shares import contender
-from rota.perf.estimates import Estimate
-from rota.perf.observed import LearningSpeeds
-from rota.perf.reports import SimulatedReports
-from rota.perf.speed import Costs, SpeedModel
-from rota.perf.use import said_by
+from rota.mechanisms.rounds.multi_type import may_spread, spread_out
+from rota.mechanisms.rounds.round_placement import RoundPlacement
+from rota.mechanisms.rounds.rule import contender
+from rota.perf.profiles.online_estimates import LearningSpeeds
+from rota.perf.profiles.partial_profiles import SpeedEstimate
+from rota.perf.speed.busy_fraction import said_by
+from rota.perf.speed.model import Costs, SpeedModel
+from rota.perf.training.reports import SimulatedReports
 from rota.placement import style
 from rota.policies import find_policy
 from rota.tenancy import allocator
@@ -49,7 +49,7 @@ class Setting:
     tenancy: str = "none"
     speed: SpeedModel = field(default_factory=SpeedModel)
     """How fast jobs really run."""
-    estimate: Estimate | None = None
+    estimate: SpeedEstimate | None = None
     """What the policy is told of that instead, if it does not know all."""
     observes: bool = True
     """Whether what is seen while jobs run corrects the estimate."""
@@ -140,7 +140,7 @@ def simulate_with(
     *,
     journal: Journal | None = None,
     progress: Callable[[int], None] | None = None,
-) -> tuple[History, Outcome]:
+) -> tuple[History, RunOutcome]:
     """Run a workload to its end under a policy that is built already."""
     engine = Engine(State(setting.cluster), policy, alloc, journal=journal)
     meters = setting.speed.knows_pairs or any(said_by(each.job) is not None for each in workload.submissions)
@@ -224,6 +224,6 @@ def _fits_across(live: LiveJob, alloc: Allocator, inventory: Inventory, setting:
     if not may_spread(live.job):
         return False
     types = [pool.device_type for pool in inventory.pools]
-    rooms = Seating(types, {}).rooms(Draft(inventory, alloc, 0.0), live)
+    rooms = RoundPlacement(types, {}).rooms(Draft(inventory, alloc, 0.0), live)
     plain = contender(live, believed(setting), types, [False] * len(types))
     return spread_out(plain, believed(setting), types, rooms).spans

@@ -6,9 +6,8 @@ import heapq
 import math
 from collections.abc import Sequence
 
-from rota.core.cluster import Cluster, Node
-from rota.core.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
-from rota.core.events import (
+from rota.core.messages.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
+from rota.core.messages.events import (
     Event,
     Interrupted,
     JobArrived,
@@ -25,14 +24,15 @@ from rota.core.events import (
     Suspended,
     WorkDone,
 )
-from rota.core.model import WHOLE, Job, JobId
-from rota.core.placement import Placement, meet, same_devices
-from rota.drivers.simulator.course import SLACK, Run
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import WHOLE, Job, JobId
+from rota.core.model.placement import Placement, meet, same_devices
+from rota.drivers.simulator.job_run import SLACK, JobRun
 from rota.drivers.simulator.neighbours import Neighbours
-from rota.perf.duty import duty
-from rota.perf.shared_servers import SharedServers, contends
-from rota.perf.speed import Costs, SpeedModel
-from rota.perf.utilisation import busy_devices
+from rota.perf.speed.model import Costs, SpeedModel
+from rota.perf.speed.shared_servers import SharedServers, contends
+from rota.perf.speed.throttling import duty
+from rota.perf.speed.utilisation import busy_devices
 from rota.traces.workload import Submission
 
 
@@ -57,17 +57,17 @@ class World:
         """Whether a job that only saves leaves its devices to others."""
         self._meters = meters
         """Whether it is counted how busy devices are."""
-        self._runs: dict[JobId, Run] = {}
-        self._ends: list[tuple[float, int, Run]] = []
+        self._runs: dict[JobId, JobRun] = {}
+        self._ends: list[tuple[float, int, JobRun]] = []
         self._pushed = 0
-        self._saving: dict[JobId, Run] = {}
+        self._saving: dict[JobId, JobRun] = {}
         """Jobs that save what came of them and may have left their devices to others."""
         self._neighbours = Neighbours() if speed.sees_neighbours or speed.knows_pairs else None
         self._shared = SharedServers(self._nodes) if speed.contention else None
 
     def expect(self, submission: Submission) -> None:
         """A job was submitted; remember how it will go."""
-        self._runs[submission.job.id] = Run(submission, self._costs.checkpoint_interval_s)
+        self._runs[submission.job.id] = JobRun(submission, self._costs.checkpoint_interval_s)
 
     def arrival(self, job: Job) -> JobArrived:
         """The event of a job's submission, with what the scheduler is told of its speed beforehand."""
@@ -150,7 +150,7 @@ class World:
                 return
         self._nodes.append(event.node)
 
-    def _start(self, run: Run, order: Start, now_s: float) -> Event:
+    def _start(self, run: JobRun, order: Start, now_s: float) -> Event:
         placement = run.placement = order.placement
         run.lease = order.lease
         run.work_from_s = self._loaded_s(run, placement, now_s)
@@ -161,7 +161,7 @@ class World:
         self._set_rate(run, self._rate(run))
         return Started(run.job.id, run.rate, run.work_from_s)
 
-    def _loaded_s(self, run: Run, placement: Placement, now_s: float) -> float:
+    def _loaded_s(self, run: JobRun, placement: Placement, now_s: float) -> float:
         """When a job that starts now can begin to work: it has loaded, and who saves on its devices is gone."""
         ready_s = now_s + self._costs.load_s + (self._costs.restart_s if run.ever_ran else 0.0)
         for other in self._saving.values():
@@ -169,7 +169,7 @@ class World:
                 ready_s = max(ready_s, other.end_s)
         return ready_s
 
-    def _stop(self, run: Run, now_s: float) -> Event:
+    def _stop(self, run: JobRun, now_s: float) -> Event:
         """Whoever has to save its state does nothing else, and leaves its devices when that is done."""
         run.meter(now_s)
         work = run.work_at(now_s) if run.placement is not None else run.work
@@ -185,14 +185,14 @@ class World:
         self._speak_at(run, min(run.saves_until_s, now_s + (math.inf if checkpoint is None else checkpoint.grace_s)))
         return SpeedChanged(run.job.id, work, 0.0)
 
-    def _stopped(self, run: Run, saves_until_s: float, now_s: float) -> Event:
+    def _stopped(self, run: JobRun, saves_until_s: float, now_s: float) -> Event:
         """The stop is complete: what was done is safe, unless the job was killed before it had saved it."""
         work = run.work if now_s >= saves_until_s or not run.interval_s else run.saved
         self._leave(run)
         run.work = work
         return Stopped(run.job.id, work)
 
-    def _renew(self, run: Run, order: Renew, now_s: float) -> Event:
+    def _renew(self, run: JobRun, order: Renew, now_s: float) -> Event:
         """The next lease begins: on the same devices, so nothing is lost."""
         run.meter(now_s)
         run.work = run.work_at(now_s)
@@ -205,7 +205,7 @@ class World:
         self._set_rate(run, self._rate(run))
         return SpeedChanged(run.job.id, run.work, run.rate)
 
-    def _hand_back(self, run: Run, now_s: float) -> Event:
+    def _hand_back(self, run: JobRun, now_s: float) -> Event:
         """A run, its lease or its notice is over."""
         if run.saves_until_s is not None:
             return self._stopped(run, run.saves_until_s, now_s)
@@ -224,7 +224,7 @@ class World:
         run.rate, run.end_s, run.lapsed = 0.0, math.inf, True
         return Lapsed(run.job.id, work)
 
-    def _save_result(self, run: Run, now_s: float) -> Event:
+    def _save_result(self, run: JobRun, now_s: float) -> Event:
         """The work is done: what is left to do is no burden for neighbours any more."""
         run.work, run.work_from_s, run.rate = run.target, now_s, 0.0
         run.saves_result = True
@@ -235,7 +235,7 @@ class World:
         self._speak_at(run, now_s + self._costs.save_s)
         return WorkDone(run.job.id, run.target) if self._overlaps else SpeedChanged(run.job.id, run.target, 0.0)
 
-    def _resize(self, run: Run, decision: Resize | Move, now_s: float) -> Event:
+    def _resize(self, run: JobRun, decision: Resize | Move, now_s: float) -> Event:
         """Another size or place costs a restart, or what moves cost; another part of the same devices nothing."""
         run.save(now_s)
         run.meter(now_s)
@@ -254,7 +254,7 @@ class World:
         kind = Moved if is_move else Resized
         return kind(run.job.id, run.work, run.rate, run.work_from_s)
 
-    def _suspend(self, run: Run, now_s: float) -> Event:
+    def _suspend(self, run: JobRun, now_s: float) -> Event:
         """Nothing is lost: the tasks stay where they are."""
         run.save(now_s)
         self._forget_saving(run)
@@ -267,7 +267,7 @@ class World:
             self._part(run.job.id, run.placement)
         return Suspended(run.job.id, run.work)
 
-    def _resume(self, run: Run, decision: Resume, now_s: float) -> Event:
+    def _resume(self, run: JobRun, decision: Resume, now_s: float) -> Event:
         run.placement = decision.placement
         run.rests = False
         run.saved_s += now_s + self._costs.resume_s - run.work_from_s
@@ -289,7 +289,7 @@ class World:
         if self._shared is not None and contends(self._runs[job_id].job):
             self._shared.enter(self._runs[job_id].job, placement, self._duty(self._runs[job_id].job, placement))
 
-    def _leave(self, run: Run) -> None:
+    def _leave(self, run: JobRun) -> None:
         run.end_s = math.inf
         run.lease, run.lapsed, run.saves_until_s = None, False, None
         self._forget_saving(run)
@@ -299,7 +299,7 @@ class World:
                 self._part(run.job.id, run.placement)
             run.placement = None
 
-    def _forget_saving(self, run: Run) -> None:
+    def _forget_saving(self, run: JobRun) -> None:
         """If it is not over yet, what came of the job is saved again when it goes on."""
         if run.saves_result:
             run.saves_result = False
@@ -312,7 +312,7 @@ class World:
         if self._shared is not None:
             self._shared.leave(job_id)
 
-    def _set_rate(self, run: Run, rate: float) -> None:
+    def _set_rate(self, run: JobRun, rate: float) -> None:
         run.rate = rate
         if self._meters:
             self._set_load(run)
@@ -327,20 +327,20 @@ class World:
             run.end_s = goal_s if is_early else lease.until_s
         self._speak_at(run, run.end_s)
 
-    def _set_load(self, run: Run) -> None:
+    def _set_load(self, run: JobRun) -> None:
         """How busy a job keeps its devices from now on."""
         if run.placement is not None and run.rate > 0:
             mates = self._mates(run, run.placement) if self._neighbours is not None else []
             busy = busy_devices(self._speed, run.job, run.placement, self._nodes, run.rate, mates)
             run.busy_by_work = busy / run.rate
 
-    def _speak_at(self, run: Run, at_s: float) -> None:
+    def _speak_at(self, run: JobRun, at_s: float) -> None:
         run.end_s = at_s
         if at_s < math.inf:
             heapq.heappush(self._ends, (at_s, self._pushed, run))
             self._pushed += 1
 
-    def _rate(self, run: Run) -> float:
+    def _rate(self, run: JobRun) -> float:
         placement = run.placement or ()
         if self._neighbours is None:
             return self._speed.rate(run.job, placement, self._nodes)
@@ -360,7 +360,7 @@ class World:
             return 1.0
         return duty(job, placement, len(self._neighbours.mates(job.id, placement)))
 
-    def _mates(self, run: Run, placement: Placement) -> list[tuple[Job, float]]:
+    def _mates(self, run: JobRun, placement: Placement) -> list[tuple[Job, float]]:
         """Those with whom a job is packed and how much each does; parts of devices only where that was measured."""
         assert self._neighbours is not None
         if not self._speed.knows_pairs and run.job.roles[placement[0].role].is_fraction:

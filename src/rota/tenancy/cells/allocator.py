@@ -9,23 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 
-from rota.core.cells import CellPlan, CellTypeName
-from rota.core.cluster import Cluster, Node
+from rota.core.engine.protocols import Offer, Placer
 from rota.core.errors import RotaError
-from rota.core.inventory import Inventory
-from rota.core.live import LiveJob
-from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job
-from rota.core.placement import Placement, Slot
-from rota.core.policy import Offer, Placer
-from rota.core.reasons import Reason, ReasonCode
-from rota.core.state import State
-from rota.core.tenants import TenantPlan
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.cells import CellPlan, CellTypeName
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job
+from rota.core.model.placement import Placement, Slot
+from rota.core.model.tenants import TenantPlan
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
 from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.groups import HIGHEST_PRIORITY
 from rota.tenancy.cells.reasons import reason_for
 from rota.tenancy.cells.recovery import HeldDevice, recover, return_to
-from rota.tenancy.cells.schedule import Obstacle, Plan, Refusal, Request, Scheduler, downgrade, upgrade
+from rota.tenancy.cells.schedule import GangPlan, GangRequest, Obstacle, Refusal, Scheduler, downgrade, upgrade
 from rota.tenancy.cells.sites import Sites, is_sound
 from rota.tenancy.cells.wishes import is_lazy, not_owned, odd_wish, pinned_cell
 
@@ -58,8 +58,8 @@ class CellAllocator:
         self._live: dict[Claim, LiveJob] = {}
         self._left: dict[LiveJob, tuple[Placement, Claim]] = {}
         self._undone: dict[LiveJob, list[tuple[Claim, list[Seat]]]] = {}
-        self._pending: dict[LiveJob, tuple[Placement, Plan]] = {}
-        self._memo: dict[Hashable, tuple[int, tuple[int, ...], Plan | Refusal]] = {}
+        self._pending: dict[LiveJob, tuple[Placement, GangPlan]] = {}
+        self._memo: dict[Hashable, tuple[int, tuple[int, ...], GangPlan | Refusal]] = {}
         self._stamp = 0
 
     def refuse(self, job: Job) -> str | None:
@@ -308,7 +308,7 @@ class CellAllocator:
         kind = DeviceType(forest.chains[root.chain].leaf_type)
         return all(not role.device_types or kind in role.device_types for role in job.roles)
 
-    def _plan(self, live: LiveJob) -> Plan | Refusal:
+    def _plan(self, live: LiveJob) -> GangPlan | Refusal:
         job = live.job
         if not self._is_known(live):
             return Refusal(obstacle=Obstacle.QUOTA, need=job.gpu_milli // WHOLE, room=0, owned=0)
@@ -335,12 +335,12 @@ class CellAllocator:
         version = self.books.version
         return tuple(version.get((live.job.tenant, chain), 0) for chain in self.books.forest.chains)
 
-    def _request(self, live: LiveJob, priority: int | None = None) -> Request:
+    def _request(self, live: LiveJob, priority: int | None = None) -> GangRequest:
         job = live.job
         standing = live.standing if priority is None else priority
         sizes = sorted(role.device_milli // WHOLE for role in job.roles for _ in range(role.count) if role.device_milli)
         types = next((role.device_types for role in job.roles if role.device_types), ())
-        return Request(
+        return GangRequest(
             name=job.id,
             tenant=job.tenant,
             priority=min(standing, HIGHEST_PRIORITY),
@@ -350,7 +350,7 @@ class CellAllocator:
             lazy=is_lazy(job),
         )
 
-    def _placement(self, job: Job, plan: Plan) -> Placement:
+    def _placement(self, job: Job, plan: GangPlan) -> Placement:
         """A plan as slots; tasks of one size are interchangeable, so they fill the roles of that size in order."""
         roles = sorted(
             (role.device_milli // WHOLE, index) for index, role in enumerate(job.roles) for _ in range(role.count)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rota.core.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName, TenantCells
 from rota.core.errors import RotaError
-from rota.core.model import TenantId
+from rota.core.model.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName, TenantCells
+from rota.core.model.job import TenantId
 from rota.tenancy.cells.books import Books
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rota.core.cells import CellPlan, CellTypeName
 from rota.core.errors import InvariantBroken, RotaError
-from rota.core.model import OPPORTUNISTIC, TenantId
+from rota.core.model.cells import CellPlan, CellTypeName
+from rota.core.model.job import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.build import Chain, build
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.free import FreeCells

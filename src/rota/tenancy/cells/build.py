@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rota.core.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName, PinnedId, TenantCells
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.model import TenantId
+from rota.core.model.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName, PinnedId, TenantCells
+from rota.core.model.job import TenantId
 from rota.tenancy.cells.tree import Physical, Virtual, devices_of, whole_cells
 
 _UNLISTED = CellEntry()
@@ -45,7 +45,7 @@ class Chain:
 
 
 @dataclass(slots=True)
-class Estate:
+class TenantForest:
     """What a tenant owns: promised cells by chain, and pinned ones by name."""
 
     tenant: TenantId
@@ -59,7 +59,7 @@ class Forest:
 
     plan: CellPlan
     chains: dict[CellTypeName, Chain] = field(default_factory=dict)
-    estates: dict[TenantId, Estate] = field(default_factory=dict)
+    estates: dict[TenantId, TenantForest] = field(default_factory=dict)
     pinned: dict[PinnedId, Physical] = field(default_factory=dict)
     cells_by_node: dict[str, list[Physical]] = field(default_factory=dict)
     """The node-level cells of each machine: one for each type of device that it has."""
@@ -219,8 +219,8 @@ def _pin(forest: Forest, cell: Physical, pinned: PinnedId, where: str) -> None:
 # -- virtual cells -------------------------------------------------------------------------------
 
 
-def _estate(forest: Forest, tenant: TenantId, cells: TenantCells) -> Estate:
-    estate = Estate(tenant)
+def _estate(forest: Forest, tenant: TenantId, cells: TenantCells) -> TenantForest:
+    estate = TenantForest(tenant)
     where = f"virtualClusters.{tenant}"
     running = 0
     for position, quota in enumerate(cells.quotas):

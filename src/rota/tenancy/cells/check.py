@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rota.core.cells import LEAF_LEVEL
 from rota.core.errors import InvariantBroken
-from rota.core.model import OPPORTUNISTIC
+from rota.core.model.cells import LEAF_LEVEL
+from rota.core.model.job import OPPORTUNISTIC
 from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.build import Chain
 from rota.tenancy.cells.claims import Claim

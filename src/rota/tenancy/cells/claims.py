@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rota.core.cells import PinnedId
-from rota.core.model import OPPORTUNISTIC, TenantId
+from rota.core.model.cells import PinnedId
+from rota.core.model.job import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.tree import Physical, Virtual
 
 Seat = tuple[Physical, Virtual | None]

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType
 
-from rota.core.cells import CellPlan, CellTypeName, PinnedId
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.model import OPPORTUNISTIC, TenantId
+from rota.core.model.cells import CellPlan, CellTypeName, PinnedId
+from rota.core.model.job import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.recovery import HeldDevice, recover
-from rota.tenancy.cells.schedule import Plan, Refusal, Request, Scheduler, downgrade
+from rota.tenancy.cells.schedule import GangPlan, GangRequest, Refusal, Scheduler, downgrade
 from rota.tenancy.cells.tree import Physical, Virtual
 
 PodId = NewType("PodId", str)
@@ -79,7 +79,7 @@ class Bind:
     group: GroupId
     place: int
     records: tuple[TaskRecord, ...]
-    plan: Plan | None = field(default=None, repr=False, compare=False)
+    plan: GangPlan | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +240,7 @@ class Gangs:
             group.waiting[pod] = None
         return Preempt(victims=victims)
 
-    def _admit(self, bind: Bind, plan: Plan, spec: PodSpec) -> Group:
+    def _admit(self, bind: Bind, plan: GangPlan, spec: PodSpec) -> Group:
         """A new gang takes its devices; weaker reservations of them end."""
         for weaker in plan.cancelled:
             self._cancel(self._group_of[weaker])
@@ -251,7 +251,7 @@ class Gangs:
         self.books.occupy(claim, claim.seats)
         return self._remember(bind, claim, spec.ignores_suggestions)
 
-    def _reserve(self, bind: Bind, plan: Plan, spec: PodSpec) -> Group:
+    def _reserve(self, bind: Bind, plan: GangPlan, spec: PodSpec) -> Group:
         """A new gang holds its devices from now on; those on them have been told to go."""
         for weaker in plan.cancelled:
             self._cancel(self._group_of[weaker])
@@ -353,10 +353,10 @@ def _refuse_nonsense(spec: PodSpec) -> None:
         raise PodRefused(f"affinityGroup.members has no entry with the pod's leafCellNumber, {spec.devices}")
 
 
-def _request(spec: PodSpec, name: GroupId) -> Request:
+def _request(spec: PodSpec, name: GroupId) -> GangRequest:
     members = spec.members or ((1, spec.devices),)
     sizes = sorted(devices for pods, devices in members for _ in range(pods))
-    return Request(
+    return GangRequest(
         name=name,
         tenant=spec.tenant,
         priority=spec.priority,
@@ -371,7 +371,7 @@ def _claim(spec: PodSpec, name: GroupId) -> Claim:
     return Claim(name=name, tenant=spec.tenant, priority=spec.priority, lazy=spec.lazy, pinned=spec.pinned)
 
 
-def _records(plan: Plan) -> tuple[TaskRecord, ...]:
+def _records(plan: GangPlan) -> tuple[TaskRecord, ...]:
     return tuple(
         TaskRecord(
             node=task[0][0].nodes[0],
@@ -382,7 +382,9 @@ def _records(plan: Plan) -> tuple[TaskRecord, ...]:
     )
 
 
-def _bind(name: GroupId, chain: CellTypeName, records: tuple[TaskRecord, ...], place: int, plan: Plan | None) -> Bind:
+def _bind(
+    name: GroupId, chain: CellTypeName, records: tuple[TaskRecord, ...], place: int, plan: GangPlan | None
+) -> Bind:
     record = records[place]
     return Bind(
         node=record.node, indexes=record.indexes, chain=chain, group=name, place=place, records=records, plan=plan

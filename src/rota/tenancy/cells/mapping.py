@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rota.core.model import OPPORTUNISTIC
+from rota.core.model.job import OPPORTUNISTIC
 from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.free import FreeCells
 from rota.tenancy.cells.tree import Physical, Virtual

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
-from rota.core.cells import LEAF_LEVEL
-from rota.core.model import OPPORTUNISTIC
+from rota.core.model.cells import LEAF_LEVEL
+from rota.core.model.job import OPPORTUNISTIC
 from rota.tenancy.cells.tree import FREE, Cell, Physical, Virtual
 
 CellT = TypeVar("CellT", Physical, Virtual)
@@ -40,7 +40,7 @@ Rank = tuple[bool, int, int, int]
 """A node's place in the order: bad ones last, then by how full it is. It ends in the devices that are idle there."""
 
 
-class View(Generic[CellT]):
+class PackingView(Generic[CellT]):
     """Nodes to pack into: node-level cells, or smaller ones that are all their owner has of a node.
 
     Nodes of one rank stand together in their own order, so that a request looks at ranks rather than at nodes and its

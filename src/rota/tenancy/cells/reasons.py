@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType
-from rota.core.reasons import Reason, ReasonCode
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType
 from rota.tenancy.cells.build import Forest
-from rota.tenancy.cells.schedule import Obstacle, Refusal, Request
+from rota.tenancy.cells.schedule import GangRequest, Obstacle, Refusal
 
 _OWN = {
     Obstacle.QUOTA: ReasonCode.QUOTA_USED,
@@ -21,7 +21,7 @@ _ANYWHERE = {
 }
 
 
-def reason_for(refusal: Refusal, request: Request, forest: Forest) -> Reason:
+def reason_for(refusal: Refusal, request: GangRequest, forest: Forest) -> Reason:
     """Why a gang waits: for its tenant's own cells, or without a guarantee for any."""
     need, room, owned = refusal.need * WHOLE, refusal.room * WHOLE, refusal.owned * WHOLE
     if request.priority == OPPORTUNISTIC:
@@ -32,7 +32,7 @@ def reason_for(refusal: Refusal, request: Request, forest: Forest) -> Reason:
     return Reason(code=code, need_milli=need, free_milli=room, owned_milli=owned, tenant=request.tenant)
 
 
-def _anywhere(refusal: Refusal, request: Request, forest: Forest) -> Reason:
+def _anywhere(refusal: Refusal, request: GangRequest, forest: Forest) -> Reason:
     need, room, owned = refusal.need * WHOLE, refusal.room * WHOLE, refusal.owned * WHOLE
     types = {chain.leaf_type for chain in forest.chains.values()}
     if request.leaf_types and not types.intersection(request.leaf_types):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.core.cells import CellTypeName
-from rota.core.model import OPPORTUNISTIC
+from rota.core.model.cells import CellTypeName
+from rota.core.model.job import OPPORTUNISTIC
 from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.schedule import downgrade

@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rota.core.cells import CellTypeName, PinnedId
-from rota.core.model import OPPORTUNISTIC, TenantId
+from rota.core.model.cells import CellTypeName, PinnedId
+from rota.core.model.job import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.mapping import find_sites
-from rota.tenancy.cells.packing import Packed, Shortage, View, held
+from rota.tenancy.cells.packing import Packed, PackingView, Shortage, held
 from rota.tenancy.cells.tree import Physical, Virtual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class GangRequest:
     """What a gang asks for: devices per task, where, and with what right."""
 
     name: str
@@ -67,10 +67,10 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class GangPlan:
     """Devices for each task, tasks in ascending order of size, and what has to happen before."""
 
-    request: Request
+    request: GangRequest
     tasks: tuple[tuple[Seat, ...], ...]
     victims: tuple[Claim, ...] = ()
     """Gangs that must go."""
@@ -111,22 +111,22 @@ class Scheduler:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._virtual: dict[tuple[TenantId, CellTypeName | PinnedId], View[Virtual]] = {}
-        self._physical: dict[CellTypeName, View[Physical]] = {}
+        self._virtual: dict[tuple[TenantId, CellTypeName | PinnedId], PackingView[Virtual]] = {}
+        self._physical: dict[CellTypeName, PackingView[Physical]] = {}
         forest = books.forest
         for chain in forest.chains.values():
-            self._physical[chain.name] = View(chain.nodes, packs_all=False)
+            self._physical[chain.name] = PackingView(chain.nodes, packs_all=False)
         for tenant, estate in forest.estates.items():
             for name, roots in estate.roots.items():
                 level = forest.chains[name].node_level
-                self._virtual[tenant, name] = View(nodes_of(roots, level), packs_all=True)
+                self._virtual[tenant, name] = PackingView(nodes_of(roots, level), packs_all=True)
             for pinned, root in estate.pinned.items():
                 level = forest.chains[root.chain].node_level
-                self._virtual[tenant, pinned] = View(nodes_of([root], level), packs_all=True)
+                self._virtual[tenant, pinned] = PackingView(nodes_of([root], level), packs_all=True)
 
     def plan(
-        self, request: Request, suggested: Collection[str] | None = None, *, spares: bool = False
-    ) -> Plan | Refusal:
+        self, request: GangRequest, suggested: Collection[str] | None = None, *, spares: bool = False
+    ) -> GangPlan | Refusal:
         """Devices for a gang and what has to happen before it has them, or why it waits.
 
         The first chain that will do is taken, as HiveD does; with `spares` the first in which nobody has to yield, if
@@ -134,7 +134,7 @@ class Scheduler:
         """
         self._books.settle()
         shortage = Shortage.CAPACITY
-        harsh: Plan | None = None
+        harsh: GangPlan | None = None
         for chain in self.chains(request):
             found = (
                 self._plan_own(request, chain, suggested)
@@ -149,7 +149,7 @@ class Scheduler:
                 harsh = harsh or found
         return harsh or self._refusal(request, shortage)
 
-    def chains(self, request: Request) -> list[CellTypeName | PinnedId]:
+    def chains(self, request: GangRequest) -> list[CellTypeName | PinnedId]:
         """Where to look, in order: the pinned cell, or the chains of the types that will do."""
         if request.pinned is not None:
             return [request.pinned]
@@ -160,11 +160,11 @@ class Scheduler:
             return list(names)
         return [name for kind in request.leaf_types for name in names if chains[name].leaf_type == kind]
 
-    def room(self, request: Request) -> int:
+    def room(self, request: GangRequest) -> int:
         """Devices by mere count that are the gang's for the taking, in the chain that has most."""
         return max((self._room(request, chain) for chain in self.chains(request)), default=0)
 
-    def _room(self, request: Request, chain: CellTypeName | PinnedId) -> int:
+    def _room(self, request: GangRequest, chain: CellTypeName | PinnedId) -> int:
         if request.pinned is not None:
             return self._virtual[request.tenant, chain].room(request.priority)
         if request.priority > OPPORTUNISTIC:
@@ -173,28 +173,28 @@ class Scheduler:
         tops = self._books.forest.chains[CellTypeName(chain)].tops
         return sum(top.leaves - held(top, OPPORTUNISTIC) for top in tops)
 
-    def _owned(self, request: Request, chain: CellTypeName | PinnedId) -> int:
+    def _owned(self, request: GangRequest, chain: CellTypeName | PinnedId) -> int:
         """Devices of a chain that the tenant owns; without a guarantee, all of them."""
         if request.priority == OPPORTUNISTIC:
             return sum(node.leaves for node in self._physical[CellTypeName(chain)].nodes)
         return sum(node.leaves for node in self._virtual[request.tenant, chain].nodes)
 
-    def _best_chain(self, request: Request) -> tuple[int, int]:
+    def _best_chain(self, request: GangRequest) -> tuple[int, int]:
         """What is owned and what could be had in the chain that would do and has most room; nought if there is none."""
         found = [(self._owned(request, chain), self._room(request, chain)) for chain in self.chains(request)]
         return max(found, key=lambda pair: (pair[0] >= request.devices, pair[1], pair[0]), default=(0, 0))
 
     def _plan_idle(
-        self, request: Request, chain: CellTypeName | PinnedId, suggested: Collection[str] | None
-    ) -> Plan | Shortage:
+        self, request: GangRequest, chain: CellTypeName | PinnedId, suggested: Collection[str] | None
+    ) -> GangPlan | Shortage:
         found = self._physical[CellTypeName(chain)].pack(request.sizes, OPPORTUNISTIC, suggested)
         if isinstance(found, Shortage):
             return found
-        return Plan(request=request, tasks=tuple(tuple((leaf, None) for leaf in task) for task in found.tasks))
+        return GangPlan(request=request, tasks=tuple(tuple((leaf, None) for leaf in task) for task in found.tasks))
 
     def _plan_own(
-        self, request: Request, chain: CellTypeName | PinnedId, suggested: Collection[str] | None
-    ) -> Plan | Shortage:
+        self, request: GangRequest, chain: CellTypeName | PinnedId, suggested: Collection[str] | None
+    ) -> GangPlan | Shortage:
         found = self._virtual[request.tenant, chain].pack(request.sizes, request.priority, suggested)
         if isinstance(found, Shortage):
             return found
@@ -211,9 +211,9 @@ class Scheduler:
             return Shortage.BAD
         tasks = tuple(tuple((sites[leaf], leaf) for leaf in task) for task in found.tasks)
         victims, cancelled = _who_is_in_the_way(tasks)
-        return Plan(request=request, tasks=tasks, victims=victims, cancelled=cancelled, downgraded=tuple(yielding))
+        return GangPlan(request=request, tasks=tasks, victims=victims, cancelled=cancelled, downgraded=tuple(yielding))
 
-    def _refusal(self, request: Request, shortage: Shortage) -> Refusal:
+    def _refusal(self, request: GangRequest, shortage: Shortage) -> Refusal:
         owned, room = self._best_chain(request)
         if room < request.devices:
             # Nodes that come back would not be enough either.

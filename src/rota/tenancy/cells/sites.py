@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.books import NodeFree
-from rota.core.cluster import Node
 from rota.core.errors import RotaError
-from rota.core.placement import Placement, device_indexes
+from rota.core.model.cluster import Node
+from rota.core.model.placement import Placement, device_indexes
+from rota.core.state.node_accounts import NodeAccount
 from rota.tenancy.cells.build import Forest
 from rota.tenancy.cells.tree import Physical
 
@@ -67,6 +67,6 @@ class Sites:
         ]
 
 
-def is_sound(books: NodeFree) -> bool:
+def is_sound(books: NodeAccount) -> bool:
     """Whether a node counts as healthy."""
     return books.up and not books.drained and not books.removed

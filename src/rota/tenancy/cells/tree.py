@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rota.core.cells import LEAF_LEVEL, CellTypeName, PinnedId
-from rota.core.model import OPPORTUNISTIC, TenantId
+from rota.core.model.cells import LEAF_LEVEL, CellTypeName, PinnedId
+from rota.core.model.job import OPPORTUNISTIC, TenantId
 
 if TYPE_CHECKING:
     from rota.tenancy.cells.claims import Claim

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rota.core.cells import PinnedId
 from rota.core.errors import did_you_mean
-from rota.core.model import OPPORTUNISTIC, WHOLE, DeviceType, Job
-from rota.tenancy.cells.build import Estate, Forest
+from rota.core.model.cells import PinnedId
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job
+from rota.tenancy.cells.build import Forest, TenantForest
 from rota.tenancy.cells.tree import Virtual
 
 PINNED_LABEL = "pinned_cell"
@@ -78,7 +78,7 @@ def not_owned(job: Job, forest: Forest) -> str | None:
     return None
 
 
-def _or_pinned(pinned: PinnedId | None, estate: Estate) -> str:
+def _or_pinned(pinned: PinnedId | None, estate: TenantForest) -> str:
     """What else a tenant has, which a job gets only if it asks for it."""
     if pinned is not None or not estate.pinned:
         return ""

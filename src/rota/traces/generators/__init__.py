@@ -7,11 +7,11 @@ from dataclasses import replace
 from random import Random
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.model import Job, JobId, Role, TenantId
-from rota.perf.catalogue import catalogue
+from rota.core.model.job import Job, JobId, Role, TenantId
+from rota.perf.profiles.catalogue import catalogue
 from rota.traces.assemble import collection_paused
 from rota.traces.generators.mixes import DEADLINES, FAILING, PROBE, RETRAIN, SWEEP
-from rota.traces.generators.planned import Campaign, Kind, Planned
+from rota.traces.generators.planned import Campaign, Planned, WorkloadKind
 from rota.traces.generators.published import ALIBABA_LIKE, GAVEL_LIKE, PHILLY_LIKE
 from rota.traces.generators.wishes import wishes
 from rota.traces.workload import Submission, Workload
@@ -19,7 +19,7 @@ from rota.traces.workload import Submission, Workload
 DEFAULT_GPUS = 440
 DEFAULT_LOAD = 0.85
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, WorkloadKind] = {
     kind.name: kind for kind in (PHILLY_LIKE, GAVEL_LIKE, ALIBABA_LIKE, SWEEP, PROBE, RETRAIN, FAILING, DEADLINES)
 }
 """Kinds of one pattern, by name."""
@@ -155,4 +155,4 @@ def _earliest_s(job: Planned) -> float:
     return round(job.submit_s + LEAST_SLACK * job.work, 3)
 
 
-__all__ = ["DEFAULT_GPUS", "DEFAULT_LOAD", "DESCRIPTIONS", "KINDS", "Kind", "generate"]
+__all__ = ["DEFAULT_GPUS", "DEFAULT_LOAD", "DESCRIPTIONS", "KINDS", "WorkloadKind", "generate"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from rota.traces.generators.arrivals import before_deadlines, diurnal, in_step, starting_at
-from rota.traces.generators.planned import Campaign, Kind, Planned, seconds
+from rota.traces.generators.planned import Campaign, Planned, WorkloadKind, seconds
 from rota.traces.workload import Outcome
 
 RESEARCH = ("research-a", "research-b", "research-c")
@@ -191,31 +191,31 @@ def _deadlines(rng: Random, jobs: int) -> list[Campaign]:
     ]
 
 
-SWEEP = Kind(
+SWEEP = WorkloadKind(
     name="sweep",
     description="hyper-parameter sweeps: bursts of alike trials, eight of nine stopped early",
     draw=_sweeps,
     place=starting_at(diurnal),
 )
-PROBE = Kind(
+PROBE = WorkloadKind(
     name="probe",
     description="short probes, and full runs that wait for their probe to succeed",
     draw=_probes,
     place=starting_at(diurnal),
 )
-RETRAIN = Kind(
+RETRAIN = WorkloadKind(
     name="retrain",
     description="production models trained again and again at equal distances",
     draw=_retraining,
     place=in_step,
 )
-FAILING = Kind(
+FAILING = WorkloadKind(
     name="failures",
     description="jobs of which three in five fail: at once, out of memory, on the way, at their time limit",
     draw=_failures,
     place=starting_at(diurnal),
 )
-DEADLINES = Kind(
+DEADLINES = WorkloadKind(
     name="deadlines",
     description="submissions that crowd before common deadlines",
     draw=_deadlines,

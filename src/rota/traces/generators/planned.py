@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-from rota.core.model import WHOLE
+from rota.core.model.job import WHOLE
 from rota.traces.assemble import Shape, gang, pod
 from rota.traces.workload import Outcome
 
@@ -59,7 +59,7 @@ Place: TypeAlias = Callable[[Random, list[Campaign], float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class WorkloadKind:
     """One kind of workload: which jobs there are, and when they come."""
 
     name: str

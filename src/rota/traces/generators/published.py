@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from random import Random
 
-from rota.core.model import DEFAULT_TENANT, OPPORTUNISTIC
+from rota.core.model.job import DEFAULT_TENANT, OPPORTUNISTIC
 from rota.traces.generators.arrivals import diurnal, poisson, starting_at
-from rota.traces.generators.planned import Campaign, Kind, Planned, cut_short, seconds
+from rota.traces.generators.planned import Campaign, Planned, WorkloadKind, cut_short, seconds
 from rota.traces.workload import Outcome
 
 # Public Philly trace (github.com/msr-fiddle/philly-traces, flat form of 82,247 jobs): share of jobs by size,
@@ -113,19 +113,19 @@ def _alibaba(rng: Random, jobs: int) -> list[Campaign]:
     return campaigns
 
 
-PHILLY_LIKE = Kind(
+PHILLY_LIKE = WorkloadKind(
     name="philly-like",
     description="mostly one GPU, heavy-tailed runs, 15 uneven tenants, day and night; 3 in 10 end badly",
     draw=_philly,
     place=starting_at(diurnal),
 )
-GAVEL_LIKE = Kind(
+GAVEL_LIKE = WorkloadKind(
     name="gavel-like",
     description="run times of half an hour to a week, 1 to 8 GPUs, Poisson arrivals, all succeed",
     draw=_gavel,
     place=starting_at(poisson),
 )
-ALIBABA_LIKE = Kind(
+ALIBABA_LIKE = WorkloadKind(
     name="alibaba-like",
     description="pods of Alibaba's list of 2023: 4 in 10 ask for part of a GPU, best-effort ones are opportunistic",
     draw=_alibaba,

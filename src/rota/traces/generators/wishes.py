@@ -9,8 +9,8 @@ from dataclasses import replace
 from random import Random
 
 from rota.core.errors import RotaError
-from rota.core.model import Elastic, Job
-from rota.perf.training import TRAININGS
+from rota.core.model.job import Elastic, Job
+from rota.perf.training.goodput import TRAININGS
 from rota.traces.workload import Submission
 
 MODELS = tuple(TRAININGS)

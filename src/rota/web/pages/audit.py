@@ -9,7 +9,7 @@ from typing import Any
 from nicegui import html
 
 from rota.web import words
-from rota.web.desk import Desk
+from rota.web.desk import PageContext
 from rota.web.frame import heading
 from rota.web.parts.basics import empty
 
@@ -17,7 +17,7 @@ MOST = 100
 ABOUT_JOBS = frozenset({"submit", "cancel", "hold", "release"})
 
 
-async def build(desk: Desk) -> None:
+async def build(desk: PageContext) -> None:
     """The whole page."""
     if not desk.is_admin:
         html.h1("Audit")
@@ -31,7 +31,7 @@ async def build(desk: Desk) -> None:
 class AuditPage:
     """The newest entries."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: PageContext) -> None:
         self._desk = desk
         self._newest: int | None = None
         with heading("Audit", f"The last {MOST} changes, newest first; GET /audit has more."):

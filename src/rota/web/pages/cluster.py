@@ -10,16 +10,16 @@ from nicegui import html, ui
 from nicegui.events import ValueChangeEventArguments
 
 from rota.api.wire import state_of
-from rota.core.live import LiveJob
-from rota.core.model import NodeId
-from rota.core.state import State
-from rota.live.devices import count_devices
+from rota.core.model.job import NodeId
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.live.views.devices import count_devices
 from rota.web import words
 from rota.web.actions import drain
-from rota.web.desk import Desk
+from rota.web.desk import PageContext
 from rota.web.frame import heading
 from rota.web.parts.basics import Tile, bar, button, card, chip, empty, legend
-from rota.web.parts.map import Map
+from rota.web.parts.map import ClusterMap
 from rota.web.topology import OTHER, Holders, colours_for, holders_of, tree
 
 MOST_NODES = 400
@@ -27,7 +27,7 @@ MOST_NODES = 400
 BY = {"tenant": "Colour by tenant", "job": "Colour by job"}
 
 
-async def build(desk: Desk) -> None:
+async def build(desk: PageContext) -> None:
     """The whole page."""
     page = ClusterPage(desk)
     await page.update()
@@ -37,11 +37,11 @@ async def build(desk: Desk) -> None:
 class ClusterPage:
     """What is on the page and changes."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: PageContext) -> None:
         self._desk = desk
         self._by = "tenant"
         self._rack = desk.request.query_params.get("rack", "")[:256]
-        self._map: Map | None = None
+        self._map: ClusterMap | None = None
         self._drawn: object = None
         about = f"Rack {self._rack}" if self._rack else ""
         with heading("Cluster", about):
@@ -107,7 +107,7 @@ class ClusterPage:
             return
         if self._map is None:
             with self._place:
-                self._map = Map(domains, self._open)
+                self._map = ClusterMap(domains, self._open)
         self._map.show(domains)
         shown = [
             (f"{name} ({words.plural(count, 'device')})", colours[name])

@@ -11,24 +11,24 @@ from nicegui import background_tasks, html, ui
 from rota.api.access import Principal
 from rota.api.jobs import visible
 from rota.api.wire import job_out
-from rota.core.model import JobId
+from rota.core.model.job import JobId
 from rota.drivers.local.folder import attempt_folder, curve, progress, usage
-from rota.drivers.local.use import use_now
-from rota.live.compare import compared
-from rota.live.forecast import Forecast
-from rota.live.life import Moment, life_of
-from rota.live.requests import NotFound
+from rota.drivers.local.task_usage import use_now
+from rota.live.loop.requests import NotFound
+from rota.live.views.compare import compared
+from rota.live.views.job_timeline import TimelineEvent, life_of
+from rota.live.workers.forecast import Forecast
 from rota.store.jobs import FINAL
 from rota.web import words
 from rota.web.actions import act_on_job
-from rota.web.desk import Desk
+from rota.web.desk import PageContext
 from rota.web.draft import text_of
 from rota.web.parts.basics import button, card, empty, say
 from rota.web.parts.charts import chart, over_time
 from rota.web.parts.compared import show_compared
 from rota.web.parts.life import show_life
-from rota.web.parts.log import Log
-from rota.web.parts.map import Map
+from rota.web.parts.log import LogView
+from rota.web.parts.map import ClusterMap
 from rota.web.parts.meters import Meters
 from rota.web.topology import OTHER, holders_of, tree
 
@@ -38,7 +38,7 @@ FORECAST_SHARE = 20.0
 MOST_NODES = 64
 
 
-async def build(desk: Desk) -> None:
+async def build(desk: PageContext) -> None:
     """The whole page, or that there is no such job."""
     job_id = str(desk.request.path_params["job_id"])[:64]
     try:
@@ -55,7 +55,7 @@ async def build(desk: Desk) -> None:
 class JobPage:
     """What is on the page and changes."""
 
-    def __init__(self, desk: Desk, row: Any) -> None:
+    def __init__(self, desk: PageContext, row: Any) -> None:
         self._desk = desk
         self._row = row
         self._id = JobId(row.id)
@@ -75,7 +75,7 @@ class JobPage:
                 self._life = html.div().classes("stack")
             with card("Place", "devices of this job are coloured"):
                 self._place = html.div().classes("stack")
-                self._map: Map | None = None
+                self._map: ClusterMap | None = None
             with card("Progress", "as its first task reports it"):
                 self._progress = html.div().classes("muted")
                 self._curve = chart({}, "The numbers that the job reports, by step", small=True)
@@ -85,7 +85,7 @@ class JobPage:
                     self._attempt = ui.select({0: "Last attempt"}, value=0, on_change=self._watch)
                     self._task.props('outlined dense options-dense aria-label="Task"').classes("filter")
                     self._attempt.props('outlined dense options-dense aria-label="Attempt"').classes("filter")
-                self._log = Log("Nothing has been said yet.")
+                self._log = LogView("Nothing has been said yet.")
             with card("What was asked for", wide=True):
                 told = job_out(row, desk.service.control, whole=True)
                 html.pre(text_of(told["spec"])).classes("code").props('tabindex=0 role=region aria-label="Job file"')
@@ -211,7 +211,7 @@ class JobPage:
             facts.append(("Attempts", str(row.attempt)))
         return facts
 
-    def _show_life(self, life: list[Moment]) -> None:
+    def _show_life(self, life: list[TimelineEvent]) -> None:
         self._life.clear()
         with self._life:
             show_life(life, self._row)
@@ -236,7 +236,7 @@ class JobPage:
         if self._map is None:
             self._place.clear()
             with self._place:
-                self._map = Map(drawn)
+                self._map = ClusterMap(drawn)
         self._map.show(drawn)
 
     async def _show_progress(self) -> None:

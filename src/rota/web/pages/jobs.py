@@ -13,9 +13,9 @@ from nicegui import html, ui
 from nicegui.events import ValueChangeEventArguments
 
 from rota.api.wire import job_out
-from rota.store.jobs import Search
+from rota.store.jobs import JobSearch
 from rota.web import words
-from rota.web.desk import Desk
+from rota.web.desk import PageContext
 from rota.web.frame import heading
 from rota.web.parts.basics import button, chip, empty, say
 
@@ -40,17 +40,17 @@ COLUMNS: tuple[tuple[str, str, str | None], ...] = (
 SORTABLE = frozenset(field for _, field, _ in COLUMNS if field)
 
 
-async def build(desk: Desk) -> None:
+async def build(desk: PageContext) -> None:
     """The whole page."""
-    page = Jobs(desk)
+    page = JobsPage(desk)
     await page.update()
     desk.follow(page.update, every_s=30.0)
 
 
-class Jobs:
+class JobsPage:
     """What is searched for, and what was found."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: PageContext) -> None:
         self._desk = desk
         asked = desk.request.query_params
         self._text = asked.get("q", "")[:128]
@@ -139,13 +139,13 @@ class Jobs:
         query = urlencode({name: value for name, value in asked.items() if value})
         ui.navigate.history.replace(f"/jobs?{query}" if query else "/jobs")
 
-    def _search(self) -> Search:
+    def _search(self) -> JobSearch:
         states = {"": (), "live": LIVE, "ended": ENDED}.get(self._shown, (self._shown,))
         allowed = self._desk.tenants()
         tenants = allowed
         if self._tenant:
             tenants = (self._tenant,) if allowed is None or self._tenant in allowed else ()
-        return Search(
+        return JobSearch(
             states=states,
             tenants=tenants,
             text=self._text.strip(),

@@ -8,12 +8,12 @@ from typing import Any
 
 from nicegui import html, ui
 
-from rota.live.devices import Count, count_devices
-from rota.live.promises import Use
-from rota.live.recent import Day
-from rota.store.jobs import Search
+from rota.live.views.devices import Count, count_devices
+from rota.live.views.recent import Day
+from rota.live.views.tenant_usage import TenantUse
+from rota.store.jobs import JobSearch
 from rota.web import words
-from rota.web.desk import Desk
+from rota.web.desk import PageContext
 from rota.web.frame import heading
 from rota.web.parts.basics import Tile, bar, button, card, chip, empty, legend, link
 from rota.web.parts.charts import chart, over_time, points
@@ -22,17 +22,17 @@ FAILURES = 6
 MOST_TENANTS = 12
 
 
-async def build(desk: Desk) -> None:
+async def build(desk: PageContext) -> None:
     """The whole page."""
-    page = Overview(desk)
+    page = OverviewPage(desk)
     await page.show_present()
     desk.follow(page.update)
 
 
-class Overview:
+class OverviewPage:
     """What is on the page and changes."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: PageContext) -> None:
         self._desk = desk
         with heading("Overview", f"Policy {desk.service.scheduling.policy}"):
             if desk.may_submit:
@@ -67,7 +67,7 @@ class Overview:
         tenants = self._desk.tenants()
         failed, _ = await asyncio.to_thread(
             self._desk.service.records.find,
-            Search(states=("failed",), tenants=tenants, order="ended_s", limit=FAILURES),
+            JobSearch(states=("failed",), tenants=tenants, order="ended_s", limit=FAILURES),
         )
         counts = count_devices(state.inventory)
         uses = self._desk.uses()
@@ -86,7 +86,7 @@ class Overview:
         self._seen[what] = value
         return True
 
-    def _show_tiles(self, counts: Sequence[Count], uses: dict[str, Use]) -> None:
+    def _show_tiles(self, counts: Sequence[Count], uses: dict[str, TenantUse]) -> None:
         self._total = total = sum(count.total for count in counts)
         busy = sum(count.busy for count in counts)
         bad = sum(count.bad for count in counts)
@@ -113,7 +113,7 @@ class Overview:
                 bar(parts, whole, f"{count.device_type}: {said}")
             legend((("busy", "busy"), ("idle", "idle"), ("bad: down or drained", "bad")))
 
-    def _show_tenants(self, uses: dict[str, Use]) -> None:
+    def _show_tenants(self, uses: dict[str, TenantUse]) -> None:
         self._tenants.clear()
         with self._tenants:
             if not uses:

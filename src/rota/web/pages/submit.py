@@ -12,10 +12,10 @@ from nicegui.events import ValueChangeEventArguments
 from rota.api.access import Principal
 from rota.api.jobs import visible
 from rota.core.errors import RotaError
-from rota.live.forecast import Forecast
-from rota.live.requests import Asker, NotFound
+from rota.live.loop.requests import Asker, NotFound
+from rota.live.workers.forecast import Forecast
 from rota.web import draft, words
-from rota.web.desk import Desk
+from rota.web.desk import PageContext
 from rota.web.frame import heading
 from rota.web.parts.basics import button, card, confirm, empty, say
 
@@ -49,7 +49,7 @@ FIELDS: tuple[Field, ...] = (
 )
 
 
-async def build(desk: Desk) -> None:
+async def build(desk: PageContext) -> None:
     """The whole page."""
     if not desk.may_submit:
         html.h1("Submit")
@@ -59,7 +59,7 @@ async def build(desk: Desk) -> None:
     SubmitPage(desk, values, note)
 
 
-async def _start(desk: Desk) -> tuple[Json, str]:
+async def _start(desk: PageContext) -> tuple[Json, str]:
     """What the form begins with: an example, or another job."""
     source = desk.request.query_params.get("clone", "")[:64]
     if not source:
@@ -77,7 +77,7 @@ async def _start(desk: Desk) -> tuple[Json, str]:
 class SubmitPage:
     """The draft, and both of its faces."""
 
-    def __init__(self, desk: Desk, values: Json, note: str) -> None:
+    def __init__(self, desk: PageContext, values: Json, note: str) -> None:
         self._desk = desk
         self._values = values
         self._following = False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from nicegui import html
 
-from rota.live.promises import Use
-from rota.live.recent import Day
+from rota.live.views.recent import Day
+from rota.live.views.tenant_usage import TenantUse
 from rota.web import words
-from rota.web.desk import Desk
+from rota.web.desk import PageContext
 from rota.web.frame import heading
 from rota.web.parts.basics import bar, card, empty, legend
 from rota.web.parts.charts import chart, over_time, points
@@ -20,7 +20,7 @@ TENANCY = {
 }
 
 
-async def build(desk: Desk) -> None:
+async def build(desk: PageContext) -> None:
     """The whole page."""
     page = TenantsPage(desk)
     page.show_present()
@@ -30,7 +30,7 @@ async def build(desk: Desk) -> None:
 class TenantsPage:
     """What is on the page and changes."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: PageContext) -> None:
         self._desk = desk
         tenancy = desk.service.scheduling.tenancy
         with heading("Tenants", TENANCY.get(tenancy, f"Tenancy: {tenancy}.")):
@@ -74,7 +74,7 @@ class TenantsPage:
             with self._nothing:
                 empty("No tenant has jobs, or is promised anything.", "A job's tenant is the field tenant of its file.")
 
-    def _row(self, name: str, use: Use, most: float) -> None:
+    def _row(self, name: str, use: TenantUse, most: float) -> None:
         promise = self._desk.promises.get(name)
         with html.tr():
             with html.td().classes("name-cell"):

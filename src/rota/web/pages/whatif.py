@@ -7,11 +7,11 @@ from typing import Any
 from nicegui import html, ui
 
 from rota.core.errors import RotaError
-from rota.core.model import DeviceType, TenantId
-from rota.live.whatif import Answer, Change
+from rota.core.model.job import DeviceType, TenantId
+from rota.live.workers.whatif import Answer, Change
 from rota.policies import names
 from rota.web import words
-from rota.web.desk import Desk
+from rota.web.desk import PageContext
 from rota.web.frame import heading
 from rota.web.parts.basics import button, card, empty, say
 from rota.web.parts.charts import chart, over_time
@@ -31,7 +31,7 @@ ROWS: tuple[tuple[str, str, str, int], ...] = (
 """Words, field of the metrics, how it is shown, whether more is better (1) or worse (-1)."""
 
 
-async def build(desk: Desk) -> None:
+async def build(desk: PageContext) -> None:
     """The whole page."""
     if not desk.may_study:
         html.h1("What if")
@@ -43,7 +43,7 @@ async def build(desk: Desk) -> None:
 class WhatIfPage:
     """The question, and the answer once there is one."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: PageContext) -> None:
         self._desk = desk
         scheduling, cluster = desk.service.scheduling, desk.cluster
         with heading("What if", "The jobs that ended lately, simulated as things are and as they would be."):

@@ -7,14 +7,14 @@ from typing import Any
 
 from nicegui import html
 
-from rota.live.life import Moment
+from rota.live.views.job_timeline import TimelineEvent
 from rota.web import words
 from rota.web.parts.basics import empty
 
 MOST = 200
 
 
-def show_life(life: list[Moment], row: Any) -> None:
+def show_life(life: list[TimelineEvent], row: Any) -> None:
     """Draw it into the present place."""
     if not life:
         empty("The journal does not reach back to it.")

@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7
 """Colours and other orders to a terminal, which a page does not obey."""
 
 
-class Log(Element, component="log.js"):
+class LogView(Element, component="log.js"):
     """Shows one task's output; `watch` says whose."""
 
     def __init__(self, nothing: str) -> None:

@@ -11,7 +11,7 @@ from nicegui.events import GenericEventArguments
 Json = dict[str, Any]
 
 
-class Map(Element, component="map.js"):
+class ClusterMap(Element, component="map.js"):
     """Draws what `topology.tree` gives; `on_node` hears of the node that was chosen."""
 
     def __init__(self, domains: list[Json], on_node: Callable[[str], Any] | None = None) -> None:

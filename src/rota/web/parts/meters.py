@@ -8,8 +8,8 @@ from typing import Any
 
 from nicegui import html
 
-from rota.core.model import WHOLE, JobId
-from rota.drivers.local.use import Use
+from rota.core.model.job import WHOLE, JobId
+from rota.drivers.local.task_usage import TaskUsage
 from rota.files.job import job_file, job_of
 from rota.web import words
 from rota.web.parts.basics import bar
@@ -30,7 +30,7 @@ class Meters:
         self._drawn: object = None
         self._box = html.div().classes("stack")
 
-    def show(self, now: Use | None, ended: Json | None) -> None:
+    def show(self, now: TaskUsage | None, ended: Json | None) -> None:
         """Show what is used now, or what was in the end."""
         rate = self._rate(now)
         drawn = (now, ended, rate)
@@ -61,7 +61,7 @@ class Meters:
                     "Memory", f"{words.size(self._memory)} asked for" if self._memory else "nothing asked for", None
                 )
 
-    def _rate(self, now: Use | None) -> float | None:
+    def _rate(self, now: TaskUsage | None) -> float | None:
         """CPUs in use since the last look."""
         if now is None:
             self._last = None

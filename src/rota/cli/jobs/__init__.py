@@ -1,0 +1,1 @@
+"""Commands for jobs: submit, ps, show, why, logs, cancel, hold, release, top."""

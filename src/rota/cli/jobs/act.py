@@ -1,0 +1,66 @@
+"""`rota cancel`, `rota hold`, `rota release`: what a user does to jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rota.cli.manager.connect import ServerOption, client_for
+from rota.core.errors import RotaError
+
+Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="The jobs' ids.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="All unfinished jobs of this name, such as an array.")]
+
+
+def cancel(jobs: Jobs = None, name: NameOption = None, server: ServerOption = None) -> None:
+    """End jobs, whatever they are doing.
+
+    Examples:
+
+      rota cancel 17 18
+
+      rota cancel --name sweep
+    """
+    _act(jobs, name, "cancel", server)
+
+
+def hold(jobs: Jobs = None, name: NameOption = None, server: ServerOption = None) -> None:
+    """Keep waiting jobs from starting.
+
+    Examples:
+
+      rota hold 17
+    """
+    _act(jobs, name, "hold", server)
+
+
+def release(jobs: Jobs = None, name: NameOption = None, server: ServerOption = None) -> None:
+    """Let held jobs run.
+
+    Examples:
+
+      rota release 17
+    """
+    _act(jobs, name, "release", server)
+
+
+def _act(jobs: list[str] | None, name: str | None, action: str, server: str | None) -> None:
+    """Do it to each, whatever becomes of the others; then complain of the first that refused."""
+    from rota.sdk.client import Refused
+
+    client = client_for(server)
+    found = [] if name is None else [str(job["id"]) for job in client.jobs(name=name)]
+    if name is not None and not found:
+        raise RotaError(f"--name: there is no unfinished job {name!r}")
+    if not jobs and not found:
+        raise RotaError("say which jobs: their ids, or --name NAME")
+    refused: list[Refused] = []
+    for job in dict.fromkeys([*(jobs or []), *reversed(found)]):
+        try:
+            client.act(job, action)
+        except Refused as error:
+            refused.append(error)
+    if refused:
+        more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        raise RotaError(f"{refused[0]}{more}")

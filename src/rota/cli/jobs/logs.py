@@ -1,0 +1,58 @@
+"""`rota logs`: what a job says."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.cli.jobs.show import JobArgument
+from rota.cli.manager.connect import ServerOption, client_for
+
+if TYPE_CHECKING:
+    from rota.drivers.kubernetes.user import ClusterUser
+    from rota.sdk.client import Client
+
+
+def logs(
+    job: JobArgument,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job ends; exit 100 if it failed.")
+    ] = False,
+    task: Annotated[int | None, typer.Option(help="The task's rank; 0 by default.", min=0)] = None,
+    attempt: Annotated[int | None, typer.Option(help="Which attempt; the last by default.", min=1)] = None,
+    tail: Annotated[int | None, typer.Option(help="Only the last so many lines.", min=0, metavar="LINES")] = None,
+    server: ServerOption = None,
+) -> int:
+    """Print what a job says.
+
+    Examples:
+
+      rota logs 17
+
+      rota logs -f 17 --task 1
+
+      rota logs 17 --tail 20
+    """
+    from rota.cli.manager.connect import follow as follow_job
+
+    client = client_for(server)
+    size = None if tail is None else _size(client, job, tail, task, attempt)
+    if follow:
+        return follow_job(client, job, task=task, attempt=attempt, tail=size)
+    for said in client.logs(job, task=task, attempt=attempt, tail=size):
+        sys.stdout.buffer.write(said)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def _size(client: Client | ClusterUser, job: str, lines: int, task: int | None, attempt: int | None) -> int:
+    """How many bytes the last lines are, from as much of a task's output as it takes to find them."""
+    size = max(8192, lines * 200)
+    while True:
+        said = b"".join(client.logs(job, task=task, attempt=attempt, tail=size))
+        kept = said.splitlines(keepends=True)
+        if len(kept) > lines or len(said) < size:
+            return sum(map(len, kept[-lines:])) if lines else 0
+        size *= 8

@@ -1,0 +1,69 @@
+"""`rota ps`: the jobs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from rota.cli.manager.connect import ServerOption, client_for
+from rota.cli.render import Column, OutputFormat, OutputOption, emit
+
+
+def _ago(moment: str) -> str:
+    passed_s = int((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if passed_s >= 2 * size:
+            return f"{passed_s // size}{unit} ago"
+    return f"{max(passed_s, 0)}s ago"
+
+
+COLUMNS = (
+    Column(key="id", right=True),
+    Column(key="name"),
+    Column(key="tenant"),
+    Column(key="state"),
+    Column(key="gpus", right=True, show=lambda gpus: f"{gpus:g}"),
+    Column(key="tasks", right=True, wide=True),
+    Column(key="priority", right=True, wide=True),
+    Column(key="owner", wide=True),
+    Column(key="attempt", right=True, wide=True),
+    Column(key="submitted", show=_ago),
+    Column(key="started", show=_ago, wide=True),
+    Column(key="ended", show=_ago, wide=True),
+    Column(key="exit_code", title="exit", right=True, wide=True),
+    Column(key="failure", wide=True),
+    Column(key="reason"),
+)
+
+
+def ps(
+    every: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that have ended.")] = False,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only those of this name.")] = None,
+    limit: Annotated[int | None, typer.Option(help="At most so many, the newest.", min=1)] = None,
+    server: ServerOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List jobs, newest first.
+
+    Examples:
+
+      rota ps
+
+      rota ps --all --tenant nlp -o json
+
+      rota ps --all -o wide
+    """
+    jobs = client_for(server).jobs(all=every, limit=limit, tenant=tenant, state=state, name=name)
+    emit([row(job) for job in jobs], COLUMNS, output)
+
+
+def row(job: dict[str, Any]) -> dict[str, Any]:
+    """A job as a row: the reason in words, or why it failed."""
+    reason = job["reason"]
+    code = None if reason is None else reason["code"]
+    said = reason["sentence"] if reason is not None else job["message"] or None
+    return {**job, "reason": said, "reason_code": code}

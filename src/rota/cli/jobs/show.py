@@ -1,0 +1,141 @@
+"""`rota show` and `rota why`: one job."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rota.cli.manager.connect import ServerOption, client_for
+from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.sdk.client import Client
+
+if TYPE_CHECKING:
+    from rota.drivers.kubernetes.user import ClusterUser
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+
+
+def show(job: JobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
+    """Show everything about a job; secrets are covered.
+
+    Examples:
+
+      rota show 17
+
+      rota show 17 -o json
+    """
+    client = client_for(server)
+    found = client.job(job)
+    compared = _resources(client, job)
+    if output is not OutputFormat.TABLE:
+        emit([{**found, "resources": compared}], (), output)
+        return
+    for key, value in found.items():
+        if value not in (None, "", []):
+            typer.echo(f"{key + ':':<12} {_text(value)}")
+    _show_resources(compared)
+
+
+def why(job: JobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
+    """Say why a job waits, and when it is expected to start.
+
+    Examples:
+
+      rota why 17
+    """
+    client = client_for(server)
+    found = client.job(job)
+    told = client.why(job)
+    compared = _resources(client, job)
+    if output is not OutputFormat.TABLE:
+        emit([{"id": found["id"], **told, "resources": compared}], (), output)
+        return
+    said = told["reason"]["sentence"] if told["reason"] else found["message"]
+    if told["reason"] and told["reason"]["code"] == "waits-to-retry" and found["message"]:
+        said += f": {found['message']}"
+    typer.echo(f"job {job} is {told['state']}" + (f": {said}" if said else ""))
+    if told["expected"] is not None:
+        typer.echo(expectation(told["expected"]))
+    _show_resources(compared)
+
+
+def _resources(client: Client | ClusterUser, job: str) -> list[dict[str, Any]]:
+    """Request, estimate and use; a cluster of Kubernetes tells none of it."""
+    return client.resources(job) if isinstance(client, Client) else []
+
+
+def _show_resources(compared: list[dict[str, Any]]) -> None:
+    """What a task asked for, will probably need and used, side by side."""
+    if not compared:
+        return
+    rows = [
+        {
+            "what": each["what"],
+            "asked": amount_of(each["what"], each["asked"]) + _origin(each),
+            "estimate": _estimated(each),
+            "used": None if each["used"] is None else amount_of(each["what"], each["used"]),
+        }
+        for each in compared
+    ]
+    typer.echo()
+    emit(rows, _RESOURCES, OutputFormat.TABLE)
+    for each in compared:
+        if each["why"]:
+            typer.echo(f"{each['what']}: {each['why']}")
+
+
+def _origin(each: dict[str, Any]) -> str:
+    """Who chose an amount, where that was not the user."""
+    if not each["auto"]:
+        return ""
+    return f" (auto, raised {each['raised']} time{'s' * (each['raised'] != 1)})" if each["raised"] else " (auto)"
+
+
+def _estimated(each: dict[str, Any]) -> str | None:
+    if each["estimate"] is None:
+        return None
+    low, high = (amount_of(each["what"], each[end]) for end in ("low", "high"))
+    error = "error not known" if each["error"] is None else f"error {each['error']:.0%}"
+    trust = "" if each["trusted"] else ", not trusted"
+    return f"{amount_of(each['what'], each['estimate'])} ({low} to {high}; {error}{trust})"
+
+
+def amount_of(what: str, value: float) -> str:
+    """GPUs, CPUs or bytes as people read them; nothing asked for is a dash."""
+    if what in ("memory", "gpu_memory"):
+        return "-" if not value else f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
+    return "-" if not value else f"{value:.3g}"
+
+
+_RESOURCES = (
+    Column(key="what", title="of a task"),
+    Column(key="asked"),
+    Column(key="estimate"),
+    Column(key="used"),
+)
+
+
+def expectation(expected: dict[str, Any]) -> str:
+    """When a job is expected to start, in words."""
+    if expected["usual"] is None:
+        return "expected start: not within a month, as things are"
+    span = f"between {_clock(expected['earliest'])} and {_clock(expected['latest'])}"
+    guess = "" if expected["known"] else "; a guess: nothing is known of how long the jobs ahead run"
+    place = f"as number {expected['position']} of those that wait"
+    return f"expected start: {_clock(expected['usual'])} ({span}), {place}{guess}"
+
+
+def _clock(moment: str | None) -> str:
+    if moment is None:
+        return "later than in a month"
+    at = datetime.fromisoformat(moment).astimezone()
+    return at.strftime("%H:%M:%S" if at.date() == datetime.now(at.tzinfo).date() else "%Y-%m-%d %H:%M")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return str(value["sentence"]) if "sentence" in value else json.dumps(value, ensure_ascii=False)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

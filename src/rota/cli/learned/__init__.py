@@ -1,0 +1,1 @@
+"""Commands that learn from past runs: estimate, learn, profile."""

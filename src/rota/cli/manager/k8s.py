@@ -1,0 +1,203 @@
+"""`rota k8s`: Rota as the scheduler of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rota.api.log import LogFormat, LogLevel, set_up
+from rota.cli.manager.connect import need_extra
+
+if TYPE_CHECKING:
+    from rota.drivers.kubernetes.settings import ClusterSettings
+
+app = typer.Typer(help="Schedule the pods of a Kubernetes cluster.", no_args_is_help=True)
+Context = Annotated[
+    str | None,
+    typer.Option("--context", help="A context of the kubeconfig; the current one by default.", metavar="NAME"),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option("--kubeconfig", help="A kubeconfig; in a pod its own account is used without one.", metavar="FILE"),
+]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where Rota itself lives.", metavar="NAME")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Settings from a file; they are not looked for in the cluster then.",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+ConfigMap = Annotated[str, typer.Option("--config-map", help="The ConfigMap that holds the settings.", metavar="NAME")]
+Data = Annotated[Path | None, typer.Option("--data", help="Where the journal and records are.", metavar="DIR")]
+Database = Annotated[
+    str | None, typer.Option("--database", help="A database instead, for replicas to share.", metavar="URL")
+]
+Host = Annotated[str, typer.Option("--host", help="The address to answer at.", metavar="ADDRESS")]
+LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="How to log.")]
+LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")]
+
+
+@app.command("run")
+def run(
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    namespace: Namespace = "rota-system",
+    config: Config = None,
+    config_map: ConfigMap = "rota",
+    leader_election: Annotated[
+        bool, typer.Option("--leader-election/--no-leader-election", help="Take turns with other replicas.")
+    ] = True,
+    identity: Annotated[
+        str | None, typer.Option("--identity", help="This replica's name in the Lease.", metavar="NAME")
+    ] = None,
+    data: Data = None,
+    database: Database = None,
+    host: Host = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", help="The port to answer at; 0 takes a free one.", min=0, max=65535)
+    ] = 7650,
+    require_token: Annotated[bool, typer.Option("--require-token", help="Ask for tokens on this machine too.")] = False,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
+) -> None:
+    """Schedule pods with `schedulerName: rota`; runs until it is told to stop (Ctrl-C). Pods run on meanwhile.
+
+    Examples:
+
+      rota k8s run --context my-cluster
+
+      rota k8s run --config settings.yaml --no-leader-election
+    """
+    _serve(
+        context=context,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        config=config,
+        config_map=config_map,
+        identity=identity,
+        lease="rota" if leader_election else None,
+        data=data,
+        database=database,
+        host=host,
+        port=port,
+        require_token=require_token,
+        logs=(log_format, log_level),
+    )
+
+
+@app.command("extender")
+def extender(
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    namespace: Namespace = "rota-system",
+    config: Config = None,
+    config_map: ConfigMap = "rota",
+    data: Data = None,
+    database: Database = None,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port to answer at.", min=0, max=65535)] = 9096,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_level: LogLevelOption = LogLevel.INFO,
+) -> None:
+    """Decide for kube-scheduler, which asks and binds: in HiveD's place, with HiveD's annotations.
+
+    Examples:
+
+      rota k8s extender --config settings.yaml
+    """
+    _serve(
+        context=context,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        config=config,
+        config_map=config_map,
+        identity=None,
+        lease=None,
+        data=data,
+        database=database,
+        host=host,
+        port=port,
+        require_token=False,
+        logs=(log_format, log_level),
+        extends=True,
+    )
+
+
+def _serve(
+    *,
+    context: str | None,
+    kubeconfig: Path | None,
+    config: Path | None,
+    config_map: str,
+    identity: str | None,
+    data: Path | None,
+    logs: tuple[LogFormat, LogLevel],
+    **how: Any,
+) -> None:
+    """Check everything that can be checked here, then run."""
+    need_extra()
+    from rota.api.serve_cluster import ClusterOptions, check_settings, serve_cluster
+    from rota.drivers.kubernetes.api.connection import connect
+    from rota.sdk.place import data_folder
+    from rota.web.gate import Gate
+
+    settings = _settings(config)
+    check_settings(settings)
+    options = ClusterOptions(
+        connection=connect(context, kubeconfig),
+        identity=identity or os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}",
+        pod=os.environ.get("POD_NAME"),
+        home=(data or data_folder() / "kubernetes").absolute(),
+        config_map=None if config is not None else config_map,
+        given=settings,
+        pages=Gate,
+        **how,
+    )
+    set_up(*logs)
+    say = (lambda line: typer.echo(line, err=True)) if logs[0] is LogFormat.TEXT else (lambda line: None)
+    serve_cluster(options, say, typer.echo)
+
+
+def _settings(path: Path | None) -> ClusterSettings:
+    from rota.drivers.kubernetes.settings import ClusterSettings, read_settings
+
+    return ClusterSettings() if path is None else read_settings(path.read_text(encoding="utf-8"), str(path))
+
+
+@app.command("manifests")
+def manifests(
+    namespace: Namespace = "rota-system",
+    image: Annotated[str, typer.Option("--image", help="The image that holds Rota.", metavar="NAME")] = "rota:0.1.0",
+    database_secret: Annotated[
+        str | None,
+        typer.Option("--database-secret", help="A Secret with a database's URL under `url`.", metavar="NAME"),
+    ] = None,
+) -> None:
+    """Print what has to be in a cluster: namespace, rights, the PodGroup type, settings, two replicas of Rota.
+
+    Examples:
+
+      rota k8s manifests | kubectl apply -f -
+
+      rota k8s manifests --image registry.example/rota:1 > rota.yaml
+
+      rota k8s manifests --database-secret rota-database
+    """
+    import yaml
+
+    from rota.drivers.kubernetes.objects.manifests import manifests as objects
+
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    text = yaml.dump_all(objects(namespace, image, database_secret), Dumper=Plain, sort_keys=False)
+    typer.echo(text, nl=False)

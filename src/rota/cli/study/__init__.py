@@ -1,0 +1,1 @@
+"""Commands that simulate: sim, report, trace, policies, profiles."""

@@ -1,0 +1,88 @@
+"""Several policies at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from ctypes import c_longlong
+from pathlib import Path
+from typing import Any
+
+from rota.cli.study.request import Finished, Keep, Ready, SimRequest, prepare, run_policy
+
+WORTH_A_PROCESS = 4000
+"""Jobs from which on a run takes longer than starting a process for it."""
+POLL_S = 0.1
+
+_progress: Any = None
+
+
+def run_all(
+    ready: Ready,
+    request: SimRequest,
+    policies: Sequence[str],
+    folders: Sequence[Path | None],
+    keep: Keep,
+    report: Callable[[int], None],
+) -> Iterator[Finished]:
+    """Run every policy and yield the results in order; `report` hears how many jobs have arrived in all."""
+    jobs = len(ready.workload.submissions)
+    workers = min(len(policies), os.cpu_count() or 1)
+    if workers == 1 or jobs < WORTH_A_PROCESS:
+        for index, (policy, folder) in enumerate(zip(policies, folders, strict=True)):
+            yield run_policy(
+                ready, policy, request=request, keep=keep, folder=folder, progress=_after(index * jobs, report)
+            )
+        return
+    yield from _in_processes(request, policies, folders, keep, workers, report)
+
+
+def _after(done: int, report: Callable[[int], None]) -> Callable[[int], None]:
+    return lambda arrived: report(done + arrived)
+
+
+def _in_processes(
+    request: SimRequest,
+    policies: Sequence[str],
+    folders: Sequence[Path | None],
+    keep: Keep,
+    workers: int,
+    report: Callable[[int], None],
+) -> Iterator[Finished]:
+    context = multiprocessing.get_context("spawn")
+    counters: Any = context.Array(c_longlong, len(policies), lock=False)
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep_progress, initargs=(counters,)) as pool:
+        futures = [
+            pool.submit(_work, request, policy, folder, keep, index)
+            for index, (policy, folder) in enumerate(zip(policies, folders, strict=True))
+        ]
+        try:
+            for future in futures:
+                _wait(future, lambda: report(sum(counters)))
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _wait(future: Future[Finished], tick: Callable[[], None]) -> None:
+    while not future.done():
+        tick()
+        time.sleep(POLL_S)
+
+
+def _keep_progress(counters: Any) -> None:
+    global _progress
+    _progress = counters
+
+
+def _work(request: SimRequest, policy: str, folder: Path | None, keep: Keep, index: int) -> Finished:
+    """In the other process: read the files again, which is quicker than sending what was read."""
+
+    def count(arrived: int) -> None:
+        _progress[index] = arrived
+
+    return run_policy(prepare(request), policy, request=request, keep=keep, folder=folder, progress=count)

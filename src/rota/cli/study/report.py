@@ -1,0 +1,126 @@
+"""`rota report`: journals become a page of figures."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rota.cli.render import FiguresOption, OutputFormat, OutputOption, emit, progress, refuse_figures
+from rota.core.errors import RotaError
+
+if TYPE_CHECKING:
+    from rota.report.runs import RunReport
+    from rota.store.journal import JournalHeader
+
+
+def report(
+    journals: Annotated[list[Path], typer.Argument(help="Journals to compare.", metavar="JOURNAL")],
+    out: Annotated[Path, typer.Option(help="Where to write the page.", metavar="FILE")] = Path("report.html"),
+    figures: FiguresOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Draw the figures of one or more journals on one page, and print their summary.
+
+    Examples:
+
+      rota report results/journal.jsonl
+
+      rota report results/fifo/journal.jsonl results/las/journal.jsonl --out compared.html
+
+      rota report results/journal.jsonl --figures paper/figures
+    """
+    from rota.cli.study.summary import SUMMARY_COLUMNS, summary_row
+    from rota.report.html import write_report
+    from rota.store.journal import JournalReader
+
+    _refuse_twins(journals)
+    _refuse_lost_work(out)
+    if figures is not None:
+        refuse_figures(figures)
+    headers = [JournalReader(path).header for path in journals]
+    names = _names([header.policy for header in headers], journals)
+    runs = [
+        replace(_replayed(path, header), name=name) for path, header, name in zip(journals, headers, names, strict=True)
+    ]
+    command = shlex.join(["rota", "report", *map(str, journals), "--out", str(out)])
+    about = dict.fromkeys(header.about for header in headers if header.about)
+    write_report(out, runs, command, _notes(journals, list(about)), figures=figures)
+    rows = [
+        _as_journalled(summary_row(run.name, run.metrics, run.tenants, events=run.timeline.events, wall_s=None))
+        | {"placement": run.placement, "journal": str(path)}
+        for run, path in zip(runs, journals, strict=True)
+    ]
+    emit(rows, [column for column in SUMMARY_COLUMNS if column.key in rows[0] and column.key != "wall_s"], output)
+    typer.echo(f"report: {out}", err=True)
+    if figures is not None:
+        typer.echo(f"figures: {figures}", err=True)
+
+
+def _as_journalled(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without `gpu_busy`: how busy jobs keep devices is not in a journal."""
+    del row["gpu_busy"]
+    for figures in row["tenants"].values():
+        del figures["gpu_busy"]
+    return row
+
+
+def _refuse_twins(journals: Sequence[Path]) -> None:
+    for index, path in enumerate(journals):
+        if path in journals[:index]:
+            raise RotaError(f"journal {path} is given twice")
+
+
+def _refuse_lost_work(out: Path) -> None:
+    """Replaying takes long; say before that the page can't be written."""
+    if out.is_dir():
+        raise RotaError(f"--out {out}: it is a folder; name a file in it, such as {out / 'report.html'}")
+    if not out.parent.is_dir():
+        raise RotaError(f"--out {out}: there is no folder {out.parent}")
+
+
+def _names(policies: Sequence[str], journals: Sequence[Path]) -> list[str]:
+    """What the report calls each run: its policy, with the journal's path where that would not be clear."""
+    return [
+        policy if policies.count(policy) == 1 else f"{policy} ({path})"
+        for policy, path in zip(policies, journals, strict=True)
+    ]
+
+
+def _replayed(path: Path, header: JournalHeader) -> RunReport:
+    from rota.drivers.simulator.replay import replay
+    from rota.report.metrics import measure, measure_tenants
+    from rota.report.runs import RunReport
+    from rota.report.timeline import Timeline
+
+    timeline = Timeline(header.cluster)
+    with progress(f"replaying {path}") as bar:
+        outcome = replay(path, journal=timeline, progress=bar.update)
+    if outcome.mismatch is not None:
+        at = outcome.mismatch
+        typer.echo(
+            f"warning: {path}: {outcome.policy} decides otherwise now at step {at.step} ({at.now_s:g} s); "
+            "the report ends there",
+            err=True,
+        )
+    if not outcome.history.jobs:
+        raise RotaError(f"{path}: there is no job in this journal")
+    return RunReport(
+        name=outcome.policy,
+        metrics=measure(outcome.history),
+        tenants=measure_tenants(outcome.history),
+        history=outcome.history,
+        timeline=timeline,
+        placement=outcome.placement,
+    )
+
+
+def _notes(journals: Sequence[Path], about: Sequence[str]) -> dict[str, str]:
+    notes = {"journals" if len(journals) > 1 else "journal": ", ".join(map(str, journals))}
+    if about:
+        notes["about"] = "; ".join(about)
+    return notes

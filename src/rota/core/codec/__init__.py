@@ -1,0 +1,1 @@
+"""The core's types as plain JSON values and back."""

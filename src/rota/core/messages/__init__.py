@@ -1,0 +1,1 @@
+"""Events that the engine takes in, decisions that it emits, and reasons why jobs wait."""

@@ -1,0 +1,95 @@
+"""What the engine orders. A decision takes time: the driver answers each with an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from rota.core.model.job import JobId
+from rota.core.model.placement import Placement
+
+
+class Cause(Enum):
+    """Why a job is stopped; decides what becomes of it once it has stopped."""
+
+    PREEMPTED = "preempted"
+    MOVED = "moved"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time-limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """How long a job may go on: until it has done `work` in all, or until `until_s`, whichever comes first.
+
+    Then it waits, devices in hand, for the next order. With `together` it hands back at `until_s` and not
+    before, even if it is through with all its work earlier: those who share devices are let go as one.
+    """
+
+    work: float
+    until_s: float
+    together: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start all tasks of a job. Answered by `Started` or `StartFailed`; at the end of a lease by `Lapsed`."""
+
+    job_id: JobId
+    placement: Placement
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Save and stop a job. Answered by `Stopped`, or `JobEnded` if it ended first."""
+
+    job_id: JobId
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Run an elastic job with another number of tasks, or any job with another part of its devices.
+
+    Answered by `Resized`.
+    """
+
+    job_id: JobId
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Save a job's state and go on elsewhere, on devices that are free. Answered by `Moved`."""
+
+    job_id: JobId
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Let a job's tasks rest where they are and give their devices to others. Answered by `Suspended`."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let the tasks of a suspended job go on, on the devices where they rest. Answered by `Resumed`."""
+
+    job_id: JobId
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Go on where you are, under a new lease. Answered by `SpeedChanged`; at the end of the lease by `Lapsed`."""
+
+    job_id: JobId
+    placement: Placement
+    lease: Lease
+
+
+Decision: TypeAlias = Start | Stop | Resize | Move | Suspend | Resume | Renew

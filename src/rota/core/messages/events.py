@@ -1,0 +1,263 @@
+"""What happens to the engine: requests of users, answers of the driver, faults, the passing of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from rota.core.model.cells import CellPlan
+from rota.core.model.cluster import Node
+from rota.core.model.job import Job, JobId, NodeId
+from rota.core.model.tenants import TenantPlan
+
+
+class End(Enum):
+    """How a job's own run came to its end."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class JobArrived:
+    """A user submitted a job; `held` keeps it from running until it is released.
+
+    `nominal_rate` is the best speed, in work a second, that the driver knows of for it.
+    """
+
+    job: Job
+    held: bool = False
+    nominal_rate: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    """A user wants a job gone, whatever it is doing."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobHeld:
+    """A waiting job must not start until it is released."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobReleased:
+    """A held job may run."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """All tasks run. Work is done at `rate` a second from `work_from_s` on (later than now after a restart)."""
+
+    job_id: JobId
+    rate: float
+    work_from_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """The driver could not start the job; nothing of it runs and its devices are free.
+
+    The job contends again at once, or from `retry_s` on.
+    """
+
+    job_id: JobId
+    why: str
+    retry_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A stop that was ordered is complete; `work` is what is safe in a checkpoint."""
+
+    job_id: JobId
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """A resize that was ordered is complete: the job runs on its new devices."""
+
+    job_id: JobId
+    work: float
+    rate: float
+    work_from_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A move that was ordered is complete: the job runs elsewhere."""
+
+    job_id: JobId
+    work: float
+    rate: float
+    work_from_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A job's tasks rest, as was ordered; they have left their devices and lost nothing."""
+
+    job_id: JobId
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A suspended job's tasks go on, as was ordered: at `rate` a second from `work_from_s` on."""
+
+    job_id: JobId
+    rate: float
+    work_from_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedChanged:
+    """A running job's speed changed (neighbours came or went, or a measurement says so)."""
+
+    job_id: JobId
+    work: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """A running job's lease is over: it waits on its devices, `work` done, and does nothing more by itself."""
+
+    job_id: JobId
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """A running job has done its work and leaves its devices: it saves what came of it, and then ends.
+
+    Drivers say this only under a policy that overlaps jobs; under others a job has its devices until it ends.
+    """
+
+    job_id: JobId
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """A job came to its end by itself."""
+
+    job_id: JobId
+    end: End
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A fault took a running job's devices or tasks away; `work` is what its last checkpoint kept.
+
+    The job contends again at once, or from `retry_s` on. `job` is what it asks for from then on, if that is more.
+    """
+
+    job_id: JobId
+    work: float
+    retry_s: float | None = None
+    job: Job | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node failed. The driver reports each job that ran there as `Interrupted`."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBack:
+    """A failed node works again."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrained:
+    """Nothing new may start on a node; what runs there stays."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUndrained:
+    """A drained node takes jobs again."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdded:
+    """A node joined the cluster."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """A node left the cluster: it counts no more and nothing new starts there. What runs there stays until it ends."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOccupied:
+    """Others, who are not scheduled here, hold so much of a node from now on: in all, not in addition."""
+
+    node_id: NodeId
+    devices: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PromisesChanged:
+    """From now on this is promised to tenants. What runs stays; what no longer fits goes on without a guarantee."""
+
+    cells: CellPlan | None = None
+    tenants: TenantPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The moment that the engine asked to be woken at has come."""
+
+
+Event: TypeAlias = (
+    JobArrived
+    | JobCancelled
+    | JobHeld
+    | JobReleased
+    | Started
+    | StartFailed
+    | Stopped
+    | Resized
+    | Moved
+    | Suspended
+    | Resumed
+    | SpeedChanged
+    | Lapsed
+    | WorkDone
+    | JobEnded
+    | Interrupted
+    | NodeLost
+    | NodeBack
+    | NodeDrained
+    | NodeUndrained
+    | NodeAdded
+    | NodeRemoved
+    | NodeOccupied
+    | PromisesChanged
+    | TimerFired
+)

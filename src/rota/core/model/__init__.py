@@ -1,0 +1,1 @@
+"""Values that describe jobs, clusters, tenants and placements."""

@@ -1,0 +1,1 @@
+"""The engine's state: job records, the inventory of devices, usage and history."""

@@ -1,0 +1,289 @@
+"""A job as the engine sees it: what was asked for, where it stands, what it has had so far."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from rota.core.messages.decisions import Cause, Lease
+from rota.core.messages.reasons import ReasonCode
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job, JobState
+from rota.core.model.placement import Placement, held_milli
+
+
+class JobView(Protocol):
+    """What a policy may read of a job."""
+
+    @property
+    def job(self) -> Job:
+        """What was asked for."""
+
+    @property
+    def seq(self) -> int:
+        """Order of submission: the last word in every comparison."""
+
+    @property
+    def submitted_s(self) -> float:
+        """When it was submitted."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether devices are claimed for it, running or about to."""
+
+    @property
+    def since_s(self) -> float:
+        """When it last began to wait, or to hold its devices."""
+
+    @property
+    def memo(self) -> Any:
+        """What the policy said last that it wants to remember of this job."""
+
+    @property
+    def gpus(self) -> float:
+        """Devices that it holds, or would at full size."""
+
+    @property
+    def progress_rate(self) -> float:
+        """Work done per second at present: 0 unless it runs."""
+
+    def attained_gpu_s(self, now_s: float) -> float:
+        """Device-seconds had so far."""
+
+    def run_s(self, now_s: float) -> float:
+        """Seconds that it has run so far."""
+
+    def waited_s(self, now_s: float) -> float:
+        """Seconds since submission in which it did not run."""
+
+    def work_done(self, now_s: float) -> float:
+        """Work done so far, whether or not it is in a checkpoint."""
+
+    def remaining_s(self, now_s: float) -> float:
+        """Seconds of running still to go at its present speed where it runs, otherwise at its best."""
+
+    def left_s(self, now_s: float) -> float:
+        """Seconds of running still to go at its best speed, wherever it runs: what is left of the job itself."""
+
+    def pace(self, now_s: float) -> tuple[float, float]:
+        """By how much `left_s` falls per second now, and until when that holds."""
+
+
+class LiveJob:
+    """The engine's record of one job. Changed only by the transitions of `State`."""
+
+    __slots__ = (
+        "attained_milli_s",
+        "demoted",
+        "ended_s",
+        "first_start_s",
+        "gpu_milli",
+        "job",
+        "lease",
+        "lost_work",
+        "memo",
+        "moves",
+        "nominal_rate",
+        "overhead_s",
+        "parked",
+        "placement",
+        "preemptions",
+        "ran_s",
+        "rate",
+        "reserved",
+        "restarts",
+        "retry_s",
+        "run_milli",
+        "run_since_s",
+        "saves",
+        "scattered_s",
+        "seq",
+        "since_s",
+        "state",
+        "stopping",
+        "submitted_s",
+        "suspensions",
+        "unmet",
+        "wait_code",
+        "work",
+        "work_from_s",
+    )
+
+    def __init__(self, job: Job, seq: int, now_s: float, nominal_rate: float) -> None:
+        self.job = job
+        self.seq = seq
+        """Order of submission: the last word in every comparison."""
+        self.submitted_s = now_s
+        self.state = JobState.WAITING
+        self.since_s = now_s
+        """When it last began to wait, or to hold its devices."""
+        self.placement: Placement | None = None
+        """The devices that it claims: held when starting or running, reserved otherwise."""
+        self.reserved = False
+        self.parked: Placement | None = None
+        """The devices on which its tasks rest or are told to, if it is suspended: where it can be resumed."""
+        self.saves = False
+        """Whether it has done its work and left its devices to others, while it saves."""
+        self.stopping: Cause | None = None
+        self.unmet = 0
+        """Dependencies that have not succeeded yet, and one more while it waits to be tried again."""
+        self.retry_s: float | None = None
+        """When it contends again after a failure; None if nothing keeps it from that."""
+        self.demoted = False
+        """Whether what is promised can't hold it any more: it was admitted under other promises."""
+        self.lease: Lease | None = None
+        """How long it may go on, under a policy that plans in rounds; None once that is over."""
+        self.gpu_milli = job.gpu_milli
+        self.nominal_rate = nominal_rate
+        self.rate = 0.0
+        self.work = 0.0
+        self.work_from_s = now_s
+        self.run_since_s: float | None = None
+        self.run_milli = 0
+        """Thousandths of devices that it runs on; its claim differs while it is resized, moved or stopped."""
+        self.ran_s = 0.0
+        self.attained_milli_s = 0.0
+        self.first_start_s: float | None = None
+        self.ended_s: float | None = None
+        self.preemptions = 0
+        self.suspensions = 0
+        self.moves = 0
+        self.restarts = 0
+        self.overhead_s = 0.0
+        self.lost_work = 0.0
+        self.scattered_s = 0.0
+        """How long it waited while enough devices were free, but not together."""
+        self.memo: Any = None
+        """What the policy remembers of this job."""
+        self.wait_code: ReasonCode | None = None
+        """The obstacle that was last written down."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether devices are claimed for it, running or about to."""
+        return self.placement is not None
+
+    @property
+    def gpus(self) -> float:
+        """Devices that it holds, or would at full size."""
+        return self.gpu_milli / WHOLE
+
+    @property
+    def standing(self) -> int:
+        """Its priority, as far as the promises still give it one."""
+        return OPPORTUNISTIC if self.demoted else self.job.priority
+
+    @property
+    def progress_rate(self) -> float:
+        """Work done per second at present: 0 unless it runs."""
+        return self.rate if self.run_since_s is not None else 0.0
+
+    def attained_gpu_s(self, now_s: float) -> float:
+        """Device-seconds had so far."""
+        attained = self.attained_milli_s
+        if self.run_since_s is not None:
+            attained += (now_s - self.run_since_s) * self.run_milli
+        return attained / WHOLE
+
+    def run_s(self, now_s: float) -> float:
+        """Seconds that it has run so far."""
+        return self.ran_s if self.run_since_s is None else self.ran_s + now_s - self.run_since_s
+
+    def waited_s(self, now_s: float) -> float:
+        """Seconds since submission in which it did not run."""
+        return now_s - self.submitted_s - self.run_s(now_s)
+
+    def work_done(self, now_s: float) -> float:
+        """Work done so far, whether or not it is in a checkpoint."""
+        if self.run_since_s is None or now_s <= self.work_from_s:
+            return self.work
+        work = self.work + (now_s - self.work_from_s) * self.rate
+        return work if self.lease is None else max(min(work, self.lease.work), self.work)
+
+    def remaining_s(self, now_s: float) -> float:
+        """Seconds of running still to go at its present or nominal speed; the user's estimate if that is all."""
+        total = self.job.work
+        if total is None:
+            estimate = self.job.estimate_s
+            return float("inf") if estimate is None else max(estimate - self.run_s(now_s), 0.0)
+        if self.run_since_s is None:
+            return (total - self.work) / self.nominal_rate
+        if self.work >= total:
+            return 0.0
+        wait = self.work_from_s - now_s
+        if wait > 0:
+            return wait + (total - self.work) / self.rate if self.rate else float("inf")
+        return (total - self.work) / self.rate + wait if self.rate else float("inf")
+
+    def left_s(self, now_s: float) -> float:
+        """Seconds of running still to go at its best speed; the user's estimate if that is all that is known.
+
+        Unlike `remaining_s` it does not change when the job is put elsewhere, so that jobs can be ordered by it
+        without taking each other's place for ever.
+        """
+        total = self.job.work
+        if total is None:
+            estimate = self.job.estimate_s
+            return float("inf") if estimate is None else max(estimate - self.run_s(now_s), 0.0)
+        return (total - self.work_done(now_s)) / self.nominal_rate
+
+    def pace(self, now_s: float) -> tuple[float, float]:
+        """By how much `left_s` falls per second now, and until when that holds."""
+        if self.run_since_s is None:
+            return 0.0, float("inf")
+        if self.job.work is None:
+            return (1.0 if self.left_s(now_s) < float("inf") else 0.0), float("inf")
+        if now_s < self.work_from_s:
+            return 0.0, self.work_from_s
+        return self.rate / self.nominal_rate, float("inf")
+
+    def settle(self, now_s: float) -> None:
+        """Bring the books up to now, keeping the run going."""
+        if self.run_since_s is None:
+            return
+        self.attained_milli_s += (now_s - self.run_since_s) * self.run_milli
+        self.ran_s += now_s - self.run_since_s
+        self.run_since_s = now_s
+        if now_s > self.work_from_s:
+            self.work = self.work_done(now_s)
+            self.work_from_s = now_s
+
+    def set_placement(self, placement: Placement | None) -> None:
+        """Claim devices, or none."""
+        self.placement = placement
+        if placement is None and self.run_since_s is None:
+            self.lease = None
+        self.gpu_milli = self.job.gpu_milli if placement is None else held_milli(placement)
+
+    def fork(self) -> LiveJob:
+        """An independent copy."""
+        copy = LiveJob(self.job, self.seq, self.submitted_s, self.nominal_rate)
+        copy.state = self.state
+        copy.since_s = self.since_s
+        copy.placement = self.placement
+        copy.reserved = self.reserved
+        copy.parked = self.parked
+        copy.saves = self.saves
+        copy.stopping = self.stopping
+        copy.unmet = self.unmet
+        copy.retry_s = self.retry_s
+        copy.demoted = self.demoted
+        copy.lease = self.lease
+        copy.gpu_milli = self.gpu_milli
+        copy.rate = self.rate
+        copy.work = self.work
+        copy.work_from_s = self.work_from_s
+        copy.run_since_s = self.run_since_s
+        copy.run_milli = self.run_milli
+        copy.ran_s = self.ran_s
+        copy.attained_milli_s = self.attained_milli_s
+        copy.first_start_s = self.first_start_s
+        copy.ended_s = self.ended_s
+        copy.preemptions = self.preemptions
+        copy.suspensions = self.suspensions
+        copy.moves = self.moves
+        copy.restarts = self.restarts
+        copy.overhead_s = self.overhead_s
+        copy.lost_work = self.lost_work
+        copy.scattered_s = self.scattered_s
+        copy.memo = self.memo
+        copy.wait_code = self.wait_code
+        return copy

@@ -1,0 +1,102 @@
+"""The books of single nodes and of device types: what is there, and what of it is free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rota.core.model.cluster import Node
+from rota.core.model.job import DeviceType
+
+UNCOUNTED = 1 << 62
+"""Free amount of a host resource that a node does not count."""
+
+
+@dataclass(slots=True)
+class Pool:
+    """The nodes of one device type. `by_free[n]` is the set of usable nodes with n wholly free devices."""
+
+    device_type: DeviceType
+    nodes: int = 0
+    devices: int = 0
+    usable: int = 0
+    """Devices of usable nodes, free or not."""
+    free: int = 0
+    by_free: list[int] = field(default_factory=lambda: [0])
+    partial: list[tuple[int, int, int]] = field(default_factory=list)
+    """Devices held in part, as (thousandths left, node, device), sorted."""
+
+    def copy(self) -> Pool:
+        """An independent pool with the same counts."""
+        by_free, partial = list(self.by_free), list(self.partial)
+        return Pool(self.device_type, self.nodes, self.devices, self.usable, self.free, by_free, partial)
+
+
+@dataclass(slots=True)
+class NodeAccount:
+    """One node's books: what it has and what of it is not claimed."""
+
+    node: Node
+    pool: int
+    all_mask: int
+    free_mask: int
+    cpu_milli: int
+    memory_bytes: int
+    network_bps: int
+    disk_bps: int
+    free: int
+    users: int = 0
+    up: bool = True
+    drained: bool = False
+    locked: bool = False
+    removed: bool = False
+    """Whether it has left the cluster; its place stays, for those who still run there and for its return."""
+    shares: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Of each device held in part: thousandths and memory bytes left."""
+    others_mask: int = 0
+    """Devices that are held by others, who are not scheduled here."""
+    others_cpu_milli: int = 0
+    others_memory_bytes: int = 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether new work may be placed here."""
+        return self.up and not self.drained and not self.locked and not self.removed
+
+    def copy(self) -> NodeAccount:
+        """Independent books with the same entries."""
+        return NodeAccount(
+            node=self.node,
+            pool=self.pool,
+            all_mask=self.all_mask,
+            free_mask=self.free_mask,
+            cpu_milli=self.cpu_milli,
+            memory_bytes=self.memory_bytes,
+            network_bps=self.network_bps,
+            disk_bps=self.disk_bps,
+            free=self.free,
+            users=self.users,
+            up=self.up,
+            drained=self.drained,
+            locked=self.locked,
+            removed=self.removed,
+            shares=dict(self.shares),
+            others_mask=self.others_mask,
+            others_cpu_milli=self.others_cpu_milli,
+            others_memory_bytes=self.others_memory_bytes,
+        )
+
+
+def all_free(node: Node, pool: int) -> NodeAccount:
+    """The books of a node that nobody uses."""
+    mask = (1 << node.devices) - 1
+    return NodeAccount(
+        node=node,
+        pool=pool,
+        all_mask=mask,
+        free_mask=mask,
+        cpu_milli=UNCOUNTED if node.cpu_milli is None else node.cpu_milli,
+        memory_bytes=UNCOUNTED if node.memory_bytes is None else node.memory_bytes,
+        network_bps=UNCOUNTED if node.network_bps is None else node.network_bps,
+        disk_bps=UNCOUNTED if node.disk_bps is None else node.disk_bps,
+        free=node.devices,
+    )

@@ -1,0 +1,39 @@
+"""What is under way beside the loop: writes, which are waited for in the end, and watches, which are not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+CLOSE_S = 10.0
+
+
+class BackgroundTasks:
+    """Tasks of one driver. The first that fails is the driver's own failure."""
+
+    def __init__(self) -> None:
+        self._writes: set[asyncio.Task[None]] = set()
+        self._watches: set[asyncio.Task[None]] = set()
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the driver can't go on, with the reason."""
+
+    def do(self, work: Coroutine[None, None, None], *, writes: bool = True) -> None:
+        """Begin something."""
+        running = asyncio.get_running_loop().create_task(work)
+        (self._writes if writes else self._watches).add(running)
+        running.add_done_callback(self._done)
+
+    async def close(self) -> None:
+        """Stop watching, and wait for what is being written, so that whoever looks next sees it."""
+        for task in self._watches:
+            task.cancel()
+        if self._writes:
+            await asyncio.wait(self._writes, timeout=CLOSE_S)
+        for task in self._writes:
+            task.cancel()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._writes.discard(task)
+        self._watches.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self.failed.done():
+            self.failed.set_exception(error)

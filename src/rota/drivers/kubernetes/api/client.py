@@ -1,0 +1,276 @@
+"""The API server over HTTP: as little as possible between the wire and plain values, because binds go through here.
+
+Measured on two cores, a typed client costs three times the CPU per bind (docs/decisions/0006-kubernetes.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import orjson
+
+from rota.core.errors import RotaError, Unavailable
+from rota.drivers.kubernetes.api.connection import Connection
+
+Json = dict[str, Any]
+Params = Mapping[str, str | int]
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+PAGE = 2000
+"""How many objects one answer of a list holds."""
+TOKEN_S = 60.0
+WAKING_S = 120.0
+"""For how long after it was away a server may not know yet who has which rights."""
+SILENT_S = 2.0
+"""How long a server that was asked may say nothing before it counts as away."""
+USUAL = aiohttp.ClientTimeout(total=60, sock_connect=10)
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class ApiRefused(Unavailable):
+    """The API server said no; `status` is the HTTP status, `reason` its word for it."""
+
+    def __init__(self, status: int, reason: str, message: str, pause_s: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.pause_s = pause_s
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may succeed a moment later."""
+        return self.status in _PASSING
+
+
+class MissingRight(RotaError):
+    """The identity that Rota uses may not do something that it needs to do."""
+
+
+class Unreachable(Unavailable):
+    """There is no connection to the API server."""
+
+
+class Api:
+    """One session with an API server."""
+
+    def __init__(self, connection: Connection, *, connections: int = 64) -> None:
+        self._connection = connection
+        self._tls = connection.tls()
+        self._headers: dict[str, str] = {}
+        self._headers_until_s = 0.0
+        self._away_s = -math.inf
+        self._is_away = False
+        self._asked = 0
+        self._heard_s = 0.0
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True, keepalive_timeout=300)
+        )
+        self._room = asyncio.Semaphore(connections)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the connection's own identity or context."""
+        return self._connection.namespace
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the server is away, or is asked and says nothing: whatever is amiss, nobody can mend it now."""
+        is_slow = self._asked > 0 and asyncio.get_running_loop().time() > self._heard_s + SILENT_S
+        return self._is_away or is_slow
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._session.close()
+
+    async def get(self, path: str, **params: str | int) -> Any:
+        """One object, or one answer."""
+        return await self._ask("GET", path, None, JSON, params)
+
+    async def post(self, path: str, body: Any, **params: str | int) -> Any:
+        """Create something."""
+        return await self._ask("POST", path, body, JSON, params)
+
+    async def put(self, path: str, body: Any) -> Any:
+        """Replace something."""
+        return await self._ask("PUT", path, body, JSON, {})
+
+    async def patch(self, path: str, body: Any, kind: str = MERGE) -> Any:
+        """Change parts of something."""
+        return await self._ask("PATCH", path, body, kind, {})
+
+    async def delete(self, path: str, body: Any = None) -> Any:
+        """Delete something."""
+        return await self._ask("DELETE", path, body, JSON, {})
+
+    async def text(self, path: str, **params: str | int) -> str:
+        """An answer that is not JSON."""
+        async with self._room, self._request("GET", path, None, JSON, params) as answer:
+            body = await answer.read()
+            if answer.status >= 400:
+                raise _refusal(answer, body)
+            text: str = body.decode("utf-8", errors="replace")
+            return text
+
+    async def everything(self, path: str, **params: str | int) -> tuple[list[Json], str]:
+        """All objects of a collection, page by page, and the version from which to watch on."""
+        items: list[Json] = []
+        more = ""
+        while True:
+            page = await self.get(path, limit=PAGE, **params, **({"continue": more} if more else {}))
+            items.extend(page.get("items") or ())
+            more = page["metadata"].get("continue") or ""
+            if not more:
+                return items, str(page["metadata"].get("resourceVersion", ""))
+
+    async def watch(self, path: str, version: str, **params: str | int) -> AsyncIterator[list[Json]]:
+        """What changes from a version on, as many changes at a time as have arrived; ends when the server ends it."""
+        wanted = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": random.randint(300, 600),
+            **params,
+        }
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=660)
+        try:
+            async with self._request("GET", path, None, JSON, wanted, timeout) as answer:
+                if answer.status >= 400:
+                    raise _refusal(answer, await answer.read())
+                self._heard()
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    lines = (rest + chunk).split(b"\n")
+                    rest = lines.pop()
+                    if lines:
+                        yield [_checked(orjson.loads(line)) for line in lines if line]
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._not_there(error) from error
+        except MissingRight as error:
+            raise self._as_it_wakes(error) from error
+
+    async def stream(self, path: str, **params: str | int) -> AsyncIterator[bytes]:
+        """The bytes of an answer as they come."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        async with self._request("GET", path, None, JSON, params, timeout) as answer:
+            if answer.status >= 400:
+                raise _refusal(answer, await answer.read())
+            async for chunk in answer.content.iter_any():
+                yield chunk
+
+    async def patiently(self, method: str, path: str, body: Any, *, within_s: float, kind: str = JSON) -> Any:
+        """A request that is tried again while the server is only busy or away, for so long at most."""
+        loop = asyncio.get_running_loop()
+        deadline, pause_s = loop.time() + within_s, FIRST_PAUSE_S
+        while True:
+            try:
+                return await self._ask(method, path, body, kind, {})
+            except ApiRefused as error:
+                if not error.is_passing or loop.time() + pause_s > deadline:
+                    raise
+                await asyncio.sleep(max(pause_s, error.pause_s or 0.0) * random.uniform(0.7, 1.3))
+            except Unreachable:
+                if loop.time() + pause_s > deadline:
+                    raise
+                await asyncio.sleep(pause_s * random.uniform(0.7, 1.3))
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def _ask(self, method: str, path: str, body: Any, kind: str, params: Params) -> Any:
+        async with self._room:
+            if not self._asked:
+                self._heard_s = asyncio.get_running_loop().time()
+            self._asked += 1
+            try:
+                async with self._request(method, path, body, kind, params) as answer:
+                    content = await answer.read()
+                    self._heard()
+                    if answer.status >= 400:
+                        raise _refusal(answer, content)
+                    return orjson.loads(content) if content else None
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._not_there(error) from error
+            except MissingRight as error:
+                raise self._as_it_wakes(error) from error
+            finally:
+                self._asked -= 1
+
+    def _heard(self) -> None:
+        self._is_away, self._heard_s = False, asyncio.get_running_loop().time()
+
+    def _not_there(self, error: Exception) -> Unreachable:
+        self._is_away, self._away_s = True, asyncio.get_running_loop().time()
+        return Unreachable(f"{self._connection.server} does not answer: {error or type(error).__name__}")
+
+    def _as_it_wakes(self, error: MissingRight) -> Exception:
+        """A right that is missing just after the server came back may only not have been loaded yet."""
+        is_waking = asyncio.get_running_loop().time() < self._away_s + WAKING_S
+        return Unreachable(f"{self._connection.server} wakes up: {error}") if is_waking else error
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        kind: str,
+        params: Params,
+        timeout: aiohttp.ClientTimeout | None = None,
+    ) -> Any:
+        headers = self._auth()
+        data = None
+        if body is not None:
+            data = body if isinstance(body, bytes) else orjson.dumps(body)
+            headers = {**headers, "Content-Type": kind}
+        return self._session.request(
+            method,
+            self._connection.server + path,
+            data=data,
+            headers=headers,
+            params=params or None,
+            timeout=timeout or USUAL,
+        )
+
+    def _auth(self) -> dict[str, str]:
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._headers_until_s:
+            token = self._connection.credentials()
+            self._headers = {"Accept": JSON}
+            if token is not None:
+                self._headers["Authorization"] = f"Bearer {token}"
+            self._headers_until_s = now_s + TOKEN_S
+        return self._headers
+
+
+def _refusal(answer: aiohttp.ClientResponse, content: bytes) -> Exception:
+    """What an answer of 400 and above means."""
+    try:
+        status = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        status = {}
+    if not isinstance(status, dict):
+        status = {}
+    return _from_status(answer.status, status, answer.headers.get("Retry-After"), f"{answer.method} {answer.url.path}")
+
+
+def _from_status(code: int, status: Json, pause: str | None, what: str) -> Exception:
+    message = str(status.get("message") or f"{what}: the API server answered {code}")
+    if code == 403 and "cannot" in message:
+        return MissingRight(f"a right is missing: {message}; `rota k8s manifests` prints all that are needed")
+    if code == 401:
+        return RotaError(f"the API server does not know who asks (401): {message}; check the kubeconfig's user")
+    pause_s = float(pause) if pause is not None and pause.isdigit() else None
+    return ApiRefused(code, str(status.get("reason", "")), message, pause_s)
+
+
+def _checked(change: Json) -> Json:
+    """A change as it came; an error that the server sends as one is raised."""
+    if change["type"] == "ERROR":
+        status = change["object"]
+        raise _from_status(int(status.get("code", 500)), status, None, "watch")
+    return change

@@ -1,0 +1,134 @@
+"""The rights that Rota needs, no more and no less; and whether whoever runs it has them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rota.core.errors import Unavailable
+from rota.drivers.kubernetes.api.client import Api, MissingRight
+
+log = logging.getLogger("rota.drivers.kubernetes")
+Json = dict[str, Any]
+NAME = "rota"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_OF_OTHERS = frozenset({"jobset.x-k8s.io", "kubeflow.org", "ray.io"})
+"""API groups of controllers that a cluster may not have: Rota does without them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One thing that may be done: everywhere, or in one namespace, maybe to one object only."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str | None = None
+    name: str | None = None
+
+    def __str__(self) -> str:
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        which = "" if self.name is None else f" {self.name!r}"
+        where = "everywhere" if self.namespace is None else f"in namespace {self.namespace}"
+        return f"{self.verb} {what}{which} {where}"
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether Rota does without it: it only tells the size of gangs that another controller makes."""
+        return self.group in _OF_OTHERS
+
+    def review(self) -> Json:
+        """The question to an API server whether the asker has it."""
+        resource, _, part = self.resource.partition("/")
+        asked = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": part}
+        asked |= {"namespace": self.namespace or "", "name": self.name or ""}
+        return {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+
+
+def cluster_rules() -> list[Json]:
+    """What Rota does all over the cluster, and nothing else."""
+    return [
+        _rule("", ["nodes"], ["list", "watch"]),
+        _rule("", ["pods"], ["get", "list", "watch", "delete"]),
+        _rule("", ["pods/binding", "pods/eviction"], ["create"]),
+        _rule("", ["pods/status"], ["patch"]),
+        _rule("", ["events"], ["create"]),
+        _rule("batch", ["jobs"], ["get", "delete"]),
+        _rule("jobset.x-k8s.io", ["jobsets"], ["get"]),
+        _rule("kubeflow.org", ["pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs"], ["get"]),
+        _rule("ray.io", ["rayclusters"], ["get"]),
+        _rule("rota.dev", ["podgroups"], ["get"]),
+        _rule("rota.dev", ["podgroups/status"], ["patch"]),
+    ]
+
+
+def own_rules() -> list[Json]:
+    """What Rota does in its own namespace."""
+    return [
+        {**_rule("", ["configmaps"], ["list", "watch"]), "resourceNames": [NAME]},
+        {**_rule("coordination.k8s.io", ["leases"], ["get", "update"]), "resourceNames": [NAME]},
+        _rule("coordination.k8s.io", ["leases"], ["create"]),
+        _rule("", ["pods"], ["patch"]),
+    ]
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> Json:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+def all_rights(namespace: str) -> list[Right]:
+    """Every right that is printed, one by one; `namespace` is Rota's own."""
+    everywhere = [right for rule in cluster_rules() for right in _each(rule, None)]
+    return everywhere + [right for rule in own_rules() for right in _each(rule, namespace)]
+
+
+def _each(rule: Json, namespace: str | None) -> Iterator[Right]:
+    name = rule.get("resourceNames", [None])[0]
+    for resource in rule["resources"]:
+        for verb in rule["verbs"]:
+            yield Right(verb=verb, resource=resource, group=rule["apiGroups"][0], namespace=namespace, name=name)
+
+
+def needed_rights(namespace: str, *, config_map: str | None, lease: str | None, pod: str | None) -> list[Right]:
+    """The rights that a replica uses which has its settings and its turn from these, and is this pod, if any."""
+    found = []
+    for right in all_rights(namespace):
+        name = {"configmaps": config_map, "leases": lease, "pods": lease and pod}.get(right.resource, right.name)
+        if right.namespace is None or name is not None:
+            found.append(right if right.name is None else replace(right, name=name))
+    return found
+
+
+async def missing_rights(api: Api, wanted: Sequence[Right]) -> list[Right]:
+    """Those of the rights that the identity behind a connection does not have."""
+
+    async def is_missing(right: Right) -> bool:
+        answer = await api.post(REVIEWS, right.review())
+        return not answer["status"].get("allowed")
+
+    found = await asyncio.gather(*(is_missing(right) for right in wanted))
+    return [right for right, is_gone in zip(wanted, found, strict=True) if is_gone]
+
+
+async def check_rights(api: Api, wanted: Sequence[Right]) -> None:
+    """Refuse to begin without a right that is needed later on, naming it; say what comes of those that are not."""
+    try:
+        missing = await missing_rights(api, wanted)
+    except (Unavailable, MissingRight) as error:
+        log.warning("it is not known whether all rights are there", extra={"why": str(error)})
+        return
+    optional = [str(right) for right in missing if right.is_optional]
+    if optional:
+        why = "gangs of these controllers are taken to be whole when they have been quiet for `settle`"
+        log.warning("rights are missing", extra={"rights": ", ".join(optional), "why": why})
+    needed = [str(right) for right in missing if not right.is_optional]
+    if needed:
+        word = "a right is" if len(needed) == 1 else "rights are"
+        raise MissingRight(f"{word} missing: {', '.join(needed)}; `rota k8s manifests` prints all that are needed")

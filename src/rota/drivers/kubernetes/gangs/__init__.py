@@ -1,0 +1,1 @@
+"""Gangs of pods: assembly, life cycle, binding, reporting."""

@@ -1,0 +1,169 @@
+"""Gangs that are not whole: who is still to come, how many there will be, and for how long that is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from rota.core.errors import RotaError, Unavailable
+from rota.core.messages.events import JobArrived, JobCancelled, JobReleased
+from rota.core.model.job import JobId
+from rota.drivers.kubernetes.api.client import MissingRight
+from rota.drivers.kubernetes.gangs.context import DriverContext
+from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, Stage
+from rota.drivers.kubernetes.objects.controller_sizes import Json, ask_size, has_ended, made, maker_path, tasks_of
+from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
+from rota.drivers.kubernetes.objects.pod_annotations import PLACEMENT
+from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
+
+GROUP_S = 2.0
+"""Between two looks for a PodGroup that is not there yet."""
+
+
+class GangAssembly:
+    """Looks after gangs from their first pod until the engine knows of them, and after they have lost their pods."""
+
+    def __init__(self, around: DriverContext) -> None:
+        self._around = around
+
+    def gather(self, gang: Gang) -> None:
+        """Tell the engine of a gang once it is whole."""
+        self._clear_strays(gang)
+        if gang.size is None and gang.waiting:
+            self._find_size(gang)
+        if not gang.is_whole:
+            if gang.lost_pods and gang.waiting and gang.size is not None and not gang.asked_size:
+                gang.lost_pods, gang.asked_size = False, True
+                self._around.work.do(self._learn_anew(gang), writes=False)
+            if gang.job is not None:
+                self.linger(gang)
+            elif not gang.members:
+                self._around.roster.retire(gang)
+            return
+        gang.deadline_s = None
+        pods = [*gang.waiting, *gang.finished][: gang.size]
+        if gang.job is not None and self._is_same_job(gang, pods):
+            gang.stage = Stage.WAITING
+            self._around.report.events.append(JobReleased(gang.id))
+            return
+        self._announce(gang, pods)
+
+    def _is_same_job(self, gang: Gang, pods: list[Pod]) -> bool:
+        """Whether pods are as many, and ask for the same, as those that the engine was told of."""
+        assert gang.job is not None
+        try:
+            return job_of(gang, pods, self._around.settings, gang.id).roles == gang.job.roles
+        except RotaError:
+            return False
+
+    def _clear_strays(self, gang: Gang) -> None:
+        """A pod that was bound for seats which the gang has no more must go, so that a new one can take its part."""
+        for pod in gang.members.values():
+            if pod.holds and not pod.ending and PLACEMENT in pod.annotations:
+                pod.ending = True
+                self._around.work.do(self._around.binder.evict(pod))
+
+    def _announce(self, gang: Gang, pods: list[Pod]) -> None:
+        assert self._around.desk is not None
+        if gang.job is not None:  # its pods ask for other things than they did: that is another job
+            self._around.report.events.append(JobCancelled(gang.id))
+            self._around.roster.by_job.pop(gang.id, None)
+        name = job_id(gang, pods)
+        tries = 1
+        unique = name
+        while (
+            unique in self._around.roster.by_job
+            or unique in self._around.report.told
+            or self._around.desk.is_used(unique)
+        ):
+            tries += 1
+            unique = JobId(f"{name}.{tries}")
+        gang.refused = next((pod.wants.refused for pod in pods if pod.wants.refused), "")
+        try:
+            job = job_of(gang, pods, self._around.settings, unique)
+            gang.refused = gang.refused or self._around.desk.refuse(job) or ""
+        except RotaError as error:
+            gang.refused = str(error)
+        if gang.refused:
+            return
+        gang.job, gang.stage = job, Stage.WAITING
+        self._around.roster.by_job[unique] = gang
+        self._around.report.told[unique] = gang
+        self._around.report.events.append(JobArrived(job))
+
+    def _find_size(self, gang: Gang) -> None:
+        """Ask whoever knows how many pods there will be; a controller that nobody knows is watched until it rests."""
+        if gang.asked_size:
+            return
+        gang.asked_size = True
+        self._around.work.do(self._learn_size(gang), writes=False)
+
+    async def _learn_size(self, gang: Gang) -> None:
+        while gang.size is None and gang.members:
+            gang.size = await ask_size(self._around.api, gang)
+            if gang.size is None and gang.key.source is GangSource.GROUP:
+                await asyncio.sleep(GROUP_S)
+            elif gang.size is None:
+                quiet_s = time.time() - gang.touched_s
+                if quiet_s < self._around.settings.settle:
+                    await asyncio.sleep(self._around.settings.settle - quiet_s)
+                else:
+                    gang.size = len(gang.waiting) or None
+        gang.asked_size = False
+        self._around.roster.touch(gang)
+        self._around.flush()
+
+    async def _learn_anew(self, gang: Gang) -> None:
+        """Pods are missing: whoever makes them may want fewer by now."""
+        wanted = await ask_size(self._around.api, gang)
+        gang.asked_size = False
+        if wanted is not None and wanted != gang.size and gang.stage is Stage.GATHERING:
+            gang.size = wanted
+            self._around.roster.touch(gang)
+            self._around.flush()
+
+    def linger(self, gang: Gang) -> None:
+        """A job without pods is kept for a while if something may make new ones."""
+        if any(not pod.phase.is_over for pod in gang.members.values()):
+            gang.deadline_s = None
+        elif gang.deadline_s is None:
+            gang.deadline_s = time.time() + (self._around.settings.linger if gang.may_come_back else 0.0)
+            self.watch_owner(gang)
+
+    def watch_owner(self, gang: Gang) -> None:
+        """Find out early that a controller has ended or is gone, so that nobody waits for pods in vain."""
+        path = maker_path(gang)
+        if path is not None and not gang.watched:
+            gang.watched = True
+            self._around.work.do(self._await_end(gang, path), writes=False)
+
+    async def _await_end(self, gang: Gang, path: str) -> None:
+        while gang.deadline_s is not None and gang.stage in (Stage.GATHERING, Stage.SEATED):
+            try:
+                value = await self._around.api.get(path)
+                ended = has_ended(value) or not made(gang, value) or self._is_smaller(gang, value)
+            except Unavailable as error:
+                ended = getattr(error, "status", 0) == 404
+            except MissingRight:
+                break
+            if ended and gang.deadline_s is not None:
+                gang.deadline_s = time.time()
+                break
+            await asyncio.sleep(1.0)
+        gang.watched = False
+
+    def _is_smaller(self, gang: Gang, owner: Json) -> bool:
+        """Whether nobody is missing any more, because fewer are wanted."""
+        is_its = gang.stage is Stage.SEATED and gang.key.source is GangSource.OWNER
+        return is_its and self._around.roster.does_without(gang, tasks_of(owner))
+
+    def expire(self, gang: Gang) -> None:
+        """Nobody has made new pods of a job in time."""
+        around = self._around
+        if any(pod.phase is PodPhase.FAILED for pod in gang.members.values()):
+            around.fail(gang, around.done_work(gang))
+        else:
+            around.report.why[gang.id] = "its pods are gone"
+            around.report.events.append(JobCancelled(gang.id))
+            gang.stage = Stage.OVER
+        around.roster.touch(gang)

@@ -1,0 +1,129 @@
+"""Pods sorted into gangs, and which gangs have to be looked at because something about them changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from rota.core.model.job import JobId
+from rota.drivers.kubernetes.gangs.gang import Gang, GangKey, GangSource, Stage, key_of, said_size
+from rota.drivers.kubernetes.gangs.headroom import Headroom
+from rota.drivers.kubernetes.gangs.occupancy import Occupancy
+from rota.drivers.kubernetes.objects.pods import Pod
+
+
+class GangIndex:
+    """Every gang by what its pods have in common, and by job."""
+
+    def __init__(self, occupancy: Occupancy, headroom: Headroom) -> None:
+        self._occupancy = occupancy
+        self._headroom = headroom
+        self._gangs: dict[GangKey, Gang] = {}
+        self._gang_by_pod: dict[str, Gang] = {}
+        self._others: set[str] = set()
+        self._touched: dict[Gang, None] = {}
+        self.by_job: dict[JobId, Gang] = {}
+        """Of jobs that have not ended for the engine."""
+
+    @property
+    def gangs(self) -> list[Gang]:
+        """All of them."""
+        return list(self._gangs.values())
+
+    def see(self, pod: Pod) -> None:
+        """A pod is, or has become, this."""
+        if not pod.is_ours or (pod.gated and pod.node is None):
+            self._others.add(pod.uid)
+            self._occupancy.count(pod)
+            self._headroom.put(pod.uid, pod.node if pod.holds else None)
+            return
+        gang = self._gang_by_pod.get(pod.uid) or self._join(pod)
+        before = gang.members.get(pod.uid)
+        if before is not None and before.node is not None and pod.node is None:
+            pod.node = before.node  # an older view of a pod that has been bound since
+        gang.members[pod.uid] = pod
+        if pod.holds or pod.phase.is_over or pod.uid not in gang.seated:
+            self._headroom.put(pod.uid, pod.node if pod.holds else None)
+        if not gang.is_counted(pod.uid):
+            self._occupancy.count(pod)
+        self.touch(gang)
+
+    def gone(self, uid: str) -> None:
+        """A pod was deleted."""
+        self._occupancy.drop(uid)
+        self._headroom.put(uid, None)
+        self._others.discard(uid)
+        gang = self._gang_by_pod.pop(uid, None)
+        if gang is not None:
+            gang.members.pop(uid, None)
+            gang.lost_pods = True
+            if not gang.members and gang.stage is Stage.GATHERING:
+                gang.size = None  # whoever comes next says how many they are
+            gang.touched_s = time.time()
+            self.touch(gang)
+
+    def replace(self, pods: Iterable[Pod]) -> None:
+        """These are all pods there are."""
+        now = {pod.uid: pod for pod in pods}
+        for uid in [uid for uid in (*self._gang_by_pod, *self._others) if uid not in now]:
+            self.gone(uid)
+        for pod in now.values():
+            self.see(pod)
+
+    def _join(self, pod: Pod) -> Gang:
+        key = key_of(pod)
+        gang = self._gangs.get(key)
+        if gang is None or gang.stage is Stage.OVER:
+            if gang is not None:
+                self.retire(gang)
+            gang = self._gangs[key] = Gang(key)
+        gang.touched_s = time.time()
+        gang.owner = gang.owner or pod.owner
+        if gang.size is None:
+            gang.size = said_size(pod, key)
+        self._gang_by_pod[pod.uid] = gang
+        return gang
+
+    def part(self, gang: Gang, pod: Pod) -> None:
+        """A pod leaves its gang and is a job of its own."""
+        del gang.members[pod.uid]
+        key = GangKey(pod.namespace, GangSource.POD, pod.uid)
+        alone = Gang(key, owner=pod.owner, members={pod.uid: pod}, size=1, touched_s=time.time())
+        self._gangs[key] = self._gang_by_pod[pod.uid] = alone
+        self.touch(alone)
+
+    def late_of(self, gang: Gang) -> list[Gang]:
+        """Pods of the same controller that came when all seats were taken, each a job of its own."""
+        if gang.owner is None:
+            return []
+        return [other for other in self._gangs.values() if other is not gang and other.owner == gang.owner]
+
+    def does_without(self, gang: Gang, wanted: int | None) -> bool:
+        """Whether a gang of which pods are missing has as many as are wanted."""
+        left = len(gang.places) - len(gang.missing)
+        return gang.started and left > 0 and wanted is not None and wanted <= left + len(self.late_of(gang))
+
+    def gang_of(self, uid: str) -> Gang | None:
+        """The gang of a pod."""
+        return self._gang_by_pod.get(uid)
+
+    def touch(self, gang: Gang) -> None:
+        """Something about a gang changed."""
+        self._touched[gang] = None
+
+    def touch_all(self) -> None:
+        """Look at everything once."""
+        self._touched.update(dict.fromkeys(self._gangs.values()))
+
+    def take_touched(self) -> Iterable[Gang]:
+        """The gangs to look at now, until there are none."""
+        while self._touched:
+            touched, self._touched = self._touched, {}
+            yield from touched
+
+    def retire(self, gang: Gang) -> None:
+        """A gang is over: what is left of its pods is nobody's."""
+        if self._gangs.get(gang.key) is gang and not gang.members:
+            del self._gangs[gang.key]
+        for pod in gang.members.values():
+            self._occupancy.count(pod)

@@ -1,0 +1,147 @@
+"""The nodes of a cluster as events for the engine: who joined, left, failed, was cordoned, became another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rota.core.messages.events import (
+    Event,
+    NodeAdded,
+    NodeBack,
+    NodeDrained,
+    NodeLost,
+    NodeRemoved,
+    NodeUndrained,
+)
+from rota.core.model.cluster import Node
+from rota.core.model.job import NodeId
+from rota.core.state.state import State
+from rota.drivers.kubernetes.gangs.headroom import Headroom
+from rota.drivers.kubernetes.gangs.occupancy import Occupancy
+from rota.drivers.kubernetes.objects.nodes import NodeSeen, node_seen, planned_node
+from rota.drivers.kubernetes.settings import ClusterSettings
+
+Json = dict[str, Any]
+
+
+class NodeCache:
+    """What is known of each node, and what the engine was told last."""
+
+    def __init__(self, settings: ClusterSettings, occupancy: Occupancy, headroom: Headroom) -> None:
+        self._settings = settings
+        self._headroom = headroom
+        self._occupancy = occupancy
+        planned = settings.planned()
+        self._planned: dict[str, Node] = {} if planned is None else {str(node.id): node for node in planned.nodes}
+        self._seen: dict[str, NodeSeen] = {name: planned_node(None, node) for name, node in self._planned.items()}
+        self._told: dict[str, NodeSeen] = {}
+        self._stale: dict[str, None] = {}
+        self.lost_since_s: dict[str, float] = {}
+        """Since when nodes have been out of reach."""
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, in the order in which they were seen."""
+        return [seen.node for seen in self._seen.values()]
+
+    def is_lost(self, name: str) -> bool:
+        """Whether a node is out of reach or gone."""
+        seen = self._seen.get(name)
+        return seen is None or not seen.ready
+
+    def see(self, value: Json, now_s: float) -> None:
+        """A node object is, or has become, this."""
+        name = value["metadata"]["name"]
+        seen = node_seen(value, self._settings)
+        if self._planned:
+            if name not in self._planned:
+                return
+            seen = planned_node(seen, self._planned[name])
+        self._put(name, seen, now_s)
+
+    def gone(self, name: str, now_s: float) -> None:
+        """A node object was deleted."""
+        if name in self._planned:
+            self._put(name, planned_node(None, self._planned[name]), now_s)
+        elif name in self._seen:
+            del self._seen[name]
+            self._stale[name] = None
+            self.lost_since_s.setdefault(name, now_s)
+
+    def replace(self, values: list[Json], now_s: float) -> None:
+        """These are all nodes there are."""
+        names = {value["metadata"]["name"] for value in values}
+        for name in [name for name in self._seen if name not in names]:
+            self.gone(name, now_s)
+        for value in values:
+            self.see(value, now_s)
+
+    def begin(self) -> None:
+        """The engine starts with these nodes, all of them up."""
+        self._told = {name: NodeSeen(node=seen.node, ready=True, cordoned=False) for name, seen in self._seen.items()}
+        self._stale = dict.fromkeys(self._seen)
+
+    def news(self, state: State) -> list[Event]:
+        """What the engine has to be told now; what it can't take yet is kept for later."""
+        events: list[Event] = []
+        later: dict[str, None] = {}
+        for name in self._stale:
+            if not self._tell(name, state, events.append):
+                later[name] = None
+        self._stale = later
+        return events
+
+    def _put(self, name: str, seen: NodeSeen, now_s: float) -> None:
+        if seen.ready:
+            self.lost_since_s.pop(name, None)
+        else:
+            self.lost_since_s.setdefault(name, now_s)
+        self._headroom.limit(name, seen.pods)
+        if self._seen.get(name) != seen:
+            self._seen[name] = seen
+            self._stale[name] = None
+
+    def _tell(self, name: str, state: State, say: Callable[[Event], None]) -> bool:
+        """Say what became of a node; False if its new form has to wait until nothing runs there."""
+        seen, told = self._seen.get(name), self._told.get(name)
+        node_id = NodeId(name)
+        if seen is None:
+            if told is not None:
+                say(NodeRemoved(node_id))
+                del self._told[name]
+            return True
+        if told is None or told.node != seen.node:
+            index = state.inventory.by_name.get(node_id)
+            known = None if index is None else state.inventory.nodes[index].node
+            if (
+                known is not None
+                and index is not None
+                and state.is_in_use(index)
+                and not known.is_same_hardware(seen.node)
+            ):
+                return False
+            if told is not None:
+                say(NodeRemoved(node_id))
+            say(NodeAdded(seen.node))
+            was = index is not None and state.is_in_use(index) and told is not None
+            told = told if was and told is not None else NodeSeen(node=seen.node, ready=True, cordoned=False)
+            if not was:
+                self._occupancy.forget(name)
+        closed = seen.cordoned or self._is_shared(name) or self._headroom.is_full(name)
+        if told.ready != seen.ready:
+            say(NodeBack(node_id) if seen.ready else NodeLost(node_id))
+        if told.cordoned != closed:
+            say(NodeDrained(node_id) if closed else NodeUndrained(node_id))
+        self._told[name] = NodeSeen(node=seen.node, ready=seen.ready, cordoned=closed)
+        return True
+
+    def _is_shared(self, name: str) -> bool:
+        """Cells are whole or nothing: a node of which others hold devices gives none to anybody else."""
+        return bool(self._planned) and self._occupancy.devices(name) > 0
+
+    def look_again(self, nodes: set[str]) -> None:
+        """What others hold there has changed, or what ran there has left."""
+        for name in nodes:
+            if name in self._seen:
+                self._stale[name] = None

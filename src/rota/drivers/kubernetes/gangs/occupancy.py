@@ -1,0 +1,71 @@
+"""What of each node is held by pods that are not seated: of other schedulers, or left over from an earlier attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from rota.core.messages.events import NodeOccupied
+from rota.core.model.job import WHOLE, NodeId
+from rota.drivers.kubernetes.objects.pods import Pod
+
+Amounts = tuple[int, int, int]
+_NOTHING: Amounts = (0, 0, 0)
+
+
+class Occupancy:
+    """Sums by node, and which of them the engine has not been told yet."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, tuple[str, Amounts]] = {}
+        self._by_node: dict[str, Amounts] = {}
+        self._told: dict[str, Amounts] = {}
+        self._stale: dict[str, None] = {}
+
+    def count(self, pod: Pod) -> None:
+        """A pod that is not seated is, or has become, this."""
+        if not pod.holds or pod.node is None:
+            self.drop(pod.uid)
+            return
+        wants = pod.wants
+        entry = (pod.node, (wants.device_milli // WHOLE, wants.cpu_milli, wants.memory_bytes))
+        if self._counted.get(pod.uid) != entry:
+            self.drop(pod.uid)
+            self._counted[pod.uid] = entry
+            self._shift(*entry, 1)
+
+    def drop(self, uid: str) -> None:
+        """A pod is gone, or has a seat now."""
+        known = self._counted.pop(uid, None)
+        if known is not None:
+            self._shift(*known, -1)
+
+    def forget(self, node: str) -> None:
+        """The engine's books of a node were opened anew."""
+        self._told.pop(node, None)
+        self._stale[node] = None
+
+    def repeat(self, nodes: set[str]) -> None:
+        """Seats were given up on these nodes: what others hold there has to be said again."""
+        for node in sorted(nodes):
+            if self._by_node.get(node, _NOTHING)[0]:
+                self.forget(node)
+
+    def devices(self, node: str) -> int:
+        """Devices of a node that others hold."""
+        return self._by_node.get(node, _NOTHING)[0]
+
+    def news(self, known: Container[str]) -> list[NodeOccupied]:
+        """What the engine has to be told, of nodes that it knows."""
+        found = []
+        for node in [name for name in self._stale if name in known]:
+            del self._stale[node]
+            held = self._by_node.get(node, _NOTHING)
+            if self._told.get(node, _NOTHING) != held:
+                self._told[node] = held
+                found.append(NodeOccupied(NodeId(node), *held))
+        return found
+
+    def _shift(self, node: str, held: Amounts, sign: int) -> None:
+        before = self._by_node.get(node, _NOTHING)
+        self._by_node[node] = (before[0] + sign * held[0], before[1] + sign * held[1], before[2] + sign * held[2])
+        self._stale[node] = None

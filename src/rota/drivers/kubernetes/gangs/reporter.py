@@ -1,0 +1,230 @@
+"""Tells users where they look: conditions and Events of pods that wait, and the status of PodGroups."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from rota.core.errors import Unavailable
+from rota.core.messages.reasons import Reason
+from rota.core.model.job import JobId
+from rota.drivers.kubernetes.api.client import MERGE, STRATEGIC, Api, ApiRefused
+from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, Stage
+from rota.drivers.kubernetes.gangs.gang_index import GangIndex
+from rota.drivers.kubernetes.objects.api_views import EXPECTED
+from rota.drivers.kubernetes.objects.controller_sizes import POD_GROUPS
+from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
+
+log = logging.getLogger("rota.drivers.kubernetes")
+Json = dict[str, Any]
+EVERY_S = 0.5
+AFTER_S = 0.5
+"""How long a gang has to wait before it is worth a word."""
+AGAIN_S = 30.0
+"""How often new numbers are worth telling though the reason is the same."""
+MOST_AT_ONCE = 25
+"""Pods that are told in one go, so that binds come first."""
+INCOMPLETE, REFUSED, SPARE = "gang-incomplete", "refused", "spare"
+FORESEE_S = 5.0
+"""How long a job waits before it is foreseen when it will start; also the pause between two such questions."""
+FORESEE_AGAIN_S = 60.0
+MOST_FORESEEN = 200
+"""With more jobs waiting than this nobody is told: it would cost more than it tells."""
+
+
+class ReportedState:
+    """What a gang was last told."""
+
+    __slots__ = ("at_s", "code", "foreseen_s", "group", "pods", "sentence")
+
+    def __init__(self) -> None:
+        self.code, self.sentence, self.at_s, self.foreseen_s = "", "", 0.0, 0.0
+        self.pods: set[str] = set()
+        self.group: Json = {}
+
+
+class Reporter:
+    """Goes round the gangs that wait, and says what is new, not more than so much at once."""
+
+    def __init__(
+        self,
+        api: Api,
+        roster: GangIndex,
+        explain: Callable[[JobId], Reason | None],
+        foresee: Callable[[JobId], Awaitable[Json | None]],
+        identity: str = "rota",
+    ) -> None:
+        self._api = api
+        self._roster = roster
+        self._explain = explain
+        self._foresee = foresee
+        self._identity = identity
+        self._told: dict[Gang, ReportedState] = {}
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            try:
+                await self.round(time.time())
+            except Unavailable as error:
+                log.warning("pods could not be told why they wait", extra={"why": str(error)})
+
+    async def round(self, now_s: float) -> None:
+        """One round over all gangs."""
+        gangs = self._roster.gangs
+        self._told = {gang: told for gang in gangs if (told := self._told.get(gang)) is not None}
+        room = MOST_AT_ONCE
+        for gang in gangs:
+            if room <= 0:
+                break
+            if _unseated(gang) and now_s >= gang.touched_s + AFTER_S:
+                room -= await self._tell(gang, now_s)
+            if gang.key.source is GangSource.GROUP:
+                await self._tell_group(gang)
+
+    async def _tell(self, gang: Gang, now_s: float) -> int:
+        """Tell a gang's pods why they wait; how many were told."""
+        said = self._reason(gang)
+        if said is None:
+            return 0
+        told = self._told.setdefault(gang, ReportedState())
+        code, sentence = said
+        is_new = code != told.code or (sentence != told.sentence and now_s >= told.at_s + AGAIN_S)
+        waiting = _unseated(gang)
+        pods = waiting if is_new else [pod for pod in waiting if pod.uid not in told.pods]
+        if not pods:
+            return 0
+        await asyncio.gather(*(self._condition(pod, f"{code}: {sentence}") for pod in pods))
+        told.code, told.sentence, told.at_s = code, sentence, now_s
+        told.pods = {pod.uid for pod in waiting}
+        if is_new:
+            await asyncio.gather(*(self._event(pod, "FailedScheduling", f"{code}: {sentence}") for pod in pods))
+        return 2 * len(pods)
+
+    def _reason(self, gang: Gang) -> tuple[str, str] | None:
+        if gang.refused:
+            return REFUSED, gang.refused
+        if gang.stage is Stage.SEATED:
+            return SPARE, f"its job runs with {len(gang.places)} tasks for now; this pod starts when it is given more"
+        if gang.stage is Stage.WAITING:
+            reason = self._explain(gang.id)
+            return None if reason is None else (reason.code.value, reason.sentence())
+        if gang.size is None:
+            return INCOMPLETE, "it is not known how many pods belong to it; label them with rota.dev/tasks"
+        return INCOMPLETE, f"{len(gang.waiting)} of {gang.size} pods exist; all start together"
+
+    async def foretell(self) -> None:
+        """For ever: tell the first pod of one job after the other when the job is expected to start."""
+        while True:
+            await asyncio.sleep(FORESEE_S)
+            waiting = [gang for gang in self._roster.gangs if gang.stage is Stage.WAITING]
+            now_s = time.time()
+            due = [gang for gang in waiting if self._is_due(gang, now_s)] if len(waiting) <= MOST_FORESEEN else []
+            if due:
+                gang = min(
+                    due, key=lambda gang: (self._told.setdefault(gang, ReportedState()).foreseen_s, gang.touched_s)
+                )
+                self._told[gang].foreseen_s = now_s
+                try:
+                    await self._tell_start(gang)
+                except Unavailable as error:
+                    log.warning("a pod could not be told when it will start", extra={"why": str(error)})
+
+    def _is_due(self, gang: Gang, now_s: float) -> bool:
+        last_s = self._told[gang].foreseen_s if gang in self._told else 0.0
+        return bool(gang.waiting) and now_s >= max(gang.touched_s + FORESEE_S, last_s + FORESEE_AGAIN_S)
+
+    async def _tell_start(self, gang: Gang) -> None:
+        expected = await self._foresee(gang.id)
+        if expected is not None and gang.stage is Stage.WAITING and gang.waiting:
+            condition = {"type": EXPECTED, "status": "True", "reason": "Forecast", "message": json.dumps(expected)}
+            await self._patch(gang.waiting[0], condition)
+
+    async def _condition(self, pod: Pod, message: str) -> None:
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        await self._patch(pod, condition)
+
+    async def _patch(self, pod: Pod, condition: Json) -> None:
+        condition["lastTransitionTime"] = _stamp()
+        try:
+            await self._api.patch(f"{pod.path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
+        except ApiRefused as error:
+            if error.status != 404:
+                raise
+
+    async def _event(self, pod: Pod, reason: str, message: str) -> None:
+        stamp = _stamp()
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": pod.name,
+                "namespace": pod.namespace,
+                "uid": pod.uid,
+            },
+            "type": "Warning",
+            "reason": reason,
+            "message": message[:1000],
+            "source": {"component": "rota"},
+            "reportingComponent": "rota",
+            "reportingInstance": self._identity,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": 1,
+        }
+        try:
+            await self._api.post(f"/api/v1/namespaces/{pod.namespace}/events", event)
+        except ApiRefused as error:
+            if error.status not in (403, 404):  # the namespace is being deleted, or gone
+                raise
+
+    async def _tell_group(self, gang: Gang) -> None:
+        phases = [pod.phase for pod in gang.members.values()]
+        said = self._reason(gang) if gang.stage in (Stage.GATHERING, Stage.WAITING) else None
+        status: Json = {
+            "phase": _PHASES[gang.stage] if not gang.started else "Running",
+            "pods": len(phases),
+            "running": sum(phase is PodPhase.RUNNING for phase in phases),
+            "reason": None if said is None else said[0],
+            "message": None if said is None else said[1],
+        }
+        told = self._told.setdefault(gang, ReportedState())
+        if told.group == status:
+            return
+        path = f"{POD_GROUPS}/namespaces/{gang.key.namespace}/podgroups/{gang.key.name}/status"
+        try:
+            await self._api.patch(path, {"status": status}, MERGE)
+        except ApiRefused as error:
+            if error.status != 404:
+                raise
+        told.group = status
+
+
+_PHASES = {
+    Stage.GATHERING: "Gathering",
+    Stage.WAITING: "Waiting",
+    Stage.SEATED: "Starting",
+    Stage.LEAVING: "Leaving",
+    Stage.OVER: "Over",
+}
+
+
+def _unseated(gang: Gang) -> list[Pod]:
+    """Pods that wait and can be told why."""
+    if gang.stage in (Stage.GATHERING, Stage.WAITING):
+        return gang.waiting
+    is_elastic = gang.stage is Stage.SEATED and gang.job is not None and gang.job.elastic is not None
+    return [pod for pod in gang.waiting if pod.uid not in gang.seated] if is_elastic else []
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

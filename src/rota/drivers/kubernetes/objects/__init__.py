@@ -1,0 +1,1 @@
+"""Kubernetes objects translated into Rota's types and back."""

@@ -1,0 +1,113 @@
+"""How many pods a controller makes: read off the controllers that are known by kind."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rota.drivers.kubernetes.api.client import Api, ApiRefused, MissingRight
+from rota.drivers.kubernetes.gangs.gang import Gang, GangSource
+from rota.drivers.kubernetes.objects.pods import PodOwner
+
+Json = dict[str, Any]
+JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2"
+POD_GROUPS = "/apis/rota.dev/v1alpha1"
+
+
+async def ask_size(api: Api, gang: Gang) -> int | None:
+    """The number of pods that belong together; None if nobody can say. Waits while the server is busy or away."""
+    path = owner_path(gang)
+    if path is None:
+        return None
+    try:
+        value = await api.patiently("GET", path, None, within_s=math.inf)
+    except (ApiRefused, MissingRight):
+        return None
+    return tasks_of(value) if made(gang, value) else None
+
+
+def made(gang: Gang, value: Json) -> bool:
+    """Whether an object is the one whose pods these are; after it was deleted another may have its name."""
+    owner = gang.owner if gang.key.source is GangSource.OWNER else None
+    return owner is None or value["metadata"]["uid"] == owner.uid
+
+
+def owner_path(gang: Gang) -> str | None:
+    """Where the API server has the object that says how many pods there are."""
+    where = f"namespaces/{gang.key.namespace}"
+    match gang.key.source:
+        case GangSource.GROUP:
+            return f"{POD_GROUPS}/{where}/podgroups/{gang.key.name}"
+        case GangSource.JOB_SET:
+            return f"{JOB_SETS}/{where}/jobsets/{gang.key.name}"
+        case GangSource.OWNER | GangSource.TRAINER:
+            return maker_path(gang)
+        case _:
+            return None
+
+
+def maker_path(gang: Gang) -> str | None:
+    """Where the API server has the object that would make pods of a gang anew."""
+    owners = _owners(gang)
+    if gang.key.source is GangSource.TRAINER:
+        owners = [each for each in owners if each.api_version.startswith("kubeflow.org/")]
+    if not owners:
+        return None
+    group = "api/v1" if owners[0].api_version == "v1" else f"apis/{owners[0].api_version}"
+    return f"/{group}/namespaces/{gang.key.namespace}/{owners[0].kind.lower()}s/{owners[0].name}"
+
+
+def _owners(gang: Gang) -> list[PodOwner]:
+    owners = (*(pod.owner for pod in gang.members.values()), gang.owner)
+    return [owner for owner in owners if owner is not None]
+
+
+def tasks_of(value: Json) -> int | None:
+    """The pods that an object stands for: PodGroup, Job, JobSet, the trainers of Kubeflow, a Ray cluster."""
+    spec = value.get("spec") or {}
+    match value.get("kind"):
+        case "PodGroup":
+            return int(spec["minMember"]) if "minMember" in spec else None
+        case "Job" if value.get("apiVersion", "").startswith("batch/"):
+            return _of_job(spec)
+        case "JobSet":
+            return sum(int(part.get("replicas", 1)) * _of_job(part["template"]["spec"]) for part in _at_first(spec))
+        case "RayCluster":
+            return 1 + sum(_of_group(group, spec) for group in spec.get("workerGroupSpecs") or ())
+        case _:
+            parts = [part for name, part in spec.items() if name.endswith("ReplicaSpecs") and isinstance(part, dict)]
+            counts = {name: int(role.get("replicas", 1)) for part in parts for name, role in part.items()}
+            if spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
+                counts.pop("Launcher", None)
+            return sum(counts.values()) or None
+
+
+def _at_first(spec: Json) -> list[Json]:
+    """The parts of a JobSet that are made at once, not only when others are ready."""
+    parts = [part for part in spec.get("replicatedJobs") or () if not part.get("dependsOn")]
+    in_order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
+    return parts[:1] if in_order else parts
+
+
+def _of_group(group: Json, spec: Json) -> int:
+    """The pods of a group of Ray's workers; where Ray scales by itself, those that it never does without."""
+    if group.get("suspend"):
+        return 0
+    least = int(group.get("minReplicas", 0))
+    replicas = least if spec.get("enableInTreeAutoscaling") else int(group.get("replicas", least))
+    return replicas * int(group.get("numOfHosts", 1))
+
+
+def _of_job(spec: Json) -> int:
+    parallel = int(spec.get("parallelism", 1))
+    completions = spec.get("completions")
+    return parallel if completions is None else min(parallel, int(completions))
+
+
+def has_ended(value: Json) -> bool:
+    """Whether a controller will make no more pods."""
+    conditions = (value.get("status") or {}).get("conditions") or ()
+    return any(
+        each.get("type") in ("Complete", "Completed", "Failed", "Succeeded") and each.get("status") == "True"
+        for each in conditions
+    )

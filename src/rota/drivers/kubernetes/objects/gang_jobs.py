@@ -1,0 +1,177 @@
+"""Gangs as jobs: what the engine is told of pods that belong together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from operator import attrgetter
+
+from rota.core.errors import RotaError, did_you_mean
+from rota.core.model.job import OPPORTUNISTIC, Checkpoint, Elastic, Job, JobId, Level, Locality, Role, TenantId
+from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, rank
+from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PREFIX
+from rota.drivers.kubernetes.objects.pods import Pod, PodRequests
+from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.files.quantities import parse_duration
+
+_ROLE_LABELS = (
+    "rota.dev/role",
+    "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/job-role",
+    "ray.io/node-type",
+    "jobset.sigs.k8s.io/replicatedjob-name",
+)
+LONGEST_NAME = 48
+_ASKED = tuple(name for name in PodRequests._fields if name != "refused")
+"""What both a role and a pod ask for, by the same names."""
+_asked = attrgetter(*_ASKED)
+
+
+def role_name(pod: Pod) -> str:
+    """The role that a pod says it has."""
+    return next((pod.labels[label] for label in _ROLE_LABELS if pod.labels.get(label)), "worker")
+
+
+def roles_of(pods: Iterable[Pod]) -> dict[tuple[str, PodRequests], int]:
+    """How many pods there are of each role; pods that ask for different things have different roles."""
+    counts: dict[tuple[str, PodRequests], int] = {}
+    for pod in pods:
+        key = (role_name(pod), pod.wants)
+        counts[key] = counts.get(key, 0) + 1
+    return dict(sorted(counts.items(), key=lambda entry: (entry[0][0], -entry[0][1].device_milli, repr(entry[0][1]))))
+
+
+def role_index(job: Job, pod: Pod) -> int | None:
+    """Which role of a job a pod has; None if it asks for what no role does."""
+    for index, role in enumerate(job.roles):
+        if _same(role, pod) and (role.name == role_name(pod) or role.name.startswith(f"{role_name(pod)}-")):
+            return index
+    return next((index for index, role in enumerate(job.roles) if _same(role, pod)), None)
+
+
+def _same(role: Role, pod: Pod) -> bool:
+    return not pod.wants.refused and bool(_asked(role) == _asked(pod.wants))
+
+
+def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId) -> Job:
+    """The gang as a job; `pods` are those that make it whole."""
+    first = pods[0]
+    _check_numbers(first)
+    elastic = _elastic(first, len(pods))
+    roles: list[Role] = []
+    taken: dict[str, int] = {}
+    for (name, wants), count in roles_of(pods).items():
+        taken[name] = taken.get(name, 0) + 1
+        unique = name if taken[name] == 1 else f"{name}-{taken[name]}"
+        roles.append(Role(name=unique, count=count, **dict(zip(_ASKED, _asked(wants), strict=True))))
+    if elastic is not None and len(roles) == 1:
+        usual = min(first.number("tasks") or len(pods), elastic.max_tasks)
+        roles = [replace(roles[0], count=usual)]
+    return Job(
+        id=job_id,
+        name=job_name(gang, first),
+        tenant=TenantId(_tenant(first, settings)),
+        user=first.says("user") or first.namespace,
+        priority=OPPORTUNISTIC if first.says("class") == "opportunistic" else max(first.priority, OPPORTUNISTIC),
+        roles=tuple(roles),
+        elastic=elastic if len(roles) == 1 else None,
+        exclusive=first.says("exclusive") == "true",
+        locality=_locality(first),
+        time_limit_s=_seconds(first, "time-limit"),
+        estimate_s=_seconds(first, "estimate"),
+        checkpoint=Checkpoint(grace_s=first.grace_s),
+        labels=_labels(first),
+    )
+
+
+def _locality(pod: Pod) -> Locality | None:
+    """What `rota.dev/locality` says: `rack`, or `rack:hard`."""
+    level, _, hard = (pod.says("locality") or "").partition(":")
+    if not level:
+        return None
+    if level.upper() not in Level.__members__:
+        raise RotaError(f"rota.dev/locality is {level!r}; {did_you_mean(level, [each.name.lower() for each in Level])}")
+    relax_s = _seconds(pod, "relax-after")
+    return Locality(
+        level=Level[level.upper()], hard=hard == "hard", relax_after_s=math.inf if relax_s is None else relax_s
+    )
+
+
+def _seconds(pod: Pod, name: str) -> float | None:
+    said = pod.says(name)
+    return None if said is None else parse_duration(said)
+
+
+def _check_numbers(pod: Pod) -> None:
+    for name in ("tasks", "min-tasks", "max-tasks"):
+        said = pod.says(name)
+        if said is not None and pod.number(name) is None:
+            raise RotaError(f"{PREFIX}{name} is {said!r}; write a whole number above 0")
+
+
+def is_elastic(pod: Pod) -> bool:
+    """Whether its gang may run with fewer pods than there are."""
+    return pod.number("min-tasks") is not None
+
+
+def _elastic(pod: Pod, pods: int) -> Elastic | None:
+    """The bounds that a pod names; there are never more tasks than pods."""
+    least = pod.number("min-tasks")
+    if least is None:
+        return None
+    most = min(pod.number("max-tasks") or pods, pods)
+    return Elastic(min_tasks=min(least, most), max_tasks=most)
+
+
+def _tenant(pod: Pod, settings: ClusterSettings) -> str:
+    named = pod.annotations.get(PREFIX + "tenant")
+    if named is not None:
+        return named
+    if settings.tenant_label is None:
+        return pod.namespace
+    return pod.labels.get(settings.tenant_label, pod.namespace)
+
+
+def _labels(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """What tenancy reads, `rota.dev/pinned-cell` and `rota.dev/lazy-preemption`, and of what model the job is."""
+    names = {"pinned_cell": "pinned-cell", "lazy_preemption": "lazy-preemption", "model": "model"}
+    said = ((name, pod.says(label)) for name, label in names.items())
+    return tuple((name, value) for name, value in said if value)
+
+
+def job_name(gang: Gang, pod: Pod) -> str:
+    """What people call it."""
+    match gang.key.source:
+        case GangSource.POD:
+            return pod.name
+        case GangSource.OWNER:
+            return pod.owner.name if pod.owner is not None else pod.name
+        case GangSource.TRAINER:
+            return gang.key.name.partition("/")[2]
+        case _:
+            return gang.key.name
+
+
+def job_id(gang: Gang, pods: list[Pod]) -> JobId:
+    """The same name for the same gang, also after a restart: who owns it, or its oldest pod, tells it from others."""
+    for pod in gang.members.values():
+        if JOB_ID in pod.annotations:
+            return JobId(pod.annotations[JOB_ID])
+    oldest = min(pods, key=lambda pod: (pod.created_s, rank(pod)))
+    mark = gang.key.name if gang.key.source is GangSource.OWNER else oldest.uid
+    return JobId(f"{job_name(gang, oldest)[:LONGEST_NAME]}-{mark[:8]}")
+
+
+def spec_of(job: Job, namespace: str) -> Mapping[str, object]:
+    """A job in the words of a job file, for those who look at it."""
+    return {
+        "name": job.name,
+        "tenant": str(job.tenant),
+        "priority": job.priority,
+        "namespace": namespace,
+        "roles": {
+            role.name: {"count": role.count, "gpus": role.device_milli / 1000, "cpus": role.cpu_milli / 1000}
+            for role in job.roles
+        },
+    }

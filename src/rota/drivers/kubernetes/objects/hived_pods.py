@@ -1,0 +1,73 @@
+"""Pods as HiveD reads them: its annotation says the tenant, the priority, the devices and the gang."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from rota.core.errors import RotaError
+from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, PREFIX
+
+HIVED = "hivedscheduler.microsoft.com/"
+REQUEST = HIVED + "pod-scheduling-spec"
+"""The annotation with which a pod asks."""
+ISOLATION = HIVED + "pod-leaf-cell-isolation"
+"""The annotation that tells a pod its devices."""
+BIND_INFO = HIVED + "pod-bind-info"
+ENABLE = HIVED + "pod-scheduling-enable"
+"""The extended resource by which kube-scheduler knows whose pods these are; it counts nothing."""
+
+
+def notes_of(annotations: Mapping[str, str], pod: str) -> dict[str, str]:
+    """What HiveD's annotation asks for, in annotations of our own; a mistake names the field."""
+    try:
+        asked = yaml.safe_load(annotations[REQUEST])
+    except yaml.YAMLError as error:
+        raise RotaError(f"{REQUEST}: not YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(asked, dict):
+        raise RotaError(f"{REQUEST}: it must be a mapping of fields to values")
+    devices = _count(asked, "leafCellNumber", "gpuNumber")
+    notes = {
+        PREFIX + "tenant": _text(asked, "virtualCluster"),
+        PREFIX + "priority": str(_number(asked, "priority")),
+        PREFIX + "gpus": str(devices),
+        PREFIX + "lazy-preemption": "true" if asked.get("lazyPreemptionEnable") else "",
+        PREFIX + "pinned-cell": str(asked.get("pinnedCellId") or asked.get("reservationId") or ""),
+        PREFIX + "gpu": str(asked.get("leafCellType") or asked.get("gpuType") or ""),
+    }
+    group = asked.get("affinityGroup")
+    if group:
+        members = group.get("members") or ()
+        notes[PREFIX + "job"] = str(group.get("name") or pod)
+        notes[PREFIX + "tasks"] = str(sum(_count(member, "podNumber") for member in members))
+    return {name: value for name, value in notes.items() if value}
+
+
+def told(annotations: Mapping[str, str], node: str) -> dict[str, str]:
+    """What HiveD would have told a pod that is bound."""
+    devices = annotations[DEVICES]
+    isolation = [int(index) for index in devices.split(",") if index]
+    return {ISOLATION: devices, BIND_INFO: yaml.safe_dump({"node": node, "leafCellIsolation": isolation})}
+
+
+def _text(asked: Mapping[str, Any], field: str) -> str:
+    value = asked.get(field)
+    if not isinstance(value, str) or not value:
+        raise RotaError(f"{REQUEST}: {field} is {value!r}; it must be a name")
+    return value
+
+
+def _number(asked: Mapping[str, Any], field: str) -> int:
+    value = asked.get(field, 0)
+    if not isinstance(value, int) or not -1 <= value <= 1000:
+        raise RotaError(f"{REQUEST}: {field} is {value!r}; it must be a number from -1 to 1000")
+    return value
+
+
+def _count(asked: Mapping[str, Any], *fields: str) -> int:
+    value = next((asked[field] for field in fields if field in asked), None)
+    if not isinstance(value, int) or value < 1:
+        raise RotaError(f"{REQUEST}: {fields[0]} is {value!r}; it must be a number of 1 or more")
+    return value

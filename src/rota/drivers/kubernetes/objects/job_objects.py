@@ -1,0 +1,204 @@
+"""A job file as objects of Kubernetes: a Job for each role, whose pods start together and find their devices."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from rota.core.errors import RotaError
+from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job, JobId, Level, Role
+from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, GPU, GPU_MEMORY, JOB_ID, PREFIX, SEAT, SIZE
+from rota.files.job import Launch, RoleRun, job_of, launch_of
+from rota.files.job_shape import CompletionPart, JobFile, Secret
+
+Json = dict[str, Any]
+_ODD = re.compile(r"[^a-z0-9-]+")
+MANY_RETRIES = 1000
+"""How often a Job makes new pods unless the file says otherwise; pods that were pre-empted are not counted."""
+
+
+def refuse_what_cannot_be(file: JobFile) -> None:
+    """Refuse a field that pods can't honour, naming it."""
+    fraction = any(role.is_fraction for role in job_of(file, JobId("job")).roles)
+    refused = (
+        ("image", file.image is None, "is missing: pods run containers, name an image"),
+        ("depends_on", bool(file.depends_on), "is not known to Kubernetes; submit the job when the others are through"),
+        ("deadline", file.deadline is not None, "is not known to Kubernetes; leave it out"),
+        ("gpus", fraction, "must be whole: Kubernetes counts whole devices"),
+        ("array", file.array is not None, "is not made of pods; submit the jobs one by one"),
+        ("gang", not file.gang, "is false: the tasks of a Job start together; submit them as jobs of their own"),
+        (
+            "completion",
+            any(part != CompletionPart() for part in _completions(file)),
+            "is not known to a Job; leave it out",
+        ),
+        (
+            "priority",
+            (file.priority or 0) > 0,
+            "above 0 comes from a PriorityClass; name one with labels.priority_class",
+        ),
+    )
+    for field, is_odd, why in refused:
+        if is_odd:
+            raise RotaError(f"job: {field} {why}")
+    if file.checkpoint is not None and file.checkpoint.signal != "SIGTERM":
+        raise RotaError(f"job: checkpoint.signal is {file.checkpoint.signal}; pods are told to stop with SIGTERM")
+
+
+def objects_of(file: JobFile, unique: str, namespace: str) -> list[Json]:
+    """The Jobs that a file stands for, `unique` telling them from others of the same name; then their secrets."""
+    refuse_what_cannot_be(file)
+    job = job_of(file, JobId(unique))
+    launch = launch_of(file, JobId(unique))
+    name = object_name(launch.name, unique)
+    pairs = list(zip(job.roles, launch.roles, strict=True))
+    made = [_job(file, job, launch, role, run, name, namespace) for role, run in pairs]
+    hidden = {_key(run, each): run.env[each] for _, run in pairs for each in _secrets(file, run)}
+    if hidden:
+        metadata = {"name": name, "namespace": namespace, "labels": {PREFIX + "job": name}}
+        made.append({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": hidden})
+    return made
+
+
+def _completions(file: JobFile) -> list[CompletionPart]:
+    return [file.completion, *(role.completion for role in file.roles.values())]
+
+
+def _secrets(file: JobFile, run: RoleRun) -> list[str]:
+    """The variables of a role whose values are secrets."""
+    own = file.roles[run.name].env if run.name in file.roles else {}
+    return [name for name, value in {**file.env, **own}.items() if isinstance(value, Secret)]
+
+
+def _key(run: RoleRun, variable: str) -> str:
+    return f"{run.name}.{variable}"
+
+
+def object_name(name: str, unique: str) -> str:
+    """A name that Kubernetes takes."""
+    plain = _ODD.sub("-", name.lower()).strip("-")[:40] or "job"
+    return f"{plain}-{unique}"
+
+
+def _job(file: JobFile, job: Job, launch: Launch, role: Role, run: RoleRun, name: str, namespace: str) -> Json:
+    labels = {PREFIX + "job": name, PREFIX + "role": role.name, PREFIX + "tasks": str(job.tasks)}
+    if job.elastic is not None:
+        labels |= {PREFIX + "min-tasks": str(job.elastic.min_tasks), PREFIX + "max-tasks": str(job.elastic.max_tasks)}
+    if "pinned_cell" in file.labels:
+        labels[PREFIX + "pinned-cell"] = file.labels["pinned_cell"]
+    template = {
+        "metadata": {"labels": labels, "annotations": {**_wishes(file, job), **_types(role), JOB_ID: name}},
+        "spec": _pod_spec(file, launch, role, run, job, name),
+    }
+    pods = role.count if job.elastic is None else job.elastic.max_tasks
+    completions = {"completions": pods} if job.elastic is None else {}
+    spec = {
+        "parallelism": pods,
+        **completions,
+        "backoffLimit": MANY_RETRIES if launch.max_restarts is None else launch.max_restarts * role.count,
+        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
+        "template": template,
+    }
+    own = name if len(job.roles) == 1 else f"{name}-{_ODD.sub('-', role.name.lower())}"
+    metadata = {"name": own, "namespace": namespace, "labels": {**labels, PREFIX + "submitted": "true"}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _types(role: Role) -> dict[str, str]:
+    notes = {GPU: ",".join(role.device_types)} if role.device_types else {}
+    return {**notes, GPU_MEMORY: str(role.device_memory_bytes)} if role.device_memory_bytes else notes
+
+
+def _wishes(file: JobFile, job: Job) -> dict[str, str]:
+    """What Rota reads off a pod and Kubernetes does not know."""
+    wishes = {PREFIX + "name": job.name}
+    if job.priority == OPPORTUNISTIC:
+        wishes[PREFIX + "class"] = "opportunistic"
+    if job.exclusive:
+        wishes[PREFIX + "exclusive"] = "true"
+    if job.time_limit_s is not None:
+        wishes[PREFIX + "time-limit"] = f"{job.time_limit_s:g}"
+    if job.estimate_s is not None:
+        wishes[PREFIX + "estimate"] = f"{job.estimate_s:g}"
+    if job.locality is not None:
+        wishes[PREFIX + "locality"] = Level(job.locality.level).name.lower() + (":hard" if job.locality.hard else "")
+        if job.locality.relax_after_s != math.inf:
+            wishes[PREFIX + "relax-after"] = f"{job.locality.relax_after_s:g}"
+    if "model" in file.labels:
+        wishes[PREFIX + "model"] = file.labels["model"]
+    return wishes
+
+
+def _pod_spec(file: JobFile, launch: Launch, role: Role, run: RoleRun, job: Job, name: str) -> Json:
+    resources: Json = {"requests": {}, "limits": {}}
+    if role.device_milli:
+        resources["limits"]["nvidia.com/gpu"] = str(role.device_milli // WHOLE)
+    if role.cpu_milli:
+        resources["requests"]["cpu"] = f"{role.cpu_milli}m"
+    if role.memory_bytes:
+        resources["requests"]["memory"] = resources["limits"]["memory"] = str(role.memory_bytes)
+    mounts, volumes = _volumes(file)
+    container: Json = {
+        "name": "task",
+        "image": file.image,
+        "command": list(run.argv),
+        "env": _environment(launch, run, job, {each: _key(run, each) for each in _secrets(file, run)}, name),
+        "resources": resources,
+        "volumeMounts": mounts,
+    }
+    if (
+        launch.workdir is not None
+        and launch.workdir.startswith("/")
+        and any(launch.workdir.startswith(mount["mountPath"]) for mount in mounts)
+    ):
+        container["workingDir"] = launch.workdir
+    spec: Json = {
+        "schedulerName": "rota",
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": math.ceil(launch.grace_s),
+        "containers": [container],
+        "volumes": volumes,
+    }
+    if "priority_class" in file.labels:
+        spec["priorityClassName"] = file.labels["priority_class"]
+    return spec
+
+
+def _environment(launch: Launch, run: RoleRun, job: Job, hidden: dict[str, str], name: str) -> list[Json]:
+    """What a task finds in its environment; what is known only once it is bound comes from its annotations."""
+    found = {"ROTA_JOB_ID": JOB_ID, "ROTA_RANK": SEAT, "RANK": SEAT, "NVIDIA_VISIBLE_DEVICES": DEVICES}
+    plain = {"ROTA_JOB_NAME": launch.name, "ROTA_ROLE": run.name}
+    if job.elastic is None:
+        plain |= {"ROTA_TASKS": str(job.tasks), "WORLD_SIZE": str(job.tasks), "ROTA_ROLE_TASKS": str(run.count)}
+    else:
+        found |= dict.fromkeys(("ROTA_TASKS", "WORLD_SIZE", "ROTA_ROLE_TASKS"), SIZE)
+    if launch.checkpoint_path is not None:
+        plain["ROTA_CHECKPOINT"] = launch.checkpoint_path
+    told = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{note}']"}}}
+        for name, note in found.items()
+    ]
+    told.append({"name": "ROTA_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
+    told += [
+        {"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+        for variable, key in hidden.items()
+    ]
+    shown = {variable: value for variable, value in {**plain, **run.env}.items() if variable not in hidden}
+    return told + [{"name": variable, "value": value} for variable, value in shown.items()]
+
+
+def _volumes(file: JobFile) -> tuple[list[Json], list[Json]]:
+    """`/data:/data:ro` is a folder of the node, `claim:/data` a PersistentVolumeClaim."""
+    mounts, volumes = [], []
+    for number, text in enumerate(file.volumes):
+        source, _, rest = text.partition(":")
+        target, _, mode = rest.partition(":")
+        if not source or not target.startswith("/") or mode not in ("", "ro", "rw"):
+            raise RotaError(f"job: volumes[{number}] is {text!r}; write it like /data:/data:ro or claim:/data")
+        name = f"volume-{number}"
+        mounts.append({"name": name, "mountPath": target, "readOnly": mode == "ro"})
+        is_path = source.startswith("/")
+        origin = {"hostPath": {"path": source}} if is_path else {"persistentVolumeClaim": {"claimName": source}}
+        volumes.append({"name": name, **origin})
+    return mounts, volumes

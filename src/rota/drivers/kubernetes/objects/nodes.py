@@ -1,0 +1,102 @@
+"""Node objects as nodes of our own: devices, their type, where the node stands, and whether it takes work."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import DeviceType, NodeId
+from rota.core.model.labels import Taint
+from rota.drivers.kubernetes.api.quantity import milli, whole
+from rota.drivers.kubernetes.objects.pod_annotations import KEEPS_OUT, NODE_NAME, RESOURCE
+from rota.drivers.kubernetes.settings import ClusterSettings
+
+Json = dict[str, Any]
+CPU = DeviceType("cpu")
+"""The type of a node without devices."""
+_KEEP_OUT = frozenset({"NoSchedule", "NoExecute"})
+_OWN_TAINTS = frozenset(
+    {
+        "node.kubernetes.io/unschedulable",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    }
+)
+"""What these say is read off the node itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeen:
+    """A node as its object tells of it."""
+
+    node: Node
+    ready: bool
+    cordoned: bool
+    pods: int | None = None
+    """How many pods it takes at most; None if it does not say."""
+
+
+def node_seen(value: Json, settings: ClusterSettings) -> NodeSeen:
+    """What a node object says."""
+    spec, status = value.get("spec") or {}, value.get("status") or {}
+    has = status.get("allocatable") or status.get("capacity") or {}
+    return NodeSeen(
+        node=_node(value, settings, has),
+        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
+        cordoned=bool(spec.get("unschedulable")),
+        pods=whole(str(has["pods"])) if "pods" in has else None,
+    )
+
+
+def _node(value: Json, settings: ClusterSettings, has: Json) -> Node:
+    labels: dict[str, str] = {**(value["metadata"].get("labels") or {}), NODE_NAME: value["metadata"]["name"]}
+    named = settings.labels
+    resource = next((name for name in settings.devices if whole(str(has.get(name, "0")))), None)
+    devices = 0 if resource is None else whole(str(has[resource]))
+    memory = labels.get(named.memory, "")
+    zone, rack = labels.get(named.zone), labels.get(named.rack)
+    is_other = resource is not None and resource != settings.devices[0]
+    if is_other:
+        labels = {**labels, RESOURCE: str(resource)}
+    return Node(
+        id=NodeId(value["metadata"]["name"]),
+        device_type=CPU if resource is None else DeviceType(labels.get(named.type) or resource.rpartition("/")[2]),
+        devices=devices,
+        sockets=_sockets(labels.get(named.sockets, ""), devices),
+        device_memory_bytes=int(memory) << 20 if memory.isdigit() else None,
+        cpu_milli=milli(str(has.get("cpu", "0"))),
+        memory_bytes=whole(str(has.get("memory", "0"))),
+        rack="/".join(part for part in (zone, rack) if part) or "rack",
+        domain=zone or "domain",
+        labels=tuple(sorted(labels.items())),
+        taints=_taints(value) + ((Taint(KEEPS_OUT, str(resource)),) if is_other else ()),
+    )
+
+
+def _taints(value: Json) -> tuple[Taint, ...]:
+    return tuple(
+        Taint(f"{taint['key']}:{taint['effect']}", taint.get("value", ""))
+        for taint in (value.get("spec") or {}).get("taints") or ()
+        if taint.get("effect") in _KEEP_OUT and taint["key"] not in _OWN_TAINTS
+    )
+
+
+def _sockets(text: str, devices: int) -> tuple[int, ...]:
+    """Groups of devices; a label that does not add up says nothing."""
+    sizes = tuple(int(part) for part in re.findall(r"\d+", text))
+    return sizes if sum(sizes) == devices else ()
+
+
+def planned_node(seen: NodeSeen | None, planned: Node) -> NodeSeen:
+    """A node of a HiveD file: its cells are as the file says, whether it works is as the cluster says."""
+    if seen is None:
+        return NodeSeen(node=planned, ready=False, cordoned=False)
+    return replace(seen, node=planned)
+
+
+def cluster_of(nodes: list[Node], settings: ClusterSettings) -> Cluster:
+    """The whole cluster with what is promised there."""
+    cells, tenants = settings.promises()
+    return Cluster(nodes=tuple(nodes), cells=cells, tenants=tenants)

@@ -1,0 +1,300 @@
+"""Pod objects as what the scheduler needs of them: to whom they belong, what they ask for, where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, NamedTuple
+
+from rota.core.errors import RotaError
+from rota.core.model.job import WHOLE, DeviceType
+from rota.core.model.labels import Requirement, Terms, Toleration
+from rota.drivers.kubernetes.api.quantity import milli, whole
+from rota.drivers.kubernetes.objects.hived_pods import ENABLE, REQUEST, notes_of
+from rota.drivers.kubernetes.objects.pod_annotations import GPU, GPU_MEMORY, KEEPS_OUT, NODE_NAME, PREFIX, RESOURCE
+from rota.drivers.kubernetes.settings import ClusterSettings
+
+Json = dict[str, Any]
+_USUAL_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+_PASSED_OVER = frozenset({"cpu", "memory", "ephemeral-storage", "pods", ENABLE})
+_NOWHERE = (Requirement(NODE_NAME, "DoesNotExist"),)
+"""What an affinity comes to whose terms ask for nothing: Kubernetes lets no node do."""
+_TRUSTED = frozenset(PREFIX + name for name in ("priority", "tenant", "gpus"))
+"""What only a translation may say; a pod's own word for it counts nothing."""
+
+
+class PodPhase(Enum):
+    """Where a pod is in its life."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the pod runs any more, nor ever will."""
+        return self in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+
+class PodRequests(NamedTuple):
+    """What a pod asks for; equal for pods that are alike. A tuple, because there is one for each of many pods."""
+
+    device_milli: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    device_types: tuple[DeviceType, ...] = ()
+    device_memory_bytes: int = 0
+    requires: Terms = ()
+    tolerates: tuple[Toleration, ...] = ()
+    refused: str = ""
+    """What it asks for that can't be honoured, in words; empty if nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOwner:
+    """The object that makes and replaces a pod."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Pod:
+    """One pod. `node` is None until it is bound; `ending` once it was told to go."""
+
+    uid: str
+    namespace: str
+    name: str
+    is_ours: bool
+    phase: PodPhase
+    node: str | None
+    ending: bool
+    wants: PodRequests
+    created_s: float
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    owner: PodOwner | None
+    priority: int
+    grace_s: float
+    gated: bool
+    exit_code: int | None
+
+    @property
+    def path(self) -> str:
+        """Where the API server has it."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it takes something of a node."""
+        return self.node is not None and not self.phase.is_over
+
+    def says(self, name: str) -> str | None:
+        """What a label or an annotation of ours says."""
+        return self.annotations.get(PREFIX + name) or self.labels.get(PREFIX + name)
+
+    def number(self, name: str) -> int | None:
+        """The same where it is a whole number above 0."""
+        said = self.says(name) or ""
+        return int(said) if said.isdigit() and int(said) > 0 else None
+
+
+def pod_of(value: Json, settings: ClusterSettings) -> Pod:
+    """A pod object, read."""
+    meta, spec = value["metadata"], value["spec"]
+    status = value.get("status") or {}
+    is_ours = spec.get("schedulerName") == settings.scheduler_name
+    annotations, mistake = _notes(meta, settings)
+    return Pod(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        is_ours=is_ours,
+        phase=PodPhase(status.get("phase") or "Pending"),
+        node=spec.get("nodeName") or None,
+        ending=meta.get("deletionTimestamp") is not None,
+        wants=_wants(spec, annotations, settings, is_ours, mistake),
+        created_s=seconds_of(meta["creationTimestamp"]),
+        labels=meta.get("labels") or {},
+        annotations=annotations,
+        owner=_owner(meta),
+        priority=int(annotations.get(PREFIX + "priority") or spec.get("priority") or 0),
+        grace_s=float(spec.get("terminationGracePeriodSeconds") or 30),
+        gated=bool(spec.get("schedulingGates")),
+        exit_code=_exit_code(status) if is_ours else None,
+    )
+
+
+def _notes(meta: Json, settings: ClusterSettings) -> tuple[dict[str, str], str]:
+    """The annotations, those that HiveD's own stand for among them; and what is wrong with that, if anything."""
+    annotations = {name: value for name, value in (meta.get("annotations") or {}).items() if name not in _TRUSTED}
+    if not settings.hived_pods or REQUEST not in annotations:
+        return annotations, ""
+    try:
+        return {**annotations, **notes_of(annotations, meta["name"])}, ""
+    except RotaError as error:
+        return annotations, str(error)
+
+
+def seconds_of(stamp: str) -> float:
+    """A time as Kubernetes writes it, in seconds."""
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+def _owner(meta: Json) -> PodOwner | None:
+    for each in meta.get("ownerReferences") or ():
+        if each.get("controller"):
+            return PodOwner(api_version=each["apiVersion"], kind=each["kind"], name=each["name"], uid=each["uid"])
+    return None
+
+
+def _exit_code(status: Json) -> int | None:
+    for each in status.get("containerStatuses") or ():
+        ended = (each.get("state") or {}).get("terminated")
+        if ended and ended.get("exitCode"):
+            return int(ended["exitCode"])
+    return None
+
+
+# -- what it asks for ----------------------------------------------------------------------------
+
+
+def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bool, mistake: str) -> PodRequests:
+    asked = _requests(spec)
+    devices = _devices(asked, settings)
+    if PREFIX + "gpus" in annotations:
+        devices = int(annotations[PREFIX + "gpus"])
+    plain = PodRequests(devices * WHOLE, asked.get("cpu", 0), asked.get("memory", 0) // 1000)
+    if not is_ours:
+        return plain
+    if settings.tenancy == "cells":  # cells are promises of devices; CPUs and memory come with them
+        plain = PodRequests(plain.device_milli)
+    terms, types = _node_terms(spec, settings)
+    kinds = [name for name in settings.devices if asked.get(name)]
+    terms, tolerates = _of_kind(kinds, terms, _tolerations(spec), settings)
+    if len(kinds) > 1:
+        mistake = mistake or f"it asks for {' and '.join(kinds)}; ask for devices of one kind"
+    named = annotations.get(GPU, "")
+    if named:
+        types = tuple(DeviceType(part.strip()) for part in named.split(",") if part.strip())
+    return plain._replace(
+        device_types=types if devices else (),
+        device_memory_bytes=whole(annotations.get(GPU_MEMORY, "0")) if devices else 0,
+        requires=terms,
+        tolerates=tolerates,
+        refused=mistake or _refused(spec, asked, annotations, settings),
+    )
+
+
+def devices_asked(spec: Json, settings: ClusterSettings) -> int:
+    """How many devices a pod of this description asks for."""
+    return _devices(_requests(spec), settings)
+
+
+def _devices(asked: Mapping[str, int], settings: ClusterSettings) -> int:
+    return sum(asked.get(name, 0) for name in settings.devices) // 1000
+
+
+def _requests(spec: Json) -> dict[str, int]:
+    """Thousandths of each resource: what all containers want together, or one that runs before them by itself."""
+    total: dict[str, int] = {}
+    for container in spec["containers"]:
+        _add(total, container.get("resources"))
+    for container in spec.get("initContainers") or ():
+        alone: dict[str, int] = {}
+        _add(alone, container.get("resources"))
+        for name, value in alone.items():
+            total[name] = max(total.get(name, 0), value)
+    for name, text in (spec.get("overhead") or {}).items():
+        total[name] = total.get(name, 0) + _thousandths(name, text)
+    return total
+
+
+def _add(total: dict[str, int], resources: Json | None) -> None:
+    if not resources:
+        return
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    for name, text in asked.items():
+        total[name] = total.get(name, 0) + _thousandths(name, text)
+
+
+def _thousandths(name: str, text: object) -> int:
+    return milli(str(text)) if name == "cpu" else whole(str(text)) * 1000
+
+
+def _refused(spec: Json, asked: Mapping[str, int], annotations: Json, settings: ClusterSettings) -> str:
+    """A wish that Rota does not know how to keep; it says so rather than pass over it."""
+    memory = annotations.get(GPU_MEMORY)
+    if memory is not None and not whole(memory):
+        return f"{GPU_MEMORY} is {memory!r}; write it like 40Gi"
+    affinity = spec.get("affinity") or {}
+    for field in ("podAffinity", "podAntiAffinity"):
+        if (affinity.get(field) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
+            return f"affinity.{field} is required, which Rota does not know; use locality or prefer it only"
+    for each in spec.get("topologySpreadConstraints") or ():
+        if each.get("whenUnsatisfiable") == "DoNotSchedule":
+            return "topologySpreadConstraints with DoNotSchedule, which Rota does not know; use ScheduleAnyway"
+    for name in asked:
+        if name not in _PASSED_OVER and name not in settings.devices and "/" in name:
+            return f"resource {name} is not counted by Rota; name it under `devices` in its settings"
+    return ""
+
+
+def _node_terms(spec: Json, settings: ClusterSettings) -> tuple[Terms, tuple[DeviceType, ...]]:
+    """What the node selector and the required affinity say; a model of devices that is named becomes a type."""
+    types: tuple[DeviceType, ...] = ()
+    common: list[Requirement] = []
+    for key, value in sorted((spec.get("nodeSelector") or {}).items()):
+        if key == settings.labels.type:
+            types = (DeviceType(value),)
+        else:
+            common.append(Requirement(key, "In", (value,)))
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    asked = affinity.get("nodeSelectorTerms") or ()
+    if not asked:
+        return ((tuple(common),) if common else ()), types
+    terms = [found for term in asked if (found := tuple(_requirements(term)))]
+    return tuple(tuple(common) + term for term in terms or [_NOWHERE]), types
+
+
+def _of_kind(
+    kinds: list[str], terms: Terms, tolerates: tuple[Toleration, ...], settings: ClusterSettings
+) -> tuple[Terms, tuple[Toleration, ...]]:
+    """Devices of another kind than the usual one are on nodes of their own; who asks for none may be on any node."""
+    if not kinds:
+        return terms, (*tolerates, Toleration(KEEPS_OUT, None))
+    if kinds[0] == settings.devices[0]:
+        return terms, tolerates
+    there = Requirement(RESOURCE, "In", (kinds[0],))
+    return tuple((*term, there) for term in terms or ((),)), (*tolerates, Toleration(KEEPS_OUT, kinds[0]))
+
+
+def _requirements(term: Json) -> Iterable[Requirement]:
+    for each in term.get("matchExpressions") or ():
+        yield Requirement(each["key"], each["operator"], tuple(each.get("values") or ()))
+    for each in term.get("matchFields") or ():  # metadata.name is the only field there is
+        yield Requirement(NODE_NAME, each["operator"], tuple(each.get("values") or ()))
+
+
+def _tolerations(spec: Json) -> tuple[Toleration, ...]:
+    found: dict[Toleration, None] = {}
+    for each in spec.get("tolerations") or ():
+        key = each.get("key")
+        if key in _USUAL_TAINTS:
+            continue
+        value = each.get("value", "") if each.get("operator", "Equal") == "Equal" else None
+        effects = (each["effect"],) if each.get("effect") else ("NoSchedule", "NoExecute")
+        if not key:
+            found[Toleration(None, None)] = None
+            continue
+        for effect in effects:
+            found[Toleration(f"{key}:{effect}", value)] = None
+    return tuple(found)

@@ -1,0 +1,81 @@
+"""Which event tells the engine what became of an attempt."""
+
+from __future__ import annotations
+
+import time
+
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import (
+    End,
+    Event,
+    Interrupted,
+    JobEnded,
+    Moved,
+    Resized,
+    Resumed,
+    Started,
+    StartFailed,
+    Stopped,
+    Suspended,
+    WorkDone,
+)
+from rota.drivers.local.attempt import Attempt, AttemptOutcome, Verdict
+from rota.drivers.local.failure import pause_s, tries_again
+
+
+def begun(attempt: Attempt) -> Event:
+    """All tasks run."""
+    now_s = time.time()
+    if attempt.resizes:
+        kind = Moved if attempt.moves else Resized
+        return kind(attempt.job.id, attempt.work_s, attempt.rate, now_s)
+    return Started(attempt.job.id, attempt.rate, now_s)
+
+
+def saves(attempt: Attempt) -> Event:
+    """No task needs its devices any more."""
+    return WorkDone(attempt.job.id, done_s(attempt))
+
+
+def turned(attempt: Attempt) -> Event:
+    """All tasks rest, or all go on."""
+    if attempt.rests:
+        return Suspended(attempt.job.id, done_s(attempt))
+    return Resumed(attempt.job.id, attempt.rate, time.time())
+
+
+def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
+    """Nothing is left of it."""
+    job_id = attempt.job.id
+    kept = kept_s(attempt)
+    stops_for_good = attempt.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT)
+    match outcome.verdict:
+        case Verdict.SUCCEEDED:
+            return JobEnded(job_id, End.SUCCEEDED, kept)
+        case Verdict.STOPPED:
+            return Stopped(job_id, kept)
+        case Verdict.NEVER_STARTED:
+            if attempt.ordered is not None:
+                return Stopped(job_id, attempt.work_s)
+            if attempt.resizes:
+                return Interrupted(job_id, attempt.work_s, time.time() + pause_s(1))
+            return StartFailed(job_id, outcome.message, time.time() + pause_s(1))
+        case Verdict.LOST:
+            return Stopped(job_id, kept) if stops_for_good else Interrupted(job_id, kept)
+        case Verdict.FAILED:
+            failures += 1
+            assert outcome.failure is not None
+            if tries_again(outcome.failure, failures, attempt.launch.max_restarts):
+                return Interrupted(job_id, kept, time.time() + pause_s(failures))
+            return JobEnded(job_id, End.FAILED, kept)
+
+
+def kept_s(attempt: Attempt) -> float:
+    """Work that a checkpoint keeps: all that was run, for a job that saves its progress."""
+    return done_s(attempt) if attempt.launch.checkpoint else 0.0
+
+
+def done_s(attempt: Attempt) -> float:
+    """Work done by now: in proportion to the time in which its tasks ran and did not rest."""
+    ran_s = max((task.ran_s(time.time()) for task in attempt.tasks), default=0.0)
+    return attempt.work_s + ran_s * attempt.rate

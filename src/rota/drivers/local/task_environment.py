@@ -1,0 +1,73 @@
+"""What a task finds in its environment, and the CPUs that it may use."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+
+from rota.core.model.job import Job
+from rota.core.model.ranks import TaskRank
+from rota.files.job import Launch, Member
+
+_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+"""What a task inherits of the server's own environment."""
+
+
+def environment(
+    seat: TaskRank, job: Job, launch: Launch, *, tasks: int, attempt: int, port: int, folder: str, token: str, tell: str
+) -> dict[str, str]:
+    """What a task finds in its environment; the job's own variables come last and win."""
+    role = launch.roles[seat.role]
+    inherited = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    given: Mapping[str, object] = {
+        "ROTA_JOB_ID": job.id,
+        "ROTA_JOB_NAME": launch.name,
+        "ROTA_TENANT": job.tenant,
+        "ROTA_TASKS": tasks,
+        "ROTA_RANK": seat.rank,
+        "ROTA_ROLE": role.name,
+        "ROTA_ROLE_RANK": seat.role_rank,
+        "ROTA_ROLE_TASKS": tasks if job.elastic is not None else role.count,
+        "ROTA_NODE": seat.node.id,
+        "ROTA_GPUS": len(seat.devices),
+        "ROTA_ATTEMPT": attempt,
+        "ROTA_RUN_DIR": folder,
+        "ROTA_TELL": tell,
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, seat.devices)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "RANK": seat.rank,
+        "WORLD_SIZE": tasks,
+        "LOCAL_RANK": seat.local_rank,
+    }
+    extra: dict[str, object] = {"ROTA_STOP_SIGNAL": launch.signal}
+    if launch.member is not None:
+        extra |= _as_member(launch.member)
+    if launch.array is not None:
+        extra["ROTA_ARRAY_INDEX"] = launch.array
+    if launch.checkpoint_path is not None:
+        extra["ROTA_CHECKPOINT"] = launch.checkpoint_path
+    plain = {name: str(value) for name, value in (*given.items(), *extra.items())}
+    return {**inherited, **plain, **role.env, "ROTA_TASK_TOKEN": token}
+
+
+def _as_member(member: Member) -> dict[str, object]:
+    """The numbers of a task that is a job of its own among others that belong together."""
+    return {
+        "ROTA_RANK": member.rank,
+        "ROTA_TASKS": member.tasks,
+        "ROTA_ROLE_RANK": member.role_rank,
+        "ROTA_ROLE_TASKS": member.role_tasks,
+    }
+
+
+def tied_cpus(cpu_milli: int) -> list[int]:
+    """The CPUs that a task may use, where that is fewer than there are; neighbours begin at different ones."""
+    usable = sorted(os.sched_getaffinity(0))
+    wanted = -(-cpu_milli // 1000)
+    if not wanted or wanted >= len(usable):
+        return []
+    first = secrets.randbelow(len(usable))
+    return [usable[(first + number) % len(usable)] for number in range(wanted)]

@@ -1,0 +1,96 @@
+"""The files through which a task's keeper and the server know of each other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+
+from rota.drivers.local.task_runner.processes import start_time
+
+TYPE_CHECKING = False
+"""As `typing` has it, which would take a tenth of a keeper's start to import."""
+if TYPE_CHECKING:
+    from typing import Any
+
+    Json = dict[str, Any]
+
+NUDGE_S = 0.5
+TELL = "tell"
+"""The pipe through which a task can tell its supervisor something."""
+
+
+def make_pipe(name: str, uid: int | None, gid: int | None) -> int:
+    """A pipe that a task may write to, and the end of it to read from."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name)
+    os.mkfifo(name, 0o600)
+    if uid is not None and gid is not None:
+        os.chown(name, uid, gid)
+    return os.open(name, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def claim() -> bool:
+    """Whether this process, of all that may try, is the one that runs the task."""
+    mine = f"claim.{os.getpid()}"
+    write(mine, {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid())})
+    try:
+        os.link(mine, "claim")
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(mine)
+    return True
+
+
+def nudge(pipe: str, token: str) -> None:
+    """Tell the server through its pipe that there is news of a task; if it is away, it will look later."""
+    try:
+        end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # nobody listens
+        return
+    deadline = time.monotonic() + NUDGE_S
+    try:
+        while time.monotonic() < deadline:
+            try:
+                os.write(end, f"{token}\n".encode())
+            except BlockingIOError:  # it has not kept up with reading
+                time.sleep(0.01)
+            else:
+                return
+    except BrokenPipeError:
+        return
+    finally:
+        os.close(end)
+
+
+def read(name: str) -> Json:
+    """A file's values."""
+    with open(name, encoding="utf-8") as file:
+        value: Json = json.load(file)
+        return value
+
+
+def write_when_possible(name: str, value: Json) -> None:
+    """Write what must not get lost: while the disk is full, wait for room. If the folder is gone, nobody reads it."""
+    while True:
+        try:
+            write(name, value)
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+
+
+def write(name: str, value: Json) -> None:
+    """Write a file whole; a supervisor's last word must also survive a crash of the machine."""
+    draft = f".{name}.{os.getpid()}"
+    with open(draft, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        json.dump(value, file)
+        file.flush()
+        if value.get("phase") == "ended":
+            os.fsync(file.fileno())
+    os.replace(draft, name)

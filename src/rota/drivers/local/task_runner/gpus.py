@@ -1,0 +1,125 @@
+"""What a task uses of its GPUs, gathered from samples while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from rota.drivers.local.task_runner.files import write
+from rota.drivers.local.task_runner.nvml import find_nvml
+from rota.drivers.local.task_runner.processes import belongs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rota.drivers.local.task_runner.files import Json
+    from rota.drivers.local.task_runner.nvml import Nvml, Reading
+
+EVERY_S = 1.0
+BUSY = 15.0
+"""GPUs busier than this, in percent, train; before that a task loads, afterwards it saves (Gu et al., TPDS 2022)."""
+
+
+class GpuUse:
+    """Memory, utilisation and phases so far; utilisation is that of the time from first to last busy.
+
+    Memory is that of the task's own processes where the library names them, otherwise what came to the device since
+    the first look. On devices that are shared, utilisation can't be told apart and is left out.
+    """
+
+    def __init__(self) -> None:
+        self.alone = True
+        """Whether nobody else has had a part of the devices so far."""
+        self._before: list[int] = []
+        self._used: set[int] = set()
+        self._peak_bytes = self._bytes = 0
+        self._busy = 0.0
+        self._sums = (0, 0.0, 0.0)
+        self._idle = (0, 0.0, 0.0)
+        """Samples since it was last busy: they count if it is busy again."""
+        self._first_s: float | None = None
+        self._last_s = 0.0
+
+    def add(self, readings: Sequence[Reading], mine: set[int], now_s: float) -> None:
+        """One look at all devices of the task, whose processes `mine` are."""
+        if not readings:
+            return
+        self._before = self._before or [each.memory_bytes for each in readings]
+        by_device = [self._own(each, mine, before) for each, before in zip(readings, self._before, strict=True)]
+        self._used.update(index for index, used in enumerate(by_device) if used)
+        self._bytes = max(by_device)
+        self._peak_bytes = max(self._peak_bytes, self._bytes)
+        if self.alone and self._used:
+            self._busy = sum(readings[index].busy for index in self._used) / len(self._used)
+            self._note_busy(self._busy, now_s)
+
+    def _own(self, reading: Reading, mine: set[int], before: int) -> int:
+        named = mine & reading.bytes_by_process.keys()
+        if named:
+            return sum(reading.bytes_by_process[pid] for pid in named)
+        return max(reading.memory_bytes - before, 0) if self.alone else 0
+
+    def _note_busy(self, busy: float, now_s: float) -> None:
+        sample = (1, busy, busy * busy)
+        if busy > BUSY:
+            self._sums = _added(_added(self._sums, self._idle), sample)
+            self._idle = (0, 0.0, 0.0)
+            self._first_s = now_s if self._first_s is None else self._first_s
+            self._last_s = now_s
+        elif self._first_s is not None:
+            self._idle = _added(self._idle, sample)
+
+    def told(self) -> Json:
+        """All of it, in GPUs, bytes and percent; what is not known is left out."""
+        found: Json = {
+            "gpus": len(self._used),
+            "gpu_memory_bytes": self._peak_bytes,
+            "gpu_memory_now_bytes": self._bytes,
+        }
+        count, total, squares = self._sums
+        if self.alone:
+            found["gpu_busy_now"] = self._busy
+        if count and self._first_s is not None:
+            mean = total / count
+            found["gpu_busy_mean"] = mean
+            found["gpu_busy_std"] = max(squares / count - mean * mean, 0.0) ** 0.5
+            found["busy_from_s"], found["busy_until_s"] = self._first_s, self._last_s
+        return found
+
+
+def _added(one: tuple[int, float, float], other: tuple[int, float, float]) -> tuple[int, float, float]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+class GpuWatch:
+    """Looks at a task's GPUs now and then, and keeps `gpus.json` in its folder up to date."""
+
+    def __init__(self, nvml: Nvml, token: str) -> None:
+        self._nvml = nvml
+        self._token = token
+        self._use = GpuUse()
+        self._due = time.monotonic()
+
+    def due_in_s(self, now: float) -> float:
+        """How long until the next look."""
+        return self._due - now
+
+    def look(self, session: int) -> None:
+        """One look; it is not worth stopping for a disk that is full."""
+        self._due = time.monotonic() + EVERY_S
+        self._use.alone = self._use.alone and not os.path.exists("shared")
+        readings = self._nvml.look()
+        named = {pid for reading in readings for pid in reading.bytes_by_process}
+        self._use.add(readings, {pid for pid in named if belongs(pid, session, self._token)}, time.time())
+        with contextlib.suppress(OSError):
+            write("gpus.json", self._use.told())
+
+
+def watch_gpus(task: Json) -> GpuWatch | None:
+    """Who looks at the GPUs of a task; nobody if it has none, or none that can be looked at."""
+    if not task.get("gpus"):
+        return None
+    found = find_nvml(task["gpus"], task.get("nvml"))
+    return None if found is None else GpuWatch(found, task["token"])

@@ -1,0 +1,49 @@
+"""What a task says, kept in files of bounded size."""
+
+from __future__ import annotations
+
+import os
+
+
+class OutputFiles:
+    """What a task says, in files named by where they begin; the oldest go when there are too many.
+
+    When the disk is full the task goes on: what can't be kept is counted, and said when there is room again.
+    """
+
+    def __init__(self, most_bytes: int, most_files: int) -> None:
+        self._most_bytes = most_bytes
+        self._most_files = most_files
+        self._at = 0
+        self._begun = 0
+        self._lost = 0
+        self._file = -1
+
+    def write(self, said: bytes) -> None:
+        """Append."""
+        try:
+            if self._file < 0 or self._at - self._begun >= self._most_bytes:
+                self._turn()
+            if self._lost:
+                said = b"\n[%d bytes were lost: the disk was full]\n" % self._lost + said
+            kept = os.write(self._file, said)
+        except OSError:
+            self._lost += len(said)
+            return
+        self._lost = 0
+        self._at += kept
+        if kept < len(said):
+            self.write(said[kept:])
+
+    def close(self) -> None:
+        """No more will come."""
+        if self._file >= 0:
+            os.close(self._file)
+
+    def _turn(self) -> None:
+        self.close()
+        self._begun = self._at
+        self._file = os.open(f"output-{self._at:015d}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        kept = sorted(name for name in os.listdir(".") if name.startswith("output-"))
+        for name in kept[: -self._most_files]:
+            os.unlink(name)

@@ -1,0 +1,89 @@
+"""The recorder: the task's parent, which waits for it and writes down how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import time
+
+from rota.drivers.local.task_runner.files import write_when_possible
+from rota.drivers.local.task_runner.processes import end_session, members_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rota.drivers.local.task_runner.files import Json
+
+NOT_FOUND = 127
+
+
+def record(task: Json, output: int, tell: int, life: int) -> None:
+    """The recorder: start the task, wait for it, write down how it ended. Ends it if the supervisor is gone."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    signal.set_wakeup_fd(-1)
+    pid = os.fork()
+    if pid == 0:
+        os.close(tell)
+        os.close(life)
+        _become(task, output)
+    os.close(output)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(tell, str(pid).encode())
+    os.close(tell)
+    finished = os.pidfd_open(pid)
+    poller = select.poll()
+    poller.register(finished, select.POLLIN)
+    poller.register(life, select.POLLIN)
+    if finished not in {fd for fd, _ in poller.poll()}:
+        end_session(pid, task["token"], members_of(task))
+    _, status, used = os.wait4(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    ended = {
+        "exit_code": code if code >= 0 else None,
+        "signal": -code if code < 0 else None,
+        "ended_s": time.time(),
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "memory_bytes": used.ru_maxrss * 1024,
+    }
+    write_when_possible("exit.json", ended)
+
+
+def _become(task: Json, output: int) -> None:
+    """In the new process: turn into the task. Does not return."""
+    try:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (output, 1), (output, 2)):
+            os.dup2(source, target)
+        os.closerange(3, 256)
+        os.get_exec_path()  # imports what execvpe needs, while we may still read the interpreter's own files
+        _confine(task)
+        os.chdir(task["workdir"])
+        os.execvpe(task["argv"][0], task["argv"], task["env"])
+    except OSError as error:
+        os.write(2, f"rota: can't run {task['argv'][0]!r} in {task['workdir']}: {error.strerror}\n".encode())
+    except BaseException as error:
+        os.write(2, f"rota: can't run the task: {error!r}\n".encode())
+    finally:
+        os._exit(NOT_FOUND)
+
+
+def _confine(task: Json) -> None:
+    """The cgroup and the CPUs, then the user: what root may set comes first."""
+    for path in (task.get("cgroup") or {}).get("enter", ()):
+        with open(path, "w", encoding="ascii") as members:
+            members.write("0")
+    if task.get("cpus"):
+        os.sched_setaffinity(0, task["cpus"])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    if task.get("uid") is not None:
+        os.setgroups(task["groups"])
+        os.setgid(task["gid"])
+        os.setuid(task["uid"])

@@ -1,0 +1,304 @@
+"""The supervisor: a task's keeper, from the claim to the last word."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+
+from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, read, write_when_possible
+from rota.drivers.local.task_runner.gpus import watch_gpus
+from rota.drivers.local.task_runner.output import OutputFiles
+from rota.drivers.local.task_runner.processes import (
+    continue_session,
+    end_session,
+    hold_session,
+    kills_for_memory,
+    members_of,
+    processes_of,
+    session_bytes,
+    signal_group,
+    start_time,
+)
+from rota.drivers.local.task_runner.recorder import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rota.drivers.local.task_runner.files import Json
+    from rota.drivers.local.task_runner.gpus import GpuWatch
+
+CHUNK = 65536
+MEMORY_EVERY_S = 0.5
+DRAIN_S = 0.5
+
+
+def main() -> int:
+    """Run the task of the folder that is named on the standard input to its end; if none is, there is nothing to do."""
+    folder = _await_folder()
+    if not folder:
+        return 0
+    os.chdir(folder)
+    try:
+        task = read("task.json")
+    except FileNotFoundError:
+        return 0
+    wake = _catch_signals()
+    if not claim():
+        return 0
+    supervisor = Supervisor(task, wake)
+    if supervisor.may_start():
+        supervisor.run()
+    return 0
+
+
+def _await_folder() -> bytes:
+    """What the server says; nothing if it is gone. Then the standard input leads nowhere."""
+    said = b""
+    while not said.endswith(b"\n"):
+        more = os.read(0, CHUNK)
+        if not more:
+            return b""
+        said += more
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return said.rstrip(b"\n")
+
+
+class Supervisor:
+    """One task's keeper."""
+
+    def __init__(self, task: Json, wake: int) -> None:
+        self._task = task
+        self._wake = wake
+        self._output = OutputFiles(int(task["log_bytes"]), int(task["log_files"]))
+        self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid())}
+        self._pid = 0
+        self._order: Json | None = None
+        self._kill_at = float("inf")
+        self._cause = ""
+        self._rests_since_s: float | None = None
+        self._rests_until_s = float("inf")
+        self._rested_s = 0.0
+        self._tells = -1
+        self._watch: GpuWatch | None = None
+        self._poller = select.poll()
+        self._poller.register(wake, select.POLLIN)
+
+    def may_start(self) -> bool:
+        """Wait for the others of the gang; False if the job is called off first."""
+        if self._task["barrier"]:
+            self._tell(phase="ready")
+        deadline = time.monotonic() + float(self._task["barrier_s"])
+        while not os.path.exists("stop.json"):
+            if not self._task["barrier"] or os.path.exists("../go"):
+                return True
+            if time.monotonic() > deadline:
+                break
+            self._nap(0.2)
+        self._tell(phase="ended", ran=False, ended_s=time.time())
+        return False
+
+    def run(self) -> None:
+        """Start the task, look after it, and say how it ended."""
+        self._tell(phase="launching")
+        with contextlib.suppress(OSError):  # the disk is full: then it has nobody to tell
+            self._tells = make_pipe(TELL, self._task.get("uid"), self._task.get("gid"))
+        output, told, recorder, alive = self._launch()
+        with contextlib.suppress(ValueError):
+            self._pid = int(os.read(told, 32) or b"0")
+        os.close(told)
+        self._tell(
+            phase="running",
+            pid=self._pid,
+            pid_start=start_time(self._pid),
+            recorder=recorder,
+            recorder_start=start_time(recorder),
+            started_s=time.time(),
+        )
+        self._look_after(output, recorder)
+        self._let_finish(output)
+        self._end_task()
+        self._drain(output)
+        os.close(alive)
+        self._record_end()
+
+    def _record_end(self) -> None:
+        try:
+            ended = read("exit.json")
+        except FileNotFoundError:
+            ended = {"exit_code": None, "signal": int(signal.SIGKILL), "ended_s": time.time(), "lost": True}
+        if ended.get("exit_code") != 0 and kills_for_memory(self._task):
+            self._cause = "memory"
+        self._output.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink("task.json")
+        self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
+
+    def _launch(self) -> tuple[int, int, int, int]:
+        """Fork the recorder, which forks the task; the output's end, the task's id, the recorder, our sign of life."""
+        output, task_output = os.pipe()
+        told, tell = os.pipe()
+        life, alive = os.pipe()
+        recorder = os.fork()
+        if recorder == 0:
+            for end in (output, told, alive, self._wake, *([self._tells] if self._tells >= 0 else [])):
+                os.close(end)
+            code = 1
+            try:
+                record(self._task, task_output, tell, life)
+                code = 0
+            finally:
+                os._exit(code)
+        for end in (task_output, tell, life):
+            os.close(end)
+        return output, told, recorder, alive
+
+    def _look_after(self, output: int, recorder: int) -> None:
+        """Until the recorder is done: keep the output, obey orders, enforce the limits."""
+        os.set_blocking(output, False)
+        finished = os.pidfd_open(recorder)
+        self._poller.register(output, select.POLLIN)
+        self._poller.register(finished, select.POLLIN)
+        if self._tells >= 0:
+            self._poller.register(self._tells, select.POLLIN)
+        limit = 0 if self._task.get("cgroup") else int(self._task.get("memory_bytes") or 0)
+        self._obey()
+        self._watch = watch_gpus(self._task)
+        while True:
+            now = time.monotonic()
+            wait_s = min(self._kill_at - now, self._rests_until_s - time.time(), MEMORY_EVERY_S if limit else 60.0)
+            if self._watch is not None:
+                wait_s = min(wait_s, self._watch.due_in_s(now))
+            ready = {fd for fd, _ in self._poller.poll(max(wait_s, 0.0) * 1000)}
+            if output in ready and not self._keep(output):
+                self._poller.unregister(output)
+            if self._wake in ready:
+                os.read(self._wake, CHUNK)
+                self._obey()
+            if self._tells in ready:
+                self._hear()
+            if self._watch is not None and self._watch.due_in_s(time.monotonic()) <= 0:
+                self._watch.look(self._pid)
+            if time.time() >= self._rests_until_s:
+                self._go_on()
+            if time.monotonic() >= self._kill_at:
+                self._kill_at = float("inf")
+                self._end_task()
+            if limit and self._kill_at == float("inf") and session_bytes(self._pid) > limit:
+                self._cause, limit = "memory", 0
+                self._end_task()
+            if finished in ready:
+                os.waitpid(recorder, 0)
+                os.close(finished)
+                return
+
+    def _hear(self) -> None:
+        """The task says something; all that is understood is that it only saves from now on."""
+        said = os.read(self._tells, CHUNK)
+        if b"saving" in said.split() and self._state.get("saves_since_s") is None:
+            self._tell(saves_since_s=time.time())
+
+    def _let_finish(self, output: int) -> None:
+        """After a stop: a shell dies of the signal before what it runs has saved. The rest has the same grace."""
+        token, members = self._task["token"], members_of(self._task)
+        while time.monotonic() < self._kill_at < float("inf") and processes_of(self._pid, token, members):
+            if select.select([output], [], [], 0.02)[0] and not self._keep(output):
+                time.sleep(0.02)
+
+    def _end_task(self) -> None:
+        end_session(self._pid, self._task["token"], members_of(self._task))
+
+    def _obey(self) -> None:
+        """Carry out a stop order, once: the task's signal now, the end of its session after the grace."""
+        if self._order is not None:
+            return
+        try:
+            self._order = read("stop.json")
+        except FileNotFoundError:
+            if not _ordered:
+                self._rest_or_go_on()
+                return
+            self._order = {"signal": "SIGTERM", "grace_s": self._task["grace_s"]}
+        self._kill_at = time.monotonic() + float(self._order["grace_s"])
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, getattr(signal, self._order["signal"]))
+        self._go_on()
+
+    def _rest_or_go_on(self) -> None:
+        """Carry out what was last said about resting; rest that is only for a while is over by itself."""
+        try:
+            order = read("rest.json")
+        except FileNotFoundError:
+            return
+        until_s = float("inf") if order["until_s"] is None else float(order["until_s"])
+        if not order["rests"] or time.time() >= until_s:
+            self._go_on()
+            return
+        self._rests_until_s = until_s
+        if self._rests_since_s is None:
+            signal_group(self._pid, signal.SIGSTOP)
+            self._rests_since_s = time.time()
+            hold_session(self._pid, self._task["token"], members_of(self._task))
+            self._tell_rest()
+
+    def _go_on(self) -> None:
+        self._rests_until_s = float("inf")
+        if self._rests_since_s is None:
+            return
+        signal_group(self._pid, signal.SIGCONT)
+        self._rested_s += time.time() - self._rests_since_s
+        self._rests_since_s = None
+        continue_session(self._pid, self._task["token"], members_of(self._task))
+        self._tell_rest()
+
+    def _tell_rest(self) -> None:
+        self._tell(rests_since_s=self._rests_since_s, rested_s=self._rested_s)
+
+    def _keep(self, output: int) -> bool:
+        """Write down what the task said; False at the end of it."""
+        try:
+            said = os.read(output, CHUNK)
+        except BlockingIOError:
+            return True
+        if said:
+            self._output.write(said)
+        return bool(said)
+
+    def _drain(self, output: int) -> None:
+        deadline, poller = time.monotonic() + DRAIN_S, select.poll()
+        poller.register(output, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0 and poller.poll(left * 1000):
+            if not self._keep(output):
+                break
+        os.close(output)
+
+    def _nap(self, seconds: float) -> None:
+        if self._poller.poll(seconds * 1000):
+            os.read(self._wake, CHUNK)
+
+    def _tell(self, **news: Any) -> None:
+        """Write the state down, then nudge the server; if it is away, it will read the state later."""
+        self._state.update(news)
+        write_when_possible("state.json", self._state)
+        nudge(self._task["notify"], self._task["token"])
+
+
+_ordered: list[int] = []
+
+
+def _catch_signals() -> int:
+    """Signals become readable bytes; SIGTERM is remembered as an order to stop."""
+    wake, woken = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda number, frame: _ordered.append(number))
+    signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return wake

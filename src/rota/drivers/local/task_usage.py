@@ -1,0 +1,56 @@
+"""What a job's tasks use while they run, from the kernel's books of their sessions."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.core.model.job import JobId
+from rota.drivers.local.folder import attempt_folder, read_json
+from rota.drivers.local.task_runner.processes import start_time
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_SESSION, _CPU, _PAGES = 3, slice(11, 15), 21
+"""Where the fields are that follow the command in /proc/PID/stat; ended children's CPU time is among the four."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskUsage:
+    """What the running tasks of an attempt have used together, up to now."""
+
+    tasks: int
+    cpu_s: float
+    memory_bytes: int
+
+
+def use_now(home: Path, job_id: JobId, attempt: int) -> TaskUsage | None:
+    """What is used now; None if no task runs."""
+    try:
+        ranks = [path for path in attempt_folder(home, job_id, attempt).iterdir() if path.is_dir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    sessions: set[str] = set()
+    for path in ranks:
+        told = read_json(path / "state.json")
+        if told is not None and told.get("phase") == "running" and told["pid_start"] == start_time(told["pid"]) != 0:
+            sessions.add(str(told["pid"]))
+    if not sessions:
+        return None
+    cpu_s, memory_bytes = use_of_sessions(sessions)
+    return TaskUsage(tasks=len(sessions), cpu_s=cpu_s, memory_bytes=memory_bytes)
+
+
+def use_of_sessions(sessions: set[str]) -> tuple[float, int]:
+    """CPU seconds and memory of all processes of some sessions, ended children's CPU time included."""
+    ticks = pages = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path("/proc", name, "stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[_SESSION] in sessions:
+            ticks += sum(map(int, fields[_CPU]))
+            pages += int(fields[_PAGES])
+    return ticks * _TICK_S, pages * _PAGE_BYTES

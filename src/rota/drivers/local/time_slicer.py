@@ -1,0 +1,123 @@
+"""Turns on devices: of jobs that hold parts of the same ones, one at a time runs, each for its part of the time.
+
+Whoever is furthest behind goes next, by the time in which its tasks were not stopped. A stop is only for a while,
+so that tasks go on by themselves if this server dies; one that lasts is renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rota.core.model.job import WHOLE, JobId
+from rota.core.model.placement import Placement
+
+QUANTUM_S = 0.3
+"""How long a turn takes: that of KubeShare's token (Yeh et al., HPDC 2020)."""
+LAPSE_S = 10.0
+"""How long a stop lasts that nobody renews."""
+
+Seats = tuple[tuple[int, int], ...]
+
+
+class Hand(Protocol):
+    """What the slicer asks of the driver."""
+
+    def ran_s(self, job_id: JobId) -> float:
+        """How long a job's tasks have run, without the time in which they were stopped."""
+
+    def let_run(self, job_id: JobId, until_s: float | None) -> None:
+        """Let a job's tasks run (None), or stop them until then."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """The jobs on the same devices."""
+
+    parts: dict[JobId, int] = field(default_factory=dict)
+    base_s: dict[JobId, float] = field(default_factory=dict)
+    since_s: float = 0.0
+    turn: JobId | None = None
+    renewed_s: float = 0.0
+
+
+class TimeSlicer:
+    """All devices on which jobs take turns."""
+
+    def __init__(self, hand: Hand, later: Callable[[float, Callable[[], None]], asyncio.TimerHandle]) -> None:
+        self._hand = hand
+        self._later = later
+        self._groups: dict[Seats, _Group] = {}
+        self._seats: dict[JobId, Seats] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def seat(self, job_id: JobId, placement: Placement) -> None:
+        """A job runs there with its part; one that has its devices to itself takes no turns."""
+        self.leave(job_id)
+        parts = [slot for slot in placement if slot.in_turn and slot.milli < WHOLE]
+        if not parts:
+            return
+        seats = tuple(sorted((slot.node, slot.devices) for slot in parts))
+        self._seats[job_id] = seats
+        group = self._groups.setdefault(seats, _Group())
+        group.parts[job_id] = parts[0].milli
+        self._begin(group)
+
+    def leave(self, job_id: JobId) -> None:
+        """A job takes no turns any more, and runs if it is still there."""
+        seats = self._seats.pop(job_id, None)
+        if seats is None:
+            return
+        group = self._groups[seats]
+        del group.parts[job_id]
+        self._hand.let_run(job_id, None)
+        if group.parts:
+            self._begin(group)
+        else:
+            del self._groups[seats]
+
+    def close(self) -> None:
+        """No more turns."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _begin(self, group: _Group) -> None:
+        """Parts changed: what was had before does not count."""
+        group.base_s = {job_id: self._hand.ran_s(job_id) for job_id in group.parts}
+        group.since_s = time.time()
+        group.turn, group.renewed_s = None, 0.0
+        if self._timer is None:
+            self._timer = self._later(0.0, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._later(QUANTUM_S, self._tick) if self._groups else None
+        for group in self._groups.values():
+            self._turn_over(group, time.time())
+
+    def _turn_over(self, group: _Group, now_s: float) -> None:
+        chosen = self._furthest_behind(group, now_s)
+        renews = now_s - group.renewed_s > LAPSE_S / 2
+        if chosen == group.turn and not renews:
+            return
+        for job_id in group.parts:
+            if job_id == chosen or not (renews or job_id == group.turn or group.turn is None):
+                continue
+            self._hand.let_run(job_id, now_s + LAPSE_S)
+        if chosen is not None and (chosen != group.turn or renews):
+            self._hand.let_run(chosen, None)
+        if renews:
+            group.renewed_s = now_s
+        group.turn = chosen
+
+    def _furthest_behind(self, group: _Group, now_s: float) -> JobId | None:
+        """Who has had least for its part; nobody, if that is what the parts leave over."""
+        had_s = {job_id: self._hand.ran_s(job_id) - group.base_s[job_id] for job_id in group.parts}
+        first = min(group.parts, key=lambda job_id: (had_s[job_id] / group.parts[job_id], job_id))
+        spare = WHOLE - sum(group.parts.values())
+        idle_s = now_s - group.since_s - sum(had_s.values())
+        if spare > 0 and idle_s / spare < had_s[first] / group.parts[first]:
+            return None
+        return first

@@ -1,0 +1,96 @@
+"""How far estimates were off on runs that were held out: each is judged by a fit that has not seen it.
+
+Two questions, two splits. Of kinds that were seen: configurations at random, repeats kept together. Of kinds that were
+never seen: whole kinds left out; what holds among known kinds says nothing of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.errors import RotaError
+from rota.estimate.analytic_model import explains
+from rota.estimate.extrapolation import FEWEST_OF_KIND
+from rota.estimate.forest import EstimateMethod, LabelFit, folds_by, held_out, reach
+from rota.estimate.observations import COUNTED, Floats, Observation, with_label
+
+FOLDS = 10
+FEWEST = 8
+"""Below so many runs nothing is learned."""
+FEWEST_KINDS = 5
+"""Below so many kinds nobody knows how far off another one would be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How far estimates were off: nine in ten of their logarithms by at most `reach`, half by at most `error`.
+
+    `error` is None where there were too few to say.
+    """
+
+    reach: float
+    error: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """How far estimates of a label were off: of kinds that were seen, and of others if several could be left out."""
+
+    runs: int
+    reach: float
+    errors: Mapping[str, float]
+    """The median relative error of each kind of which there were enough."""
+    unseen: Spread | None = None
+    """Of kinds of which no run was seen."""
+    uncounted: Spread | None = None
+    """Of those, where the runs were counted (parameters, activations) and the one in question was not."""
+
+
+def measure(label: str, runs: Sequence[Observation], seed: int = 0) -> Trust:
+    """Judge each run by fits that have not seen its configuration, and by fits that have not seen its kind."""
+    mine = enough(label, runs)
+    truth = np.array([run.labels[label] for run in mine])
+    folds = folds_by([run.key for run in mine], FOLDS, seed)
+    said = held_out(mine, folds, lambda seen: LabelFit(label, seen, seed=seed).predict)
+    by_kind: dict[str, list[float]] = {}
+    for run, error in zip(mine, np.abs(said - truth) / truth, strict=True):
+        by_kind.setdefault(run.kind, []).append(float(error))
+    errors = {kind: float(np.median(found)) for kind, found in by_kind.items() if len(found) >= FEWEST_OF_KIND}
+    unseen = uncounted = None
+    if len(by_kind) > 1:
+        folds = folds_by([run.kind for run in mine], min(len(by_kind), FOLDS), seed)
+        unseen = _spread(
+            truth, held_out(mine, folds, lambda seen: LabelFit(label, seen, seed=seed).predict), len(by_kind)
+        )
+        if all(map(explains, mine)):
+            blind = [without_counts(run) for run in mine]
+            said_blindly = held_out(
+                blind, folds, lambda seen: LabelFit(label, seen, EstimateMethod.FOREST, seed=seed).predict
+            )
+            uncounted = _spread(truth, said_blindly, len(by_kind))
+    return Trust(runs=len(mine), reach=reach(np.log(truth / said)), errors=errors, unseen=unseen, uncounted=uncounted)
+
+
+def enough(label: str, runs: Sequence[Observation]) -> list[Observation]:
+    """The runs of which a label was measured; too few are refused."""
+    mine = with_label(runs, label)
+    different = len({run.key for run in mine})
+    if different < FEWEST:
+        raise RotaError(
+            f"{label}: {different} different runs with a value above 0 are too few to learn from; it takes {FEWEST}"
+        )
+    return mine
+
+
+def without_counts(run: Observation) -> Observation:
+    """The run as its command tells of it."""
+    told = {name: value for name, value in run.attributes.items() if name not in COUNTED}
+    return Observation(attributes=told, labels=run.labels)
+
+
+def _spread(truth: Floats, said: Floats, kinds: int) -> Spread:
+    error = float(np.median(np.abs(said - truth) / truth)) if kinds >= FEWEST_KINDS else None
+    return Spread(reach=reach(np.log(truth / said)), error=error)

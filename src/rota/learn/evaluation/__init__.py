@@ -1,0 +1,1 @@
+"""Comparison of placement methods on common workloads."""

@@ -1,0 +1,1 @@
+"""Resource estimates learned from jobs that have ended."""

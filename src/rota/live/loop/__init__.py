@@ -1,0 +1,1 @@
+"""The live loop: requests and driver events become durable steps of the engine."""

@@ -1,0 +1,182 @@
+"""From a database to a running loop: the state is rebuilt from the jobs' records, the journal gets a new stretch."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.codec import snapshot
+from rota.core.codec.values import decode_job
+from rota.core.engine.engine import Engine, Journal
+from rota.core.engine.protocols import Allocator, Policy
+from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import OPPORTUNISTIC, JobId, JobState, NodeId
+from rota.core.state.state import State
+from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
+from rota.live.loop.cluster_config import ClusterConfig, as_json, kept_from
+from rota.live.loop.control import PAST_KEY, Control, LoopEntry, StepRecorder
+from rota.live.loop.policy_memory import PolicyMemory
+from rota.live.loop.record import Record
+from rota.placement import style
+from rota.policies import find_policy
+from rota.store.journal import JournalHeader, encode_header
+from rota.store.records import Records
+from rota.tenancy import allocator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """How the manager schedules."""
+
+    cluster: Cluster
+    policy: str = "priority"
+    placement: str | None = None
+    tenancy: str = "none"
+    has_fixed_nodes: bool = False
+    """Whether the nodes are this machine, and not what somebody says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """All that a manager was when it stopped, and how it schedules."""
+
+    state: State
+    kept: dict[JobId, Record]
+    present: ClusterConfig
+    first: LoopEntry
+    """What leads from the cluster as it was to the one that was given."""
+    policy: str
+    """By name, with all the options that differ from a study's."""
+    placement: str
+    in_rounds: bool
+    build: Callable[[], tuple[Policy, Allocator]]
+    """The scheduler anew, with books of its own where its allocator keeps any."""
+
+    def engine(self, journal: Journal | None = None) -> Engine:
+        """An engine in this state."""
+        policy, alloc = self.build()
+        _demote(self.state, alloc)
+        return Engine(self.state, policy, alloc, journal=journal)
+
+
+def restored(records: Records, scheduling: Scheduling) -> Restored:
+    """What the records tell of; refuses what makes no sense together."""
+    declared, _ = find_policy(scheduling.policy)
+    given = scheduling.cluster
+    known = None if scheduling.has_fixed_nodes else kept_from(records.setting(CLUSTER_KEY))
+    allocator(scheduling.tenancy, style("any"), given)
+    current, removed = (given, ()) if known is None else (known.current, known.removed)
+    recall = PolicyMemory(records, declared.name)
+    state, kept = _restore(records, recall, current, removed, in_rounds=declared.plans_in_rounds)
+    present = ClusterConfig(given, current, scheduling.tenancy, has_fixed_nodes=scheduling.has_fixed_nodes)
+    is_as_given = known is None or known.given != as_json(given)
+    first = LoopEntry([], cluster=given if is_as_given else current)
+    if is_as_given:
+        first.events = present.way_to(given, state)
+    return as_scheduled(scheduling, state, kept, present, first)
+
+
+def as_scheduled(
+    scheduling: Scheduling, state: State, kept: dict[JobId, Record], present: ClusterConfig, first: LoopEntry
+) -> Restored:
+    """A state together with the scheduler that is to go on with it."""
+    declared, asked = find_policy(scheduling.policy)
+    options = declared.live_options(asked)
+    declared.refuse_tenancy(scheduling.tenancy)
+    placement = scheduling.placement or declared.placement_with(options)
+
+    def build() -> tuple[Policy, Allocator]:
+        alloc = allocator(scheduling.tenancy, style(placement), present.whole(state))
+        return declared.build(options, alloc), alloc
+
+    return Restored(
+        state=state,
+        kept=kept,
+        present=present,
+        first=first,
+        policy=scheduling.policy if options == asked else f"{declared.name}:{options}",
+        placement=placement,
+        in_rounds=declared.plans_in_rounds,
+        build=build,
+    )
+
+
+def boot(records: Records, scheduling: Scheduling) -> Control:
+    """The loop, ready to run, in the state in which the last one stopped."""
+    return begin(records, scheduling, restored(records, scheduling), "a live manager")
+
+
+def begin(records: Records, scheduling: Scheduling, was: Restored, about: str) -> Control:
+    """The loop, ready to run from a state; the journal gets a new stretch that starts with it."""
+    tape = StepRecorder()
+    engine = was.engine(tape)
+    header = header_of(engine, was.present, was.policy, was.placement, scheduling.tenancy, about)
+    first_step = records.begin_segment(header)
+    control = Control(engine, tape, records, was.kept, first_step, plans_slowly=was.in_rounds, present=was.present)
+    control.begin_with(was.first)
+    return control
+
+
+def header_of(
+    engine: Engine, present: ClusterConfig, policy: str, placement: str, tenancy: str, about: str
+) -> dict[str, Any]:
+    """What has to be known to run the journal from here on."""
+    return encode_header(
+        JournalHeader(
+            cluster=present.whole(engine.state),
+            policy=policy,
+            placement=placement,
+            tenancy=tenancy,
+            about=about,
+            snapshot=snapshot.take(engine.state, engine.memory),
+        )
+    )
+
+
+def _demote(state: State, alloc: Allocator) -> None:
+    """Jobs that were admitted under other promises, and that these can never hold, contend without a guarantee."""
+    if alloc.ledger is None:
+        return
+    for live in state.jobs.values():
+        live.demoted = (
+            not live.state.is_final and live.job.priority > OPPORTUNISTIC and not alloc.ledger.could_hold(live)
+        )
+
+
+def _restore(
+    records: Records, recall: PolicyMemory, cluster: Cluster, removed: tuple[NodeId, ...], *, in_rounds: bool
+) -> tuple[State, dict[JobId, Record]]:
+    rows = records.live_jobs()
+    now_s = time.time()
+    kept: dict[JobId, Record] = {}
+    pairs = []
+    for row in rows:
+        job = decode_job(json.loads(row.job))
+        live = recall.standing(json.loads(row.live))
+        if not in_rounds and live["state"] == JobState.RUNNING.value:  # a lease of another policy's is void
+            live.pop("lease", None)
+            live["rate"] = 1.0
+        now_s = max(now_s, live["submitted_s"], live["since_s"])
+        pairs.append((job, live))
+        record = kept[job.id] = Record(row.spec, row.owner)
+        record.attempt, record.failures = row.attempt, row.failures
+        record.exit_code, record.message, record.failure = row.exit_code, row.message, row.failure
+    frame = snapshot.Snapshot(
+        now_s=now_s,
+        seq=records.next_seq(),
+        drained=tuple(NodeId(name) for name in records.drained()),
+        memory=recall.memory(),
+        removed=removed,
+        past=records.setting(PAST_KEY) or {},
+    )
+    try:
+        return snapshot.rebuild(cluster, pairs, frame), kept
+    except (KeyError, IndexError) as error:
+        raise RotaError(
+            f"node {error} is gone, but jobs run on it; start with the same nodes as before, "
+            "or with an empty --data folder"
+        ) from error

@@ -1,0 +1,102 @@
+"""The cluster as it is now, which may have become another since the manager was started; and what it may become."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.codec.cluster_diff import way_to
+from rota.core.codec.values import decode_cluster, encode_cluster
+from rota.core.errors import RotaError
+from rota.core.messages.events import Event
+from rota.core.model.cluster import Cluster, Node
+from rota.core.model.job import NodeId
+from rota.core.state.state import State
+from rota.placement import style
+from rota.tenancy import allocator
+from rota.tenancy.audit import refuse_broken_shares
+
+KEY = "cluster"
+"""Under which name the records keep it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What the records say of a cluster: as it was given at the last start, and as it was last."""
+
+    given: Any
+    current: Cluster
+    removed: tuple[NodeId, ...]
+
+
+def kept_from(value: Any) -> Kept | None:
+    """What was written by `ClusterConfig.encode`."""
+    if value is None:
+        return None
+    return Kept(given=value["given"], current=decode_cluster(value["current"]), removed=tuple(value["removed"]))
+
+
+def as_json(cluster: Cluster) -> Any:
+    """A cluster as it is read back from where it was written."""
+    return json.loads(json.dumps(encode_cluster(cluster)))
+
+
+class ClusterConfig:
+    """Nodes by their index, and what is promised. `nodes` is one list for ever, so that a driver can hold on to it."""
+
+    def __init__(self, given: Cluster, current: Cluster, tenancy: str, *, has_fixed_nodes: bool) -> None:
+        self.cluster = current
+        self.nodes: list[Node] = list(current.nodes)
+        self._given = as_json(given)
+        self._tenancy = tenancy
+        self._has_fixed_nodes = has_fixed_nodes
+
+    @property
+    def tag(self) -> str:
+        """Changes with the cluster."""
+        return hashlib.sha256(json.dumps(encode_cluster(self.cluster)).encode()).hexdigest()[:16]
+
+    def refuse_broken_promises(self, after: Cluster) -> None:
+        """Refuse a cluster that promises more than it has."""
+        refuse_broken_shares(after, self._tenancy)
+
+    def way_to(self, after: Cluster, state: State) -> list[Event]:
+        """The events that lead to another cluster; refused if they can't be taken, naming what is wrong."""
+        allocator(self._tenancy, style("any"), after)
+        present = [books.node for books in state.inventory.nodes if not books.removed]
+        events = way_to(after, present, self.cluster)
+        if self._has_fixed_nodes and {node.id: node for node in present} != {node.id: node for node in after.nodes}:
+            raise RotaError(
+                "nodes: this manager runs on this machine, whose devices are what they are; "
+                "name just its node as `rota nodes` shows it, or start it with --emulate"
+            )
+        for node in after.nodes:
+            index = state.inventory.by_name.get(node.id)
+            if index is None or state.inventory.nodes[index].node.is_same_hardware(node):
+                continue
+            if state.is_in_use(index):
+                raise RotaError(
+                    f"nodes: {node.id!r} becomes another machine while jobs run there; drain it and wait, "
+                    "or give it another name"
+                )
+        return events
+
+    def became(self, after: Cluster, state: State) -> None:
+        """The events have been taken."""
+        self.cluster = after
+        self.nodes[:] = [books.node for books in state.inventory.nodes]
+
+    def whole(self, state: State) -> Cluster:
+        """The cluster with its nodes in the engine's order, those that are gone but still in use among them."""
+        books = state.inventory.nodes
+        nodes = tuple(each.node for index, each in enumerate(books) if not each.removed or state.is_in_use(index))
+        return Cluster(nodes=nodes, cells=self.cluster.cells, tenants=self.cluster.tenants)
+
+    def encode(self, state: State) -> Any:
+        """All of it as JSON values."""
+        gone = [
+            str(each.node.id) for at, each in enumerate(state.inventory.nodes) if each.removed and state.is_in_use(at)
+        ]
+        return {"given": self._given, "current": encode_cluster(self.whole(state)), "removed": gone}

@@ -1,0 +1,387 @@
+"""The live loop. Whatever arrives while a batch is being made durable becomes the next batch.
+
+One batch is one transaction: new jobs, what changed of old ones, the journal's steps. It is one step of the engine,
+or several where much arrived at once, so that others get a word in between. Only when it is durable are requests
+answered and decisions carried out, so that a `kill -9` at any moment loses nothing that was promised and leaves nothing
+running that is not known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from rota.core.engine.engine import Engine
+from rota.core.messages.decisions import Cause, Decision, Move, Resize, Start
+from rota.core.messages.events import (
+    End,
+    Event,
+    Interrupted,
+    JobCancelled,
+    JobEnded,
+    JobHeld,
+    JobReleased,
+    Lapsed,
+    SpeedChanged,
+    StartFailed,
+    Stopped,
+    TimerFired,
+    WorkDone,
+)
+from rota.core.messages.reasons import Reason
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import JobId, JobState
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.drivers.local.failure import pause_s
+from rota.drivers.local.launch_order import ExitDetail
+from rota.live.estimates.oom_retry import NoMore, Raise, more_memory
+from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
+from rota.live.loop.cluster_config import ClusterConfig
+from rota.live.loop.dependents import Dependents
+from rota.live.loop.dispatcher import Carrier, Dispatcher, Driver
+from rota.live.loop.histogram import Histogram
+from rota.live.loop.leases import Leases
+from rota.live.loop.record import Record, dump, shown_state
+from rota.live.loop.transaction import Transaction
+from rota.store.records import Records, WriteBatch
+
+log = logging.getLogger("rota.live")
+RETRY_S = 0.2
+"""Between two tries to write to a database that can't be written to."""
+PAST_KEY = "past"
+"""Under which name the records keep what accounts have had."""
+MOST_EVENTS = 100
+"""How many events one step takes in: what a long list of jobs may keep others waiting."""
+MEMORY_EVERY_S = 1.0
+_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged, WorkDone)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSegment:
+    """A new stretch of the journal, as decisions are made otherwise from now on: how that comes, and its header."""
+
+    change: Callable[[], None]
+    header: Callable[[], dict[str, Any]]
+
+
+@dataclass(slots=True)
+class LoopEntry:
+    """What somebody wants to happen: events, and what is written with them."""
+
+    events: list[Event]
+    records: dict[JobId, Record] = field(default_factory=dict)
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    drained: dict[str, bool] = field(default_factory=dict)
+    audit: list[dict[str, Any]] = field(default_factory=list)
+    cluster: Cluster | None = None
+    """What the cluster is after the events, if they change it."""
+    stretch: JournalSegment | None = None
+    """Begins before the events."""
+    done: asyncio.Future[None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A job stands elsewhere than before."""
+
+    job_id: JobId
+    tenant: str
+    state: str
+    step: int
+
+
+class StepRecorder:
+    """The engine's journal for the length of one step: what it says about waiting jobs is written with the rest."""
+
+    def __init__(self) -> None:
+        self.waits: list[tuple[JobId, Reason]] = []
+
+    def append(
+        self,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        """Remember who waits why from now on."""
+        self.waits = list(waits)
+
+
+class Control:
+    """The engine, its records, and the driver: the only place where they meet."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tape: StepRecorder,
+        records: Records,
+        kept: dict[JobId, Record],
+        first_step: int,
+        *,
+        plans_slowly: bool = False,
+        present: ClusterConfig | None = None,
+    ) -> None:
+        self.engine = engine
+        self.present = present
+        self.kept = kept
+        self.trouble: str | None = None
+        """Why nothing can be made durable at present, if so."""
+        self.steps = first_step
+        self._tape = tape
+        self._records = records
+        self._names = [str(books.node.id) for books in engine.state.inventory.nodes]
+        self._inbox: list[LoopEntry] = []
+        self._wake = asyncio.Event()
+        self.step_s: deque[float] = deque(maxlen=64)
+        """How long the last steps of the engine took."""
+        self.step_times = Histogram()
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
+        self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner") if plans_slowly else None
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
+        self._remembered_s = -math.inf
+        self._dependents = Dependents(engine.state)
+        self._leases = Leases(engine.state, lambda event: self._put(LoopEntry([event])))
+        self._listeners: list[Callable[[Sequence[News]], None]] = []
+        self._hands: Carrier | None = None
+
+    @property
+    def state(self) -> State:
+        """What the engine knows; for reading only."""
+        return self.engine.state
+
+    # -- from outside ----------------------------------------------------------------------------
+
+    async def apply(self, entry: LoopEntry) -> None:
+        """Make something happen; returns when it is durable."""
+        entry.done = asyncio.get_running_loop().create_future()
+        self._put(entry)
+        await entry.done
+
+    def answered(self, event: Event, word: ExitDetail) -> None:
+        """The driver's word on a job."""
+        if isinstance(event, JobEnded) and event.end is End.FAILED:
+            event, word = self._second_thought(event, word)
+        if isinstance(event, JobEnded | Interrupted | StartFailed):
+            record = self.kept[event.job_id]
+            record.exit_code, record.message, record.failure = word.exit_code, word.message, word.failure
+            if isinstance(event, Interrupted) and event.retry_s is not None:
+                record.failures += 1
+        elif isinstance(event, Stopped) and self.state.jobs[event.job_id].stopping is Cause.TIME_LIMIT:
+            record = self.kept[event.job_id]
+            record.message, record.failure = "it ran into its time limit", Cause.TIME_LIMIT.value
+        self._put(LoopEntry([event]))
+
+    def _second_thought(self, event: JobEnded, word: ExitDetail) -> tuple[Event, ExitDetail]:
+        """A job that ran out of the memory that we chose for it is tried again with more, while there is more."""
+        live, record = self.state.jobs[event.job_id], self.kept[event.job_id]
+        found: Raise | NoMore | None = None
+        if live.stopping is None:
+            found = more_memory(record.spec, live, self.state.inventory.nodes, word.failure)
+        if isinstance(found, Raise) and (why := self.engine.refuse(found.job)) is not None:
+            found = NoMore(message=f"{word.message}; it can't have more: {why}")
+        match found:
+            case None:
+                return event, word
+            case NoMore(message=message):
+                return event, replace(word, message=message)
+            case Raise(spec=spec, job=job, message=message):
+                record.spec = dump(spec)
+                retry_s = time.time() + pause_s(record.failures + 1)
+                return Interrupted(event.job_id, event.work, retry_s, job), replace(word, message=message)
+
+    @property
+    def pending(self) -> Sequence[LoopEntry]:
+        """What the next step will take in."""
+        return self._inbox
+
+    def listen(self, listener: Callable[[Sequence[News]], None]) -> Callable[[], None]:
+        """Be told of every change once it is durable; returns how to be told no more."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def explain(self, job_id: JobId) -> Reason | None:
+        """Why a job does not run; None if it does, has ended or is not known here.
+
+        While a plan is being made that takes long, it is what was said last.
+        """
+        live = self.state.jobs.get(job_id)
+        if live is None:
+            return None
+        if self._at_rest.is_set():
+            return self.engine.explain(job_id)
+        if live.state is not JobState.WAITING or live.wait_code is None:
+            return None
+        return Reason(code=live.wait_code)
+
+    async def at_rest(self) -> None:
+        """Wait until no plan is being made, so that the state is all of one moment."""
+        await self._at_rest.wait()
+
+    def happened(self, entry: LoopEntry) -> None:
+        """Something came about that nobody waits for to be durable."""
+        self._put(entry)
+
+    def begin_with(self, entry: LoopEntry) -> None:
+        """What happens before anything else."""
+        self._put(entry)
+
+    def _put(self, entry: LoopEntry) -> None:
+        self._inbox.append(entry)
+        self._wake.set()
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def give_to(self, driver: Driver) -> None:
+        """From now on this driver carries decisions out."""
+        self._hands = Dispatcher(self.state, self.kept, self._leases, driver, self.answered)
+
+    async def run(self, driver: Driver) -> None:
+        """For ever. Jobs that should be running are found again first."""
+        self.give_to(driver)
+        assert self._hands is not None
+        await self.run_by(self._hands)
+
+    async def run_by(self, hands: Carrier) -> None:
+        """For ever, with whoever carries decisions out."""
+        self._hands = hands
+        hands.take_up()
+        self._put(LoopEntry([TimerFired()]))
+        while True:
+            await self._something_to_do()
+            entries, self._inbox = self._inbox, []
+            await self._step(entries)
+
+    async def _something_to_do(self) -> None:
+        while not self._inbox:
+            self._wake.clear()
+            wait_s = self.engine.wakeup_s - time.time()
+            try:
+                await asyncio.wait_for(self._wake.wait(), None if math.isinf(wait_s) else max(wait_s, 0.0))
+            except TimeoutError:
+                self._inbox.append(LoopEntry([TimerFired()]))
+
+    async def _step(self, entries: list[LoopEntry]) -> None:
+        for entry in entries:
+            self.kept.update(entry.records)
+        made = Transaction(self.state, self.kept, self._dependents, self._names)
+        for entry in entries:
+            if entry.stretch is not None:
+                entry.stretch.change()
+                made.batch.stretch = (self.steps, entry.stretch.header())
+        events = [event for entry in entries for event in entry.events if not self._is_late(event)]
+        for first in range(0, len(events), MOST_EVENTS):
+            if first:
+                await asyncio.sleep(0)
+            await self._take_in(made, events[first : first + MOST_EVENTS])
+        for entry in entries:
+            made.batch.answers.extend(entry.answers)
+            made.batch.drained.update(entry.drained)
+            made.batch.audit.extend(entry.audit)
+            if entry.cluster is not None and self.present is not None:
+                self.present.became(entry.cluster, self.state)
+                made.batch.settings[CLUSTER_KEY] = dump(self.present.encode(self.state))
+        self._remember(made.batch)
+        await self._commit(made.batch)
+        for entry in entries:
+            if entry.done is not None and not entry.done.done():
+                entry.done.set_result(None)
+        self._tell(list(made.touched.values()))
+        assert self._hands is not None
+        self._hands.carry_out(made.decisions)
+        for live in made.touched.values():
+            self._leases.watch(live)
+        for job_id in self._dependents.forget(made.touched):
+            self.kept.pop(job_id, None)
+
+    def _is_late(self, event: Event) -> bool:
+        """Whether something was asked of a job that ended while the step before was under way."""
+        return isinstance(event, _MAY_BE_LATE) and event.job_id not in self.state.jobs
+
+    async def _take_in(self, made: Transaction, events: list[Event]) -> None:
+        """One step of the engine. A slow planner thinks in a thread of its own, while requests are heard."""
+        now_s = max(time.time(), self.state.now_s)
+        begun = time.perf_counter()
+        if self._planner is None:
+            decisions = self.engine.step(now_s, events)
+        else:
+            self._at_rest.clear()
+            loop = asyncio.get_running_loop()
+            decisions = await loop.run_in_executor(self._planner, self.engine.step, now_s, events)
+            self._at_rest.set()
+        self.step_s.append(time.perf_counter() - begun)
+        self.step_times.add(self.step_s[-1])
+        for decision in decisions:
+            if isinstance(decision, Start | Move) or (
+                isinstance(decision, Resize) and decision.job_id in self.state.vacating
+            ):
+                self.kept[decision.job_id].attempt += 1
+        made.add(self.steps, now_s, events, decisions, self._tape.waits)
+        self.steps += 1
+
+    def _remember(self, batch: WriteBatch) -> None:
+        """What the policy remembers is written now and then; with every step where rounds hang on it."""
+        now_s = time.monotonic()
+        if self._planner is None and now_s < self._remembered_s + MEMORY_EVERY_S:
+            return
+        self._remembered_s = now_s
+        memory = self.engine.memory
+        if memory is not None:
+            batch.memory = dump(memory)
+        if self.state.past:
+            batch.settings[PAST_KEY] = dump(self.state.past)
+
+    async def _commit(self, batch: WriteBatch) -> None:
+        """Make it durable. While that is impossible nothing else happens: no answer, no decision."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                if self._records.is_near and batch.is_small:
+                    finish = self._records.write(batch)
+                else:
+                    finish = await loop.run_in_executor(self._writer, self._records.write, batch)
+                await loop.run_in_executor(self._writer, finish)
+            except DBAPIError as error:
+                if self.trouble is None:
+                    log.error("nothing can be stored", extra={"why": str(error.orig)})
+                self.trouble = str(error.orig)
+                await asyncio.sleep(RETRY_S)
+            else:
+                if self.trouble is not None:
+                    log.warning("storing works again")
+                self.trouble = None
+                return
+
+    def _tell(self, touched: Sequence[LiveJob]) -> None:
+        for live in touched:
+            if live.state is not JobState.WAITING or live.preemptions or live.retry_s is not None:
+                self._log(live)
+        news = [News(live.job.id, live.job.tenant, shown_state(live), self.steps - 1) for live in touched]
+        if news:
+            for listener in list(self._listeners):
+                listener(news)
+
+    def _log(self, live: LiveJob) -> None:
+        record = self.kept[live.job.id]
+        log.info(
+            "job",
+            extra={
+                "job": live.job.id,
+                "attempt": record.attempt or None,
+                "state": shown_state(live),
+                "stopping": None if live.stopping is None else live.stopping.value,
+                "exit_code": record.exit_code,
+                "failure": record.failure,
+                "why": record.message or None,
+            },
+        )

@@ -1,0 +1,251 @@
+"""The loop on a Kubernetes cluster: the driver's events in, decisions out, and the state derived anew from pods."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rota.core.codec import snapshot
+from rota.core.codec.values import decode_job, encode_job, encode_placement
+from rota.core.errors import RotaError
+from rota.core.messages.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
+from rota.core.messages.events import Event, Interrupted, JobEnded, NodeAdded, NodeRemoved, SpeedChanged, StartFailed
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import WHOLE, Job, JobId, JobState
+from rota.core.model.placement import Placement
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.drivers.kubernetes.driver import Found, KubernetesDriver
+from rota.drivers.kubernetes.gangs.gang import Gang
+from rota.drivers.kubernetes.objects.gang_jobs import spec_of
+from rota.drivers.kubernetes.objects.nodes import cluster_of
+from rota.drivers.kubernetes.objects.pods import PodPhase
+from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.live.loop.boot import Scheduling, as_scheduled, begin
+from rota.live.loop.cluster_config import ClusterConfig
+from rota.live.loop.control import PAST_KEY, Control, LoopEntry, News
+from rota.live.loop.policy_memory import PolicyMemory
+from rota.live.loop.record import Record, changes_of, dump, row_of
+from rota.policies import find_policy
+from rota.store.jobs import FINAL
+from rota.store.records import Records, WriteBatch
+
+Json = dict[str, Any]
+_FATES = (JobEnded, Interrupted, StartFailed)
+
+
+class KubernetesLoop:
+    """Takes the driver's events in. Also the hands of the loop: hands decisions back to the driver."""
+
+    def __init__(
+        self,
+        control: Control,
+        records: Records,
+        driver: KubernetesDriver,
+        settings: ClusterSettings,
+        found: list[Found],
+    ) -> None:
+        self._control = control
+        self._records = records
+        self._driver = driver
+        self._settings = settings
+        self._found = found
+        control.listen(self._heard)
+
+    @property
+    def state(self) -> State:
+        """What the engine knows; for reading only."""
+        return self._control.state
+
+    def tell(self, events: Sequence[Event], told: dict[JobId, Gang], why: dict[JobId, str]) -> None:
+        """Let the loop take events in."""
+        entry = LoopEntry(list(events))
+        for name, gang in told.items():
+            assert gang.job is not None
+            entry.records[name] = Record(dump(spec_of(gang.job, gang.key.namespace)), gang.job.user)
+        for event in events:
+            if isinstance(event, _FATES) and event.job_id in self._control.kept:
+                self._control.kept[event.job_id].message = why.get(event.job_id, "")
+        if any(isinstance(event, NodeAdded | NodeRemoved) for event in events) and self._driver.fleet.nodes:
+            entry.cluster = cluster_of(self._driver.fleet.nodes, self._settings)
+        self._control.happened(entry)
+
+    def refuse(self, job: Job) -> str | None:
+        """What about a job can never be had."""
+        return self._control.engine.refuse(job)
+
+    def is_used(self, name: JobId) -> bool:
+        """Whether a job of this id is known, or was."""
+        return name in self._control.state.jobs or self._records.job(name) is not None
+
+    def carry_out(self, decisions: Sequence[Decision]) -> None:
+        """Hand decisions to the driver."""
+        for decision in decisions:
+            match decision:
+                case Start(name, placement):
+                    self._must_be_whole(name, placement)
+                    self._driver.start(name, placement)
+                case Stop(name, cause):
+                    self._driver.stop(name, cause)
+                case Resize(name, placement):
+                    self._driver.resize(name, placement)
+                case Renew(name, _, _):
+                    self.tell([SpeedChanged(name, self.state.jobs[name].work, 1.0)], {}, {})
+                case Move(name) | Suspend(name) | Resume(name):
+                    raise RotaError(
+                        f"job {name}: pods can neither rest nor move; choose another policy than {self._policy}"
+                    )
+
+    def _must_be_whole(self, name: JobId, placement: Placement) -> None:
+        """Kubernetes counts whole devices: two pods can't be given one."""
+        if any(slot.milli != WHOLE for slot in placement):
+            raise RotaError(f"job {name}: pods can't share a device; choose another policy than {self._policy}")
+
+    @property
+    def _policy(self) -> str:
+        return repr(self._settings.policy)
+
+    def take_up(self) -> None:
+        """What runs was found before the loop began; from now on the driver tells what happens."""
+        known = {name: live.job for name, live in self.state.jobs.items() if live.state is JobState.HELD}
+        self._driver.begin(self, self._found, known)
+
+    def _heard(self, news: Sequence[News]) -> None:
+        for each in news:
+            if each.state in FINAL:
+                self._driver.ended(each.job_id, cancelled=each.state == JobState.CANCELLED.value)
+
+
+def boot_on_pods(
+    records: Records, driver: KubernetesDriver, settings: ClusterSettings
+) -> tuple[Control, KubernetesLoop, Scheduling]:
+    """The loop, ready to run, in the state that the cluster is in."""
+    nodes = driver.fleet.nodes
+    cluster = cluster_of(nodes, settings)
+    scheduling = Scheduling(
+        cluster=cluster, policy=settings.policy, placement=settings.placement, tenancy=settings.tenancy
+    )
+    recall = PolicyMemory(records, find_policy(settings.policy)[0].name)
+    found = _undisputed(driver, cluster)
+    rows = {JobId(row.id): row for row in records.live_jobs()}
+    alive = {each.job.id for each in found} | _gathering(driver, rows)
+    _close_missing(records, driver, [row for name, row in rows.items() if name not in alive])
+    kept: dict[JobId, Record] = {}
+    pairs = []
+    seq = records.next_seq()
+    for each in sorted(found, key=lambda each: (_created_s(each.gang), each.job.id)):
+        row = rows.get(each.job.id)
+        standing = _standing(each, row, seq, [str(node.id) for node in nodes])
+        pairs.append((each.job, recall.standing(standing)))
+        kept[each.job.id] = _record(row, each.job, each.gang.key.namespace)
+        seq += row is None
+    for name, row in rows.items():
+        if name in alive and name not in kept:
+            pairs.append((decode_job(json.loads(row.job)), recall.standing(_waiting(json.loads(row.live)))))
+            kept[name] = _record(row, None, "")
+    frame = snapshot.Snapshot(
+        now_s=max([time.time(), *(value["since_s"] for _, value in pairs)]),
+        seq=seq,
+        memory=recall.memory(),
+        past=records.setting(PAST_KEY) or {},
+    )
+    state = snapshot.rebuild(cluster, pairs, frame)
+    _write_new(records, state, kept, [name for name in kept if name not in rows])
+    driver.fleet.begin()
+    about = f"Resynced: {len(found)} jobs found on {len(nodes)} nodes of a Kubernetes cluster"
+    present = ClusterConfig(cluster, cluster, settings.tenancy, has_fixed_nodes=False)
+    was = as_scheduled(scheduling, state, kept, present, LoopEntry([], cluster=cluster))
+    control = begin(records, scheduling, was, about)
+    return control, KubernetesLoop(control, records, driver, settings, found), scheduling
+
+
+def _undisputed(driver: KubernetesDriver, cluster: Cluster) -> list[Found]:
+    """Gangs that hold devices; one that claims what another has must leave."""
+    scratch = Inventory(cluster)
+    kept = []
+    for each in driver.resync(cluster.nodes):
+        if scratch.is_free(each.placement, each.job.roles, back=True):
+            scratch.take(each.placement, each.job.roles)
+            kept.append(each)
+        else:
+            driver.give_back(each.gang)
+    return kept
+
+
+def _gathering(driver: KubernetesDriver, rows: dict[JobId, Any]) -> set[JobId]:
+    """Jobs on record whose pods are there, but hold nothing."""
+    return {name for name in driver.names_waiting() if name in rows}
+
+
+def _created_s(gang: Gang) -> float:
+    return min((pod.created_s for pod in gang.members.values()), default=0.0)
+
+
+def _standing(each: Found, row: Any, seq: int, names: list[str]) -> Json:
+    """Where a job stands that holds devices: what the cluster says, and what only the records know."""
+    now_s = time.time()
+    known: Json = {} if row is None else json.loads(row.live)
+    for gone in ("leaving", "stopping", "retry_s", "lease"):
+        known.pop(gone, None)
+    created_s = min(_created_s(each.gang), now_s)
+    value: Json = {"seq": seq, "submitted_s": created_s, "since_s": created_s, "work_from_s": now_s, **known}
+    value["on"] = encode_placement(each.placement, names)
+    held_milli = sum(slot.devices.bit_count() * slot.milli for slot in each.placement)
+    value["run_milli"] = held_milli
+    if each.is_running:
+        value |= {"state": JobState.RUNNING.value, "rate": 1.0, "run_since_s": known.get("run_since_s") or now_s}
+        value["first_start_s"] = known.get("first_start_s") or now_s
+        value["work_from_s"] = known.get("work_from_s") if known.get("run_since_s") else now_s
+    else:
+        value |= {"state": JobState.STARTING.value, "rate": 0.0, "run_since_s": None}
+    return value
+
+
+def _waiting(known: Json) -> Json:
+    """Where a job stands that holds nothing: held back until all its pods are there."""
+    for gone in ("leaving", "stopping", "retry_s", "lease", "on"):
+        known.pop(gone, None)
+    return {**known, "state": JobState.HELD.value, "rate": 0.0, "run_since_s": None, "work_from_s": known["since_s"]}
+
+
+def _record(row: Any, job: Job | None, namespace: str) -> Record:
+    if row is None:
+        assert job is not None
+        return Record(dump(spec_of(job, namespace)), job.user)
+    record = Record(row.spec, row.owner)
+    record.attempt, record.failures, record.message = row.attempt, row.failures, row.message
+    return record
+
+
+def _write_new(records: Records, state: State, kept: dict[JobId, Record], names: list[JobId]) -> None:
+    """Jobs that run but were never written down: another replica started them."""
+    batch = WriteBatch()
+    node_names = [str(books.node.id) for books in state.inventory.nodes]
+    for name in names:
+        live = state.jobs[name]
+        batch.new_jobs.append(row_of(live, kept[name], state, node_names, encode_job(live.job)))
+    if names:
+        records.write(batch)()
+
+
+def _close_missing(records: Records, driver: KubernetesDriver, rows: list[Any]) -> None:
+    """Jobs on record that the cluster has no more: ended as their pods did, or cancelled with them."""
+    batch = WriteBatch()
+    blank = State(Inventory())
+    phases_by_job = driver.phases_by_job()
+    for row in rows:
+        live = LiveJob(decode_job(json.loads(row.job)), row.seq, row.submitted_s, 1.0)
+        phases = phases_by_job.get(JobId(row.id), [])
+        if phases and all(phase is PodPhase.SUCCEEDED for phase in phases):
+            live.state = JobState.SUCCEEDED
+        else:
+            live.state = JobState.FAILED if PodPhase.FAILED in phases else JobState.CANCELLED
+        live.first_start_s, live.ended_s = row.started_s, time.time()
+        record = _record(row, None, "")
+        record.message = "" if phases else "its pods were gone when Rota came back"
+        batch.changed_jobs.append(changes_of(live, record, blank, []))
+    if rows:
+        records.write(batch)()

@@ -1,0 +1,59 @@
+"""The ends of leases: a policy that plans in rounds is told when each job's turn is over.
+
+The tasks of a job whose lease is over run on until the plan for the next round, which follows at once when the last
+lease is over, says whether they stay: so a job that stays loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from rota.core.messages.decisions import Lease
+from rota.core.messages.events import Event, Lapsed, SpeedChanged
+from rota.core.model.job import JobId, JobState
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+
+
+class Leases:
+    """A timer for each lease that is out."""
+
+    def __init__(self, state: State, answer: Callable[[Event], None]) -> None:
+        self._state = state
+        self._answer = answer
+        self._timers: dict[JobId, tuple[Lease, asyncio.TimerHandle]] = {}
+
+    def watch(self, live: LiveJob) -> None:
+        """Something about a job changed: its lease counts from when it runs, to the end of either."""
+        job_id, lease = live.job.id, live.lease
+        known = self._timers.get(job_id)
+        if known is not None and known[0] == lease and _is_under_way(live):
+            return
+        if known is not None:
+            known[1].cancel()
+            del self._timers[job_id]
+        if lease is not None and _is_under_way(live):
+            wait_s = max(lease.until_s - time.time(), 0.0)
+            timer = asyncio.get_running_loop().call_later(wait_s, self._over, live)
+            self._timers[job_id] = (lease, timer)
+
+    def renewed(self, live: LiveJob) -> None:
+        """A job goes on under its next lease, where it is."""
+        self._answer(SpeedChanged(live.job.id, live.work, 1.0))
+
+    def take_up(self, live: LiveJob) -> None:
+        """After a restart: a lease goes on; one that was only just given is answered now."""
+        if _is_under_way(live) and live.lease is not None:
+            if not live.rate:
+                self.renewed(live)
+            self.watch(live)
+
+    def _over(self, live: LiveJob) -> None:
+        del self._timers[live.job.id]
+        self._answer(Lapsed(live.job.id, live.work_done(time.time())))
+
+
+def _is_under_way(live: LiveJob) -> bool:
+    return live.state is JobState.RUNNING and live.stopping is None

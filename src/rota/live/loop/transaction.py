@@ -1,0 +1,59 @@
+"""What steps of the engine changed, as the rows of one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.core.messages.decisions import Decision
+from rota.core.messages.events import Event, Interrupted, JobArrived
+from rota.core.messages.reasons import Reason
+from rota.core.model.job import JobId
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.live.loop.dependents import Dependents
+from rota.live.loop.record import Record, changes_of, dump, row_of
+from rota.store.journal import encode_step
+from rota.store.records import WriteBatch
+
+
+class Transaction:
+    """One batch in the making: the steps so far, the jobs that they are about, and what is to be done about them."""
+
+    def __init__(self, state: State, kept: dict[JobId, Record], dependents: Dependents, names: list[str]) -> None:
+        self.batch = WriteBatch()
+        self.touched: dict[JobId, LiveJob] = {}
+        self.decisions: list[Decision] = []
+        self._state = state
+        self._kept = kept
+        self._dependents = dependents
+        self._names = names
+
+    def add(
+        self,
+        number: int,
+        now_s: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+        waits: Sequence[tuple[JobId, Reason]],
+    ) -> None:
+        """Take in a step."""
+        line = encode_step(number, now_s, events, decisions, waits, self._names)
+        self.batch.steps.append({"n": number, "body": dump(line)})
+        self.decisions.extend(decisions)
+        new = {}
+        for event, encoded in zip(events, line["in"], strict=True):
+            if isinstance(event, JobArrived):
+                new[event.job.id] = encoded["job"]
+                self._dependents.remember(self._state.jobs[event.job.id])
+            elif isinstance(event, Interrupted) and event.job is not None:
+                spec = self._kept[event.job_id].spec
+                revised = {"key": event.job_id, "new_job": dump(encoded["job"]), "new_spec": spec}
+                self.batch.revised_jobs.append(revised)
+        for job_id in self._dependents.touched(events, decisions):
+            live, record = self._state.jobs[job_id], self._kept[job_id]
+            self.touched[job_id] = live
+            record.message = record.message or self._dependents.broken(live)
+            if job_id in new:
+                self.batch.new_jobs.append(row_of(live, record, self._state, self._names, new[job_id]))
+            else:
+                self.batch.changed_jobs.append(changes_of(live, record, self._state, self._names))

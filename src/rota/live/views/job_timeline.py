@@ -1,0 +1,111 @@
+"""A job's life as its journal tells it: what happened when, and in which state it was in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.codec.values import decode_event, decode_reason
+from rota.core.messages import events as ev
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import Event
+from rota.core.model.job import JobState
+from rota.store.records import Records
+
+MARGIN_S = 60.0
+_STOPPED = {
+    Cause.PREEMPTED: (JobState.SUSPENDED, "has made room for another job"),
+    Cause.MOVED: (JobState.SUSPENDED, "was stopped to go on elsewhere"),
+    Cause.CANCELLED: (JobState.CANCELLED, "was cancelled"),
+    Cause.TIME_LIMIT: (JobState.FAILED, "ran into its time limit"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEvent:
+    """Something that happened to a job, and the state in which that left it; None if it is a remark."""
+
+    at_s: float
+    what: str
+    state: JobState | None = None
+
+
+def life_of(records: Records, job_id: str, submitted_s: float, ended_s: float | None) -> list[TimelineEvent]:
+    """What happened to a job, oldest first, as far as the journal reaches back."""
+    first = records.first_step_since(submitted_s)
+    before = records.first_step_since((ended_s if ended_s is not None else 1e18) + MARGIN_S)
+    stopping = Cause.CANCELLED
+    moments: list[TimelineEvent] = []
+    for body in records.steps_about(job_id, first, before):
+        value = json.loads(body)
+        at_s = float(value["t"])
+        for each in value["in"]:
+            if _is_about(each, job_id):
+                moments.extend(_happened(decode_event(each), at_s, stopping))
+        for each in value.get("out", ()):
+            if each["job_id"] != job_id:
+                continue
+            if each["order"] == "stop":
+                stopping = Cause(each["cause"])
+            moments.extend(_ordered(each, at_s))
+        for waits, reason in value.get("waits", ()):
+            if waits == job_id:
+                moments.append(TimelineEvent(at_s=at_s, what=decode_reason(reason).sentence()))
+    return moments
+
+
+def _is_about(event: dict[str, Any], job_id: str) -> bool:
+    return event.get("job_id") == job_id or event.get("job", {}).get("id") == job_id
+
+
+def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[TimelineEvent]:
+    match event:
+        case ev.JobArrived(held=held):
+            yield TimelineEvent(at_s=at_s, what="was submitted", state=JobState.HELD if held else JobState.WAITING)
+        case ev.JobHeld():
+            yield TimelineEvent(at_s=at_s, what="was held", state=JobState.HELD)
+        case ev.JobReleased():
+            yield TimelineEvent(at_s=at_s, what="was released", state=JobState.WAITING)
+        case ev.JobCancelled():
+            yield TimelineEvent(at_s=at_s, what="somebody asked to cancel it")
+        case ev.Started():
+            yield TimelineEvent(at_s=at_s, what="all tasks run", state=JobState.RUNNING)
+        case ev.StartFailed(why=why):
+            yield TimelineEvent(at_s=at_s, what=f"could not be started: {why}", state=JobState.WAITING)
+        case ev.Stopped():
+            state, what = _STOPPED[stopping]
+            yield TimelineEvent(at_s=at_s, what=what, state=state)
+        case ev.Interrupted(job=job) if job is not None:
+            yield TimelineEvent(
+                at_s=at_s, what="ran out of memory and will be tried again with more", state=JobState.WAITING
+            )
+        case ev.Interrupted():
+            yield TimelineEvent(at_s=at_s, what="was interrupted and will be tried again", state=JobState.WAITING)
+        case ev.JobEnded(end=end):
+            yield TimelineEvent(at_s=at_s, what=end.value, state=JobState(end.value))
+        case ev.Resized():
+            yield TimelineEvent(at_s=at_s, what="runs with another number of tasks or another part of its devices")
+        case ev.Moved():
+            yield TimelineEvent(at_s=at_s, what="runs elsewhere", state=JobState.RUNNING)
+        case ev.WorkDone():
+            yield TimelineEvent(at_s=at_s, what="has done its work, leaves its devices and saves")
+        case ev.Suspended():
+            yield TimelineEvent(at_s=at_s, what="rests where it is", state=JobState.SUSPENDED)
+        case ev.Resumed():
+            yield TimelineEvent(at_s=at_s, what="goes on", state=JobState.RUNNING)
+        case _:
+            return
+
+
+def _ordered(decision: dict[str, Any], at_s: float) -> Iterator[TimelineEvent]:
+    match decision["order"]:
+        case "start":
+            nodes = list(dict.fromkeys(slot[0] for slot in decision["on"]))
+            where = ", ".join(nodes[:6]) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
+            yield TimelineEvent(at_s=at_s, what=f"is started on {where}", state=JobState.STARTING)
+        case "stop":
+            yield TimelineEvent(at_s=at_s, what="is told to stop")
+        case _:
+            return

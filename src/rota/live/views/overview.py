@@ -1,0 +1,64 @@
+"""How a manager stands, at a glance: what the dashboard, `rota top` and `rota tenants` show alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rota.live.loop.boot import Scheduling
+from rota.live.loop.control import Control
+from rota.live.views.devices import count_devices
+from rota.live.views.tenant_usage import TenantGuarantees, TenantUse, uses_of
+from rota.store.records import Records
+
+if TYPE_CHECKING:
+    from rota.live.views.recent import Recent
+
+
+class ManagerOverview:
+    """Looks when asked; what takes long to read is read once for all who ask."""
+
+    def __init__(self, records: Records, control: Control, scheduling: Scheduling) -> None:
+        self.promised = TenantGuarantees(control, scheduling)
+        self._records = records
+        self._control = control
+        self._policy = scheduling.policy
+        self._recent: Recent | None = None
+
+    @property
+    def recent(self) -> Recent:
+        """The last day. Its arithmetic is loaded when it is first asked for."""
+        if self._recent is None:
+            from rota.live.views.recent import Recent
+
+            self._recent = Recent(self._records, self._control)
+        return self._recent
+
+    def uses(self, tenants: Collection[str] | None) -> dict[str, TenantUse]:
+        """What tenants hold now; None asks for all of them."""
+        uses = uses_of(self._control.state, self.promised.now())
+        return {name: use for name, use in uses.items() if tenants is None or name in tenants}
+
+    async def overview(self, tenants: Collection[str] | None) -> dict[str, Any]:
+        """Devices by type, tenants that may be seen, and the last day of the whole cluster."""
+        day = await self.recent.day()
+        uses = self.uses(tenants)
+        return {
+            "policy": self._policy,
+            "devices": [
+                {
+                    "type": count.device_type,
+                    "total": count.total,
+                    "busy": count.busy,
+                    "idle": count.idle,
+                    "bad": count.bad,
+                    "scattered": count.scattered,
+                }
+                for count in count_devices(self._control.state.inventory)
+            ],
+            "running": sum(use.running for use in uses.values()),
+            "waiting": sum(use.waiting for use in uses.values()),
+            "tenants": [{"tenant": name, **asdict(use)} for name, use in uses.items()],
+            "day": {"edges_s": day.edges_s, "in_use": day.in_use, "waiting": day.waiting, "wait_s": day.wait_s},
+        }

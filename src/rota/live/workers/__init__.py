@@ -1,0 +1,1 @@
+"""Worker processes beside the loop: forecasts, what-if simulations, retraining."""

@@ -1,0 +1,231 @@
+"""When a waiting job will start: the present, run forward by the same engine, with what is known of durations.
+
+Three runs, with every job as short, as usual and as long as is likely, give a range. The durations are those of
+jobs of the same name that succeeded; otherwise the job's own estimate or time limit; otherwise a guess.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from rota.core.engine.engine import Engine
+from rota.core.messages.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
+from rota.core.messages.events import (
+    End,
+    Event,
+    JobArrived,
+    JobEnded,
+    Lapsed,
+    Moved,
+    Resized,
+    Resumed,
+    SpeedChanged,
+    Started,
+    Stopped,
+    Suspended,
+    TimerFired,
+)
+from rota.core.model.job import Job, JobId, JobState
+from rota.core.model.placement import is_parked
+from rota.core.state.job_record import LiveJob
+
+GUESS_S = (600.0, 3600.0, 6 * 3600.0)
+"""How long a job takes of which nothing is known: short, usual, long."""
+MOST_STEPS = 20_000
+HORIZON_S = 30 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """How long a job runs: at best, usually, at worst."""
+
+    short_s: float
+    usual_s: float
+    long_s: float
+    known: bool = True
+
+
+Durations = Callable[[Job], Span]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """When a job starts, on the engine's clock; None where that lies beyond the horizon."""
+
+    position: int
+    """How many waiting jobs are started before this one in the usual run, and one."""
+    earliest_s: float | None
+    usual_s: float | None
+    latest_s: float | None
+    known: bool
+    """Whether anything is known of how long the jobs ahead run."""
+
+
+def span_of(job: Job, past_s: list[float]) -> Span:
+    """What is known of a job's run time."""
+    if past_s:
+        ordered = sorted(past_s)
+        return Span(short_s=ordered[0], usual_s=ordered[len(ordered) // 2], long_s=ordered[-1])
+    if job.estimate_s is not None:
+        return Span(short_s=0.5 * job.estimate_s, usual_s=job.estimate_s, long_s=1.5 * job.estimate_s)
+    if job.time_limit_s is not None:
+        limit_s = job.time_limit_s
+        return Span(short_s=0.1 * limit_s, usual_s=0.5 * limit_s, long_s=limit_s)
+    return Span(short_s=GUESS_S[0], usual_s=GUESS_S[1], long_s=GUESS_S[2], known=False)
+
+
+def forecast(
+    engines: Callable[[], Engine], job_id: JobId, durations: Durations, *, arrives: JobArrived | None = None
+) -> Forecast:
+    """Run the present forward three times, each on a copy of it; `arrives` is a job that is only thought of."""
+    starts: list[float | None] = []
+    position = 0
+    known = True
+    for pick in (_short, _usual, _long):
+        run = _ForwardRun(engines(), durations, pick)
+        starts.append(run.until_start(job_id, arrives))
+        known = known and run.known
+        if pick is _usual:
+            position = run.started
+    found = [start for start in starts if start is not None]
+    return Forecast(
+        position=position,
+        earliest_s=min(found, default=None),
+        usual_s=starts[1],
+        latest_s=max(found) if len(found) == len(starts) else None,
+        known=known,
+    )
+
+
+def _short(span: Span) -> float:
+    return span.short_s
+
+
+def _usual(span: Span) -> float:
+    return span.usual_s
+
+
+def _long(span: Span) -> float:
+    return span.long_s
+
+
+class _ForwardRun:
+    """One way on from the present."""
+
+    def __init__(self, engine: Engine, durations: Durations, pick: Callable[[Span], float]) -> None:
+        self._engine = engine
+        self._durations = durations
+        self._pick = pick
+        self._ends: list[tuple[float, int, JobId]] = []
+        self._due: dict[JobId, float] = {}
+        self.known = True
+        self.started = 0
+        self._waiting = {live.job.id for live in engine.state.jobs.values() if live.state is JobState.WAITING}
+
+    def until_start(self, job_id: JobId, arrives: JobArrived | None) -> float | None:
+        """When the job starts; None if not within the horizon."""
+        engine, begun_s = self._engine, self._engine.state.now_s
+        first: list[Event] = list(self._settle())
+        if arrives is not None:
+            first.append(arrives)
+            self._waiting.add(arrives.job.id)
+        decisions = engine.step(begun_s, first or [TimerFired()])
+        for _ in range(MOST_STEPS):
+            if self._count(decisions, job_id):
+                return engine.state.now_s
+            if decisions:
+                decisions = engine.step(engine.state.now_s, [self._answer(each) for each in decisions])
+                continue
+            now_s, events = self._next()
+            if now_s - begun_s > HORIZON_S:
+                return None
+            decisions = engine.step(now_s, events)
+        return None
+
+    def _settle(self) -> Iterator[Event]:
+        """What is under way now comes to its point: starting jobs run, stopping ones stop, running ones will end."""
+        now_s = self._engine.state.now_s
+        for live in self._engine.state.jobs.values():
+            if live.stopping is not None:
+                yield Stopped(live.job.id, live.work)
+            elif live.state is JobState.STARTING:
+                self._expect(live, now_s)
+                yield Started(live.job.id, 1.0, now_s)
+            elif live.parked is not None:
+                yield from self._settle_resting(live, now_s)
+            elif live.state is JobState.RUNNING:
+                self._expect(live, now_s)
+
+    def _settle_resting(self, live: LiveJob, now_s: float) -> Iterator[Event]:
+        """One that is told to rest does; one that is told to go on does that."""
+        if live.state is JobState.RUNNING:
+            yield Suspended(live.job.id, live.work_done(now_s))
+        elif live.placement is not None and not is_parked(live.placement) and not live.reserved:
+            self._expect(live, now_s)
+            yield Resumed(live.job.id, 1.0, now_s)
+
+    def _expect(self, live: LiveJob, now_s: float) -> None:
+        """Say when a running job, or its lease, will end: one that ran longer than expected takes as long again."""
+        span = self._durations(live.job)
+        self.known = self.known and span.known
+        ran_s = live.run_s(now_s)
+        left_s = self._pick(span) - (live.work_done(now_s) if live.job.checkpoint else ran_s)
+        at_s = now_s + (left_s if left_s > 0 else max(ran_s, 1.0))
+        if live.lease is not None:
+            at_s = min(at_s, max(live.lease.until_s, now_s))
+        self._due[live.job.id] = at_s
+        heapq.heappush(self._ends, (at_s, live.seq, live.job.id))
+
+    def _next(self) -> tuple[float, list[Event]]:
+        while self._ends and self._due.get(self._ends[0][2]) != self._ends[0][0]:
+            heapq.heappop(self._ends)
+        end_s = self._ends[0][0] if self._ends else math.inf
+        wake_s = max(self._engine.wakeup_s, self._engine.state.now_s)
+        if wake_s < end_s:
+            return wake_s, [TimerFired()]
+        if end_s == math.inf:
+            return math.inf, []
+        _, _, job_id = heapq.heappop(self._ends)
+        del self._due[job_id]
+        live = self._engine.state.live(job_id)
+        work = live.work_done(end_s)
+        if live.lease is not None and live.lease.until_s <= end_s:
+            return end_s, [Lapsed(job_id, work)]
+        return end_s, [JobEnded(job_id, End.SUCCEEDED, work)]
+
+    def _answer(self, decision: Decision) -> Event:
+        now_s = self._engine.state.now_s
+        live = self._engine.state.live(decision.job_id)
+        match decision:
+            case Start(job_id, _):
+                self._expect(live, now_s)
+                return Started(job_id, 1.0, now_s)
+            case Stop(job_id, _):
+                self._due.pop(job_id, None)
+                return Stopped(job_id, live.work_done(now_s) if live.job.checkpoint else 0.0)
+            case Resize(job_id, _):
+                return Resized(job_id, live.work_done(now_s), 1.0, now_s)
+            case Move(job_id, _):
+                return Moved(job_id, live.work_done(now_s), 1.0, now_s)
+            case Suspend(job_id):
+                self._due.pop(job_id, None)
+                return Suspended(job_id, live.work_done(now_s))
+            case Resume(job_id, _):
+                self._expect(live, now_s)
+                return Resumed(job_id, 1.0, now_s)
+            case Renew(job_id, _, _):
+                self._expect(live, now_s)
+                return SpeedChanged(job_id, live.work, 1.0)
+
+    def _count(self, decisions: list[Decision], job_id: JobId) -> bool:
+        """Count those that start, up to the job that is asked about; whether it is among them."""
+        for each in decisions:
+            if isinstance(each, Start) and each.job_id in self._waiting:
+                self._waiting.discard(each.job_id)
+                self.started += 1
+                if each.job_id == job_id:
+                    return True
+        return False

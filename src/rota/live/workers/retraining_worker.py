@@ -1,0 +1,122 @@
+"""The other side of the tutor: a process that learns from the journal and judges what it has learned."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rota.core.codec.values import decode_cluster
+from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import JobId
+from rota.drivers.local.folder import curve
+from rota.drivers.simulator.study import Setting, simulate
+from rota.learn.from_journal import experience_of
+from rota.learn.undisturbed import undisturbed
+from rota.live.workers.retraining import FILE
+from rota.live.workers.worker_process import Json, answer_all
+from rota.mechanisms.learned.weights import load_learned, save_learned
+from rota.perf.speed.model import SpeedModel
+from rota.store.database import open_database
+from rota.store.journal import JournalHeader, encode_header
+from rota.store.records import Records
+from rota.traces.formats import read_trace
+from rota.traces.workload import Workload
+
+DAYS = 7.0
+LEAST_GAIN = 0.005
+"""By how much completion times must be shorter with new weights."""
+
+
+def main() -> None:
+    """Until there are no more questions."""
+    answer_all(_answer)
+
+
+def _answer(question: Json) -> Json:
+    records = Records(open_database(question["database"]))
+    cluster = decode_cluster(question["cluster"])
+    try:
+        with tempfile.TemporaryDirectory(prefix="rota-tutor-") as folder:
+            journal = Path(folder) / "journal.jsonl"
+            _write(journal, cluster, records)
+            weights, home = Path(question["weights"]), Path(question["home"])
+            effort = {"fewest": question["fewest"], "part": question["part"]}
+            return teach(journal, cluster, question["placement"], weights, home, **effort)
+    finally:
+        records.close()
+
+
+def _write(path: Path, cluster: Cluster, records: Records) -> None:
+    """The journal of the last days."""
+    header = JournalHeader(cluster=cluster, policy="harmony", placement="any", tenancy="none")
+    steps = records.steps(records.first_step_since(time.time() - DAYS * 86400.0))
+    with path.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(encode_header(header), separators=(",", ":")) + "\n")
+        file.writelines(f"{body}\n" for body in steps)
+
+
+def teach(
+    journal: Path, cluster: Cluster, placement: str | None, weights: Path, home: Path, *, fewest: int, part: float = 1.0
+) -> Json:
+    """Learn from a journal; new weights are kept in `home` only if its jobs end sooner with them."""
+    now = load_learned(weights)
+    with journal.open(encoding="utf-8") as lines:
+        seen = experience_of(lines, now.network.kinds, StepRates(home).speed)
+    told = {"seen": seen.samples, "of_unknown_kinds": seen.nameless}
+    if seen.samples < fewest:
+        return {"better": False, "why": f"{seen.samples} speeds were seen; {fewest} are needed", **told}
+    from rota.learn.again import learn_again
+
+    draft = home / f"{FILE}.new"
+    save_learned(draft, learn_again(seen, now, seen.samples, part))
+    return {**told, **judge(journal, cluster, placement, weights, draft, home)}
+
+
+def judge(journal: Path, cluster: Cluster, placement: str | None, weights: Path, draft: Path, home: Path) -> Json:
+    """Run the journal's jobs with the weights in use and with new ones; keep the new ones if the jobs end sooner."""
+    with journal.open(encoding="utf-8") as lines:
+        work = undisturbed(read_trace(journal), lines, cluster)
+    setting = Setting(cluster=cluster, placement=placement, speed=SpeedModel(contention=True))
+    old_s, new_s = (_jct_s(work, path, setting) for path in (weights, draft))
+    better = new_s < old_s * (1.0 - LEAST_GAIN)
+    if better:
+        draft.replace(home / FILE)
+    else:
+        draft.unlink()
+    why = "jobs of the journal end sooner" if better else "jobs of the journal do not end sooner"
+    return {"better": better, "why": why, "old_s": old_s, "new_s": new_s}
+
+
+def _jct_s(work: Workload, weights: Path, setting: Setting) -> float:
+    rows = simulate(work, f"harmony:weights={weights}", setting).history.jobs
+    times = [row.end_s - row.submit_s for row in rows if row.end_s is not None]
+    if not times:
+        raise RotaError("no job of the journal has ended, so that nothing can be judged by it")
+    return sum(times) / len(times)
+
+
+class StepRates:
+    """How fast jobs made their steps, from what they say of them; for jobs that say nothing, the journal's rate."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._steps: dict[JobId, list[tuple[float, int]]] = {}
+
+    def speed(self, job_id: JobId, from_s: float, to_s: float, rate: float) -> float | None:
+        """Steps a second in a time; not known where the job said less than two things in it."""
+        if job_id not in self._steps:
+            self._steps[job_id] = [(at_s, step) for at_s, step, _ in curve(self._home, job_id)]
+        known = self._steps[job_id]
+        if not known:
+            return rate if rate not in (0.0, 1.0) else None
+        return _slope([(at_s, step) for at_s, step in known if from_s <= at_s <= to_s])
+
+
+def _slope(said: Sequence[tuple[float, int]]) -> float | None:
+    if len(said) < 2 or said[-1][0] <= said[0][0]:
+        return None
+    return (said[-1][1] - said[0][1]) / (said[-1][0] - said[0][0]) or None

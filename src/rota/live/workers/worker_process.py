@@ -1,0 +1,80 @@
+"""A process that answers questions, so that the loop is not held up: one line of JSON each way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rota.core.errors import RotaError, Unavailable
+
+Json = dict[str, Any]
+NICE = 5
+"""How much less than others it may use of a busy machine."""
+
+
+class WorkerProcess:
+    """The asking end. The process is started with the first question, and ends with its standard input."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def ask(self, question: Json) -> Json:
+        """What the process answers; its refusals are raised."""
+        async with self._turn:
+            answer = await self._ask(json.dumps(question))
+        if "error" in answer:
+            raise RotaError(answer["error"])
+        return answer
+
+    async def _ask(self, question: str) -> Json:
+        process = self._process
+        if process is None or process.returncode is not None:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                f"from {self._module} import main; main()",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{question}\n".encode())
+        try:
+            line = await process.stdout.readline()
+        except asyncio.CancelledError:
+            process.kill()  # whoever asks next must not get this answer
+            raise
+        if not line:
+            raise Unavailable("the answer broke off; ask again")
+        answer: Json = json.loads(line)
+        return answer
+
+    async def retire(self) -> None:
+        """No more will be asked; what was is answered first."""
+        async with self._turn:
+            await self.close()
+
+    async def close(self) -> None:
+        """No more will be asked."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+
+def answer_all(answer: Callable[[Json], Json]) -> None:
+    """The answering end: until there are no more questions."""
+    os.nice(NICE)
+    for line in sys.stdin:
+        try:
+            said = answer(json.loads(line))
+        except RotaError as error:
+            said = {"error": str(error)}
+        sys.stdout.write(f"{json.dumps(said)}\n")
+        sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""Placement by a trained network or a heuristic, at fixed intervals."""

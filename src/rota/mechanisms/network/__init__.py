@@ -1,0 +1,1 @@
+"""Placement of batches of jobs for low network cost."""

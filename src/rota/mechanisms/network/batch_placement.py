@@ -1,0 +1,117 @@
+"""A policy whose jobs that start at the same moment are placed together, for less network cost than one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from rota.core.engine.protocols import Changes, Draft, Policy
+from rota.core.messages.reasons import Reason
+from rota.core.model.job import Job
+from rota.core.model.placement import Placement
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.mechanisms.network.genetic import Effort, improve
+from rota.mechanisms.network.layout import BatchLayout, PlacementBatch, free_on, interleaved, nodes_for, placed
+from rota.perf.speed.network import Distances, Weighting
+
+FEWEST = 3
+"""Tasks from which on a search is worth it."""
+
+
+class BatchPlacement:
+    """Another policy says who starts; where is decided for all of them together."""
+
+    def __init__(self, inner: Policy, weighting: Weighting, effort: Effort, seed: int, overlaps: bool) -> None:
+        self._inner = inner
+        self._weighting = weighting
+        self._effort = effort
+        self._seed = seed
+        self.overlaps = overlaps
+
+    @property
+    def wakeup_s(self) -> float:
+        """As the other policy wants."""
+        return self._inner.wakeup_s
+
+    @property
+    def memory(self) -> Any:
+        """What the other policy remembers."""
+        return self._inner.memory
+
+    def note(self, changes: Changes, now_s: float) -> None:
+        """Tell the other policy."""
+        self._inner.note(changes, now_s)
+
+    def adopt(self, state: State) -> None:
+        """Tell the other policy."""
+        self._inner.adopt(state)
+
+    def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
+        """As the other policy does."""
+        return self._inner.explain(waiting, draft)
+
+    def plan(self, draft: Draft) -> None:
+        """Who starts, then where."""
+        self._inner.plan(draft)
+        starting = [
+            live
+            for live, before in draft.touched.items()
+            if before is None and live.placement is not None and is_movable(live.job)
+        ]
+        if sum(live.job.tasks for live in starting) >= FEWEST:
+            self._regroup(draft, starting)
+
+    def _regroup(self, draft: Draft, starting: Sequence[LiveJob]) -> None:
+        """Search from where the jobs would go one by one; leave them there if nothing better is found."""
+        mark = draft.mark()
+        given = []
+        for live in starting:
+            assert live.placement is not None
+            given.append(live.placement)
+            draft.release(live)
+        first = self._layout(draft, [live.job for live in starting], given)
+        if not first.network_cost:
+            draft.undo(mark)
+            return
+        names = ",".join(live.job.id for live in starting)
+        found = improve(first, self._effort, random.Random(f"{self._seed}:{draft.now_s}:{names}"))
+        if not found.score < first.score:
+            draft.undo(mark)
+            return
+        for index, live in enumerate(starting):
+            draft.assign(live, placed(draft.inventory, found, index))
+
+    def _layout(self, draft: Draft, jobs: Sequence[Job], given: Sequence[Placement]) -> BatchLayout:
+        """The placements as a layout; who has devices stays on their type."""
+        inventory = draft.inventory
+        nodes: list[list[tuple[int, ...]]] = []
+        for job, placement in zip(jobs, given, strict=True):
+            pool_of = {slot.role: inventory.nodes[slot.node].pool for slot in placement}
+            nodes.append([nodes_for(inventory, role, pool_of[index], -1) for index, role in enumerate(job.roles)])
+        batch = PlacementBatch(
+            jobs=jobs,
+            tasks=interleaved(jobs, nodes),
+            free=[free_on(books) for books in inventory.nodes],
+            devices=[books.node.devices for books in inventory.nodes],
+            distances=Distances([books.node for books in inventory.nodes], self._weighting),
+        )
+        layout = BatchLayout(batch)
+        for index, placement in enumerate(given):
+            where = [(slot.role, slot.node) for slot in placement for _ in range(slot.tasks)]
+            for number in batch.by_job[index]:
+                at = next(entry for entry in where if entry[0] == batch.tasks[number].role)
+                where.remove(at)
+                layout.put(number, at[1])
+        return layout
+
+
+def is_movable(job: Job) -> bool:
+    """Whether only the network decides where a job's tasks go: whole devices, a fixed size, no wish of its own."""
+    return (
+        not job.exclusive
+        and job.elastic is None
+        and (job.locality is None or not job.locality.hard)
+        and not any(role.is_fraction for role in job.roles)
+    )

@@ -1,0 +1,50 @@
+"""EASY backfill: the first job that does not fit gets a date; others may pass it if they do not move that date.
+
+Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rota.core.engine.protocols import Draft
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.state.job_record import LiveJob
+
+
+@dataclass(slots=True)
+class Reservation:
+    """When the head of a private cluster will have its devices, by expected ends, and what it leaves over then."""
+
+    head: LiveJob
+    now_s: float
+    starts_s: float
+    spare_milli: int
+
+    @classmethod
+    def make(cls, draft: Draft, head: LiveJob, holders: Iterable[LiveJob]) -> Reservation:
+        """Count devices back in as the holders are expected to end."""
+        now_s = draft.now_s
+        missing = max(draft.allocator.short_milli(head, draft.inventory), 1)
+        ends = sorted((now_s + live.remaining_s(now_s), live.seq, live) for live in holders)
+        for end_s, _, live in ends:
+            missing -= min(draft.allocator.returns_milli(head, live, draft.inventory), live.gpu_milli)
+            if missing <= 0:
+                return cls(head, now_s, end_s, -missing)
+        return cls(head, now_s, math.inf, 0)
+
+    def reason(self) -> Reason:
+        """Why another job does not pass the head."""
+        date_s = self.starts_s if self.starts_s < math.inf else None
+        return Reason(code=ReasonCode.WOULD_DELAY, job=self.head.job.id, until_s=date_s)
+
+    def admits(self, gpu_milli: int, expected_s: float) -> bool:
+        """Whether a job leaves the head's date as it is."""
+        return gpu_milli <= self.spare_milli or self.now_s + expected_s <= self.starts_s
+
+    def spend(self, gpu_milli: int, expected_s: float) -> None:
+        """A job passed the head; if it outlasts the date, it uses up what was to be left over."""
+        if self.now_s + expected_s > self.starts_s:
+            self.spare_milli -= gpu_milli

@@ -1,0 +1,196 @@
+"""The list scheduler's index: who waits in which lane, who holds devices, whose key changes when."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from rota.core.engine.protocols import Allocator
+from rota.core.messages.reasons import ReasonCode
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.mechanisms.ordering.lanes import Entry, Holders, Key, Lane, moved
+from rota.mechanisms.ordering.rule import Backfill, OrderingRule
+
+
+@dataclass(slots=True)
+class IndexEntry:
+    """Where a job is indexed: in a lane if it waits, among the holders otherwise."""
+
+    entry: Entry
+    slope: float
+    lane: Lane | None
+    until_s: float
+    expected_s: float = 0.0
+    share: tuple[float, ...] = ()
+    scattered_s: float = 0.0
+    """What its lane's clock of fragmentation showed when it joined."""
+
+
+class Index:
+    """All jobs that wait or hold devices, sorted by the rule."""
+
+    def __init__(self, rule: OrderingRule, allocator: Allocator) -> None:
+        self._rule = rule
+        self._allocator = allocator
+        self._groups = rule.groups
+        self._one_lane = rule.backfill is Backfill.NONE
+        self._expects = rule.backfill is Backfill.EASY
+        self._ranks_holders = rule.preempts
+        self._keeps_holders = self._expects or rule.groups is not None
+        self.places: dict[LiveJob, IndexEntry] = {}
+        self.lanes: dict[Hashable, Lane] = {}
+        self.holders = Holders()
+        self.holding: dict[LiveJob, None] = {}
+        """Who holds devices; kept only for rules that have to know."""
+        self.unkeyed: dict[LiveJob, None] = {}
+        """Jobs that were given devices and whose key as a holder has not been asked for yet."""
+        self.fresh: dict[Lane, None] = {}
+        """Lanes whose first job was not looked at yet."""
+        self.look_at_all = True
+        """Whether something happened that may let the first job of any lane start."""
+        self.drifts = False
+        """Whether waiting jobs can overtake holders by the mere passing of time."""
+        self.scattered: dict[Lane, None] = {}
+        """Lanes whose first job found enough devices, but not together."""
+        self._timers: list[tuple[float, int, LiveJob]] = []
+
+    @property
+    def next_change_s(self) -> float:
+        """The next moment at which some job's key or locality changes."""
+        timers = self._timers
+        while timers:
+            at_s, _, live = timers[0]
+            place = self.places.get(live)
+            if place is not None and place.until_s == at_s:
+                return at_s
+            heapq.heappop(timers)
+        return math.inf
+
+    def enqueue(self, live: LiveJob, now_s: float) -> None:
+        """A job waits."""
+        turn = self._rule.turn(live, now_s)
+        live.memo = turn.memo
+        stage, relaxes_s = self._allocator.stage(live, now_s)
+        slope = turn.slope
+        if self._one_lane:
+            stage = 0
+            shape = self._allocator.realm(live)
+        else:
+            shape = self._allocator.shape(live)
+        group = None if self._groups is None else self._groups.of(live)
+        name = (shape, stage, slope, group)
+        lane = self.lanes.get(name)
+        if lane is None:
+            lane = self.lanes[name] = Lane(slope, group)
+        if slope < 0:
+            self.drifts = True
+        entry = (moved(turn.key, slope, -now_s) if slope else turn.key, live)
+        until_s = turn.until_s if turn.until_s < relaxes_s else relaxes_s
+        place = self.places[live] = IndexEntry(entry, slope, lane, until_s, scattered_s=lane.scattered_s(now_s))
+        if lane.add(entry):
+            self.fresh[lane] = None
+        if self._expects:
+            place.expected_s = live.remaining_s(now_s)
+            lane.expect(place.expected_s)
+        if until_s < math.inf:
+            heapq.heappush(self._timers, (until_s, live.seq, live))
+
+    def key_holder(self, live: LiveJob, now_s: float) -> None:
+        """A job holds devices: index it by its key as a holder."""
+        self.unkeyed.pop(live, None)
+        if not self._ranks_holders:
+            return
+        turn = self._rule.turn(live, now_s)
+        live.memo = turn.memo
+        slope = turn.slope
+        old = self.places.get(live)
+        if old is not None:
+            self.holders.remove(old.entry, old.slope)
+            if moved(old.entry[0], old.slope, now_s) < turn.key:
+                self.look_at_all = True
+        if slope > 0:
+            self.drifts = True
+        entry = (moved(turn.key, slope, -now_s) if slope else turn.key, live)
+        self.places[live] = IndexEntry(entry, slope, None, turn.until_s)
+        self.holders.add(entry, slope)
+        if turn.until_s < math.inf:
+            heapq.heappush(self._timers, (turn.until_s, live.seq, live))
+
+    def start(self, live: LiveJob, inventory: Inventory, now_s: float) -> None:
+        """A waiting job was given devices; its key as a holder is asked for later."""
+        place = self.places.pop(live)
+        if place.lane is not None:
+            self._leave(place.lane, place, now_s)
+        self.unkeyed[live] = None
+        if self._keeps_holders:
+            self.hold(live, inventory, now_s)
+
+    def hold(self, live: LiveJob, inventory: Inventory, now_s: float, *, resumes: bool = False) -> None:
+        """Remember a holder, and what its group has through it."""
+        self.holding[live] = None
+        groups = self._groups
+        if groups is not None:
+            share = groups.share(live, inventory)
+            groups.change(groups.of(live), share, 1, now_s, resumes=resumes)
+            self.places[live] = IndexEntry(((float(live.seq),), live), 0.0, None, math.inf, 0.0, share)
+
+    def drop(self, live: LiveJob, now_s: float) -> None:
+        """A job neither waits nor holds any more."""
+        self.unkeyed.pop(live, None)
+        self.holding.pop(live, None)
+        place = self.places.pop(live, None)
+        if place is None:
+            return
+        if place.lane is not None:
+            self._leave(place.lane, place, now_s)
+        elif self._groups is not None:
+            self._groups.change(self._groups.of(live), place.share, -1, now_s, resumes=False)
+        elif self._ranks_holders:
+            self.holders.remove(place.entry, place.slope)
+
+    def blame(self, lane: Lane, code: ReasonCode | None, now_s: float) -> None:
+        """What a lane's first job was passed over for; None if it was given devices."""
+        is_scattered = code is ReasonCode.FRAGMENTED or code is ReasonCode.HOST_BUSY
+        if is_scattered is not lane.is_scattered:
+            lane.set_scattered(is_scattered, now_s)
+            if is_scattered:
+                self.scattered[lane] = None
+            else:
+                del self.scattered[lane]
+
+    def fire(self, now_s: float) -> None:
+        """Ask again for the keys whose time has come."""
+        timers = self._timers
+        while timers and timers[0][0] <= now_s:
+            at_s, _, live = heapq.heappop(timers)
+            place = self.places.get(live)
+            if place is not None and place.until_s == at_s:
+                self._ask_again(live, place, now_s)
+
+    def key_everyone(self, now_s: float) -> None:
+        """Ask again for every key."""
+        for live, place in list(self.places.items()):
+            self._ask_again(live, place, now_s)
+        self.look_at_all = True
+
+    def rank(self, lane: Lane, now_s: float) -> Key:
+        """The place in the order of a lane's first job, its group's before its own."""
+        key = lane.key_now(now_s)
+        return key if self._groups is None else (*self._groups.rank(lane.group, now_s), *key)
+
+    def _ask_again(self, live: LiveJob, place: IndexEntry, now_s: float) -> None:
+        if place.lane is None:
+            self.key_holder(live, now_s)
+        else:
+            self._leave(place.lane, place, now_s)
+            self.enqueue(live, now_s)
+
+    def _leave(self, lane: Lane, place: IndexEntry, now_s: float) -> None:
+        place.entry[1].scattered_s += lane.scattered_s(now_s) - place.scattered_s
+        if lane.remove(place.entry):
+            self.fresh[lane] = None
+        if self._expects:
+            lane.no_longer_expect(place.expected_s)

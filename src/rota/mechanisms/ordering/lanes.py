@@ -1,0 +1,178 @@
+"""Sorted jobs: those that wait, in lanes of alike ones, and those that hold devices, by who yields first."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+
+from rota.core.state.job_record import LiveJob
+
+Key = tuple[float, ...]
+Entry = tuple[Key, LiveJob]
+"""A key (which ends in the job's seq, so entries never tie) and its job."""
+
+
+COMPACT_AT = 256
+"""How many jobs may have left a lane's front before the list is shortened."""
+
+
+def moved(key: Key, slope: float, seconds: float) -> Key:
+    """A key with its first number moved along its slope."""
+    return (key[0] + slope * seconds, *key[1:])
+
+
+def rounding(key: Key, slope: float, now_s: float) -> float:
+    """By how much moving a key may have missed: a few units in the last place of the largest number involved."""
+    return 4 * math.ulp(abs(key[0]) + abs(slope) * now_s) if slope else 0.0
+
+
+def is_beyond(moved_key: Key, slope: float, now_s: float, key: Key) -> bool:
+    """Whether a moved key comes after another; where rounding alone could tell, the rest of the key decides.
+
+    Otherwise two jobs with as much left would each look a hair shorter while it waits, and swap for ever.
+    """
+    if slope and abs(moved_key[0] - key[0]) <= rounding(moved_key, slope, now_s):
+        return moved_key[1:] > key[1:]
+    return moved_key > key
+
+
+class Lane:
+    """Waiting jobs that are alike: if the first can't start, none can. Keys are stored as at time 0.
+
+    Jobs leave mostly from the front, so the front is an offset; a long list is not moved for each of them.
+    """
+
+    __slots__ = ("_entries", "_first", "_scattered_from_s", "_scattered_s", "expected_s", "group", "slope")
+
+    def __init__(self, slope: float, group: Hashable) -> None:
+        self.slope = slope
+        self.group = group
+        self._entries: list[Entry] = []
+        self._first = 0
+        self.expected_s: list[float] = []
+        """Expected run times, sorted; kept only where there are reservations."""
+        self._scattered_s = 0.0
+        self._scattered_from_s = -1.0
+        """Since when its first job finds enough devices, but not together; below 0 if it does not."""
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether its first job finds enough devices, but not together."""
+        return self._scattered_from_s >= 0
+
+    def scattered_s(self, now_s: float) -> float:
+        """For how long its first jobs have found enough devices, but not together."""
+        return self._scattered_s + (now_s - self._scattered_from_s if self.is_scattered else 0.0)
+
+    def set_scattered(self, is_scattered: bool, now_s: float) -> None:
+        """What its first job found."""
+        self._scattered_s = self.scattered_s(now_s)
+        self._scattered_from_s = now_s if is_scattered else -1.0
+
+    def __len__(self) -> int:
+        return len(self._entries) - self._first
+
+    @property
+    def head(self) -> Entry:
+        """The first job, with its key."""
+        return self._entries[self._first]
+
+    def at(self, position: int) -> Entry:
+        """The job at a position, the first being 0."""
+        return self._entries[self._first + position]
+
+    def key_now(self, now_s: float) -> Key:
+        """The first job's key now."""
+        key = self._entries[self._first][0]
+        return moved(key, self.slope, now_s) if self.slope else key
+
+    def add(self, entry: Entry) -> bool:
+        """A job joins in its place; whether it is the first."""
+        entries = self._entries
+        if len(entries) > self._first and entry > entries[-1]:
+            entries.append(entry)
+            return False
+        insort(entries, entry, lo=self._first)
+        return entries[self._first][1] is entry[1]
+
+    def remove(self, entry: Entry) -> bool:
+        """A job leaves; whether it was the first."""
+        entries, first = self._entries, self._first
+        if entries[first][1] is not entry[1]:
+            del entries[bisect_left(entries, entry, lo=first)]
+            return False
+        self._first = first = first + 1
+        if first == len(entries) or (first >= COMPACT_AT and 2 * first > len(entries)):
+            del entries[:first]
+            self._first = 0
+        return True
+
+    def expect(self, seconds: float) -> None:
+        """A job that is expected to run so long joined."""
+        insort(self.expected_s, seconds)
+
+    def no_longer_expect(self, seconds: float) -> None:
+        """A job that was expected to run so long left."""
+        del self.expected_s[bisect_left(self.expected_s, seconds)]
+
+
+class Holders:
+    """Jobs that hold devices, last in order first: the order in which they would have to yield."""
+
+    __slots__ = ("_by_slope",)
+
+    def __init__(self) -> None:
+        self._by_slope: dict[float, list[Entry]] = {}
+
+    def add(self, entry: Entry, slope: float) -> None:
+        """A job came to hold devices."""
+        insort(self._by_slope.setdefault(slope, []), entry)
+
+    def remove(self, entry: Entry, slope: float) -> None:
+        """A job holds nothing any more."""
+        entries = self._by_slope[slope]
+        del entries[bisect_left(entries, entry)]
+        if not entries:
+            del self._by_slope[slope]
+
+    def last_key(self, now_s: float) -> Key | None:
+        """The key of the job that would have to yield first, or what rounding may have made of it at most."""
+        last: Key | None = None
+        for slope, entries in self._by_slope.items():
+            key = entries[-1][0]
+            if slope:
+                key = moved(key, slope, now_s)
+                key = (key[0] + rounding(key, slope, now_s), *key[1:])
+            if last is None or key > last:
+                last = key
+        return last
+
+    def behind(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
+        """Jobs whose key is beyond the given one, the furthest first. The index must not change meanwhile."""
+        if len(self._by_slope) == 1:
+            yield from self._behind_one(key, now_s)
+            return
+        tails = []
+        for slope, entries in self._by_slope.items():
+            at = len(entries) - 1
+            tails.append((moved(entries[at][0], slope, now_s), slope, at))
+        while tails:
+            last = max(range(len(tails)), key=lambda i: tails[i][0])
+            now_key, slope, at = tails[last]
+            if not is_beyond(now_key, slope, now_s, key):
+                return
+            entries = self._by_slope[slope]
+            yield now_key, entries[at][1]
+            if at:
+                tails[last] = (moved(entries[at - 1][0], slope, now_s), slope, at - 1)
+            else:
+                del tails[last]
+
+    def _behind_one(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
+        ((slope, entries),) = self._by_slope.items()
+        for stored, live in reversed(entries):
+            now_key = moved(stored, slope, now_s) if slope else stored
+            if not is_beyond(now_key, slope, now_s, key):
+                return
+            yield now_key, live

@@ -1,0 +1,325 @@
+"""One list scheduler for every ordering policy, with backfill, reservations and pre-emption.
+
+What it computes is simple: walk all jobs in order, give each what it needs if that much is left, skip
+those that do not fit (or stop there), and stop whoever runs and was not reached. How it avoids the walk:
+waiting jobs that are alike share a lane, of which only the first can matter; after an arrival only lanes
+with a new first job are looked at; and keys that move with time do so along slopes, not by being asked.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from rota.core.engine.protocols import Allocator, Changes, Draft
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import JobState
+from rota.core.model.placement import Placement
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.mechanisms.ordering.easy_reservation import Reservation
+from rota.mechanisms.ordering.index import Index
+from rota.mechanisms.ordering.lanes import Key, Lane
+from rota.mechanisms.ordering.rule import Backfill, OrderingRule
+
+_LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode.MEMORY_TOO_SMALL})
+"""Obstacles that stay when a job's turn comes."""
+
+
+class ListScheduler:
+    """The policy that an ordering rule makes."""
+
+    def __init__(self, rule: OrderingRule, allocator: Allocator) -> None:
+        self._rule = rule
+        self._allocator = allocator
+        self._index = Index(rule, allocator)
+        self._reservations: dict[Hashable, Reservation] = {}
+        """Of each private cluster whose first job waits for a date."""
+
+    @property
+    def wakeup_s(self) -> float:
+        """The next moment at which some job's key or locality changes."""
+        return self._index.next_change_s
+
+    @property
+    def memory(self) -> Any:
+        """What the rule has learned."""
+        return self._rule.memory
+
+    def adopt(self, state: State) -> None:
+        """Index a state anew."""
+        index = self._index = Index(self._rule, self._allocator)
+        if self._rule.groups is not None:
+            self._rule.groups.open(state.past)
+        for live in state.jobs.values():
+            if live.placement is not None:
+                index.unkeyed[live] = None
+                index.hold(live, state.inventory, state.now_s, resumes=True)
+            elif live.state is JobState.WAITING and not live.unmet:
+                index.enqueue(live, state.now_s)
+
+    def note(self, changes: Changes, now_s: float) -> None:
+        """Keep the index true."""
+        index = self._index
+        relearn = False
+        for live in changes.left:
+            index.drop(live, now_s)
+            if live.state.is_final:
+                relearn |= self._rule.ended(live, now_s)
+        for live in changes.started:
+            if live.placement is not None:
+                index.key_holder(live, now_s)
+        for live in changes.arrived:
+            if live.state is JobState.WAITING and live.placement is None and live not in index.places:
+                index.enqueue(live, now_s)
+        if changes.freed:
+            index.look_at_all = True
+        if relearn:
+            index.key_everyone(now_s)
+
+    def plan(self, draft: Draft) -> None:
+        """Write into the draft who starts and who must yield."""
+        index = self._index
+        if index.unkeyed:
+            for live in list(index.unkeyed):
+                index.key_holder(live, draft.now_s)
+        index.fire(draft.now_s)
+        lanes: Iterable[Lane] = index.fresh
+        if index.scattered and not self._rule.preempts:
+            lanes = {**index.fresh, **index.scattered}
+        if index.look_at_all or index.drifts or self._rule.backfill is Backfill.EASY:
+            lanes = index.lanes.values()
+        heap = self._worth_a_look(lanes, draft)
+        index.fresh = {}
+        index.look_at_all = False
+        self._reservations = {}
+        if heap:
+            heapq.heapify(heap)
+            self._reservations = _Walk(self._rule, index, draft, heap).run()
+
+    def _worth_a_look(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
+        """Lanes whose first job may fit, free or by pre-emption, or has not been told yet why it can't."""
+        index, inventory, now_s = self._index, draft.inventory, draft.now_s
+        missing_milli = draft.allocator.missing_milli
+        last = index.holders.last_key(now_s) if self._rule.preempts else None
+        chosen = []
+        for lane in lanes:
+            if not len(lane):
+                continue
+            key = index.rank(lane, now_s)
+            head = lane.head[1]
+            if (
+                self._rule.backfill is Backfill.EASY
+                or head.wait_code is not ReasonCode.DEVICES_BUSY
+                or (last is not None and key < last)
+                or not missing_milli(head, inventory)
+            ):
+                chosen.append((key, lane))
+        return chosen
+
+    def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
+        """Why a waiting job was passed over."""
+        place = self._index.places.get(waiting)
+        if place is None or place.lane is None:
+            return Reason(code=ReasonCode.NOT_CONSIDERED)
+        head = place.lane.head[1]
+        answer = draft.offer(waiting)
+        is_behind = self._rule.backfill is Backfill.NONE and head is not waiting
+        if isinstance(answer, Reason) and (not is_behind or answer.code in _LASTING):
+            return answer
+        if is_behind:
+            return Reason(code=ReasonCode.BEHIND, job=head.job.id)
+        reservation = self._reservations.get(draft.allocator.realm(waiting))
+        if reservation is not None:
+            return reservation.reason()
+        return Reason(code=ReasonCode.NOT_CONSIDERED)
+
+
+class _Walk:
+    """One walk down the order: the first jobs of lanes, and jobs that were evicted on the way."""
+
+    __slots__ = ("_draft", "_heap", "_index", "_ousted", "_reservations", "_rule", "_widened")
+
+    def __init__(self, rule: OrderingRule, index: Index, draft: Draft, heap: list[tuple[Key, Lane]]) -> None:
+        self._rule = rule
+        self._index = index
+        self._draft = draft
+        self._heap: list[tuple[Key, Lane | LiveJob]] = list(heap)
+        self._widened = False
+        self._ousted: dict[LiveJob, None] = {}
+        """Jobs that were given devices in this walk and lost them again: they oust nobody in turn, or it might go on
+        for ever where promises contradict each other."""
+        self._reservations: dict[Hashable, Reservation] = {}
+
+    def run(self) -> dict[Hashable, Reservation]:
+        """Look at first jobs in order until none of them fits; who got a date on the way, in each private cluster."""
+        heap, index, draft, rule = self._heap, self._index, self._draft, self._rule
+        while heap:
+            key, candidate = heapq.heappop(heap)
+            if isinstance(candidate, LiveJob):
+                self._reseat(candidate)
+                continue
+            lane = candidate
+            if self._reservations and self._is_filled_around(lane):
+                continue
+            if rule.groups is not None and (rank := index.rank(lane, draft.now_s)) != key:
+                heapq.heappush(heap, (rank, lane))
+                continue
+            live = lane.head[1]
+            answer = self._seek(live, key)
+            if answer is not None and not isinstance(answer, Reason):
+                draft.assign_offered(live, answer)
+                index.start(live, draft.inventory, draft.now_s)
+                index.blame(lane, None, draft.now_s)
+                if len(lane):
+                    heapq.heappush(heap, (index.rank(lane, draft.now_s), lane))
+                continue
+            if answer is not None:
+                draft.because(live, answer)
+                index.blame(lane, answer.code, draft.now_s)
+            if rule.backfill is Backfill.EASY:
+                self._fill_around(live)
+        return self._reservations
+
+    def _seek(self, live: LiveJob, key: Key) -> Placement | Reason | None:
+        """Devices for a job, free or taken from jobs further down; or why not, None if that was said before."""
+        draft = self._draft
+        missing = draft.allocator.missing_milli(live, draft.inventory)
+        answer: Placement | Reason | None = None
+        if not missing:
+            answer = draft.offer(live)
+            if not isinstance(answer, Reason):
+                return answer
+            placement = self._displace(live)
+            if placement is not None:
+                return placement
+        if self._rule.preempts:
+            placement = self._make_room(live, key, missing)
+            if placement is not None:
+                return placement
+        if answer is None and live.wait_code is not ReasonCode.DEVICES_BUSY:
+            answer = draft.offer(live)
+        return answer
+
+    def _displace(self, live: LiveJob) -> Placement | None:
+        """Devices of jobs that have to go because tenancy says so, whatever their place in the order."""
+        draft, index = self._draft, self._index
+        offer = None if live in self._ousted else draft.allocator.displace(live, draft.inventory, draft.now_s)
+        if offer is None:
+            return None
+        for victim in offer.victims:
+            draft.release(victim)
+            index.drop(victim, draft.now_s)
+            if draft.touched[victim] is None:
+                self._ousted[victim] = None
+                index.enqueue(victim, draft.now_s)
+        if self._rule.preempts:
+            self._widen(live)
+        return offer.placement
+
+    def _make_room(self, live: LiveJob, key: Key, missing: int) -> Placement | None:
+        """Take devices from jobs further down the order, the last first, until this one fits."""
+        index, draft = self._index, self._draft
+        allocator, inventory = draft.allocator, draft.inventory
+        behind = (
+            (other_key, other)
+            for other_key, other in index.holders.behind(key, draft.now_s)
+            if allocator.may_displace(live, other, draft.now_s)
+        )
+        victims: list[tuple[Key, LiveJob]] = []
+        while missing > 0:
+            victim = next(behind, None)
+            if victim is None:
+                return None
+            victims.append(victim)
+            missing -= allocator.yields_milli(live, victim[1], inventory)
+        mark = draft.mark()
+        for _, yielding in victims:
+            draft.release(yielding)
+        answer = draft.offer(live)
+        while isinstance(answer, Reason):
+            victim = next(behind, None)
+            if victim is None:
+                draft.undo(mark)
+                return None
+            victims.append(victim)
+            draft.release(victim[1])
+            answer = draft.offer(live)
+        for victim_key, yielding in victims:
+            place = index.places[yielding]
+            index.holders.remove(place.entry, place.slope)
+            heapq.heappush(self._heap, (victim_key, yielding))
+        self._widen(live)
+        return answer
+
+    def _widen(self, live: LiveJob) -> None:
+        """An eviction may leave room to spare: every lane has to be looked at from here on."""
+        if self._widened:
+            return
+        self._widened = True
+        queued = {id(candidate) for _, candidate in self._heap}
+        mine = self._index.places[live].lane
+        for lane in self._index.lanes.values():
+            if len(lane) and lane is not mine and id(lane) not in queued:
+                key = self._index.rank(lane, self._draft.now_s)
+                heapq.heappush(self._heap, (key, lane))
+
+    def _reseat(self, live: LiveJob) -> None:
+        """An evicted job's turn has come: back to its own devices, to others, or out."""
+        index, draft = self._index, self._draft
+        before = draft.touched[live]
+        job = live.job
+        if before is not None and draft.inventory.is_free(before, job.roles, job.exclusive, back=True):
+            draft.assign_offered(live, before)
+            place = index.places[live]
+            index.holders.add(place.entry, place.slope)
+            return
+        del index.places[live]
+        answer = draft.offer(live)
+        if not isinstance(answer, Reason):
+            draft.assign_offered(live, answer)
+            index.unkeyed[live] = None
+
+    def _fill_around(self, head: LiveJob) -> None:
+        """Start jobs of the head's private cluster that fit now and do not move its date."""
+        index, draft = self._index, self._draft
+        realm = draft.allocator.realm(head)
+        reservation = self._reservations[realm] = Reservation.make(draft, head, index.holding)
+        candidates: list[tuple[Key, Lane, int]] = []
+        for lane in index.lanes.values():
+            if len(lane) and draft.allocator.realm(lane.head[1]) == realm:
+                self._push_next(candidates, lane, 0, reservation)
+        while candidates:
+            _, lane, at = heapq.heappop(candidates)
+            live = lane.at(at)[1]
+            expected_s = index.places[live].expected_s
+            if not reservation.admits(live.gpu_milli, expected_s):
+                self._push_next(candidates, lane, at, reservation)
+                continue
+            answer: Placement | Reason = draft.offer(live)
+            if isinstance(answer, Reason):
+                answer = self._displace(live) or answer
+            if isinstance(answer, Reason):
+                draft.because(live, answer)
+                continue
+            reservation.spend(live.gpu_milli, expected_s)
+            draft.assign_offered(live, answer)
+            index.start(live, draft.inventory, draft.now_s)
+            self._push_next(candidates, lane, at, reservation)
+
+    def _is_filled_around(self, lane: Lane) -> bool:
+        """Whether the jobs of a lane had their chance when a reservation of their private cluster was filled around."""
+        return not len(lane) or self._draft.allocator.realm(lane.head[1]) in self._reservations
+
+    def _push_next(
+        self, candidates: list[tuple[Key, Lane, int]], lane: Lane, start: int, reservation: Reservation
+    ) -> None:
+        """Find the first job of a lane, from a position on, that the reservation admits."""
+        if not lane.expected_s or not reservation.admits(lane.head[1].gpu_milli, lane.expected_s[0]):
+            return
+        for at in range(start, len(lane)):
+            key, live = lane.at(at)
+            if reservation.admits(live.gpu_milli, self._index.places[live].expected_s):
+                heapq.heappush(candidates, (key, lane, at))
+                return

@@ -1,0 +1,1 @@
+"""Selection policies: a rule that selects the jobs to place when devices become free."""

@@ -1,0 +1,1 @@
+"""Linear and integer programs, matchings and assignments that several families use."""

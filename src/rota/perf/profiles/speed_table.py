@@ -1,0 +1,118 @@
+"""Measured speeds: steps a second of a model, by device type, number of devices, spread and neighbour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from rota.core.errors import RotaError, did_you_mean
+from rota.core.model.job import DeviceType
+
+SpeedKey = tuple[DeviceType, str, int]
+PairKey = tuple[DeviceType, str, str, int]
+
+
+class Speeds(Protocol):
+    """Who can say how fast a model runs somewhere: a table of measurements, or one that learns."""
+
+    @property
+    def source(self) -> str:
+        """Where the figures come from, for messages."""
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether speeds are multiples of the reference device's, for work that is counted in seconds."""
+
+    @property
+    def knows_pairs(self) -> bool:
+        """Whether there are measurements of two models on the same devices."""
+
+    def knows(self, model: str) -> bool:
+        """Whether there is any speed of a model."""
+
+    def rate(self, device_type: DeviceType, model: str, devices: int, *, scattered: bool = False) -> float | None:
+        """The speed of a model there, or None if it was not measured."""
+
+    def beside(self, device_type: DeviceType, model: str, other: str, devices: int) -> float | None:
+        """The speed of a model while another runs on the same devices, or None if it was not measured."""
+
+    def fastest(self, model: str, devices: int) -> float:
+        """The best speed of a model on any type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiles:
+    """Whole-job steps a second, keyed by (device type, model, devices). 0 means that it can't run there.
+
+    `scattered` holds the speeds of jobs whose devices are on several nodes, where that was measured. A pair is
+    keyed by (device type, model, model beside it, devices): both models on the same devices, each at its speed.
+    """
+
+    steps_per_s: Mapping[SpeedKey, float]
+    source: str
+    scattered: Mapping[SpeedKey, float] = field(default_factory=dict)
+    pairs: Mapping[PairKey, tuple[float, float]] = field(default_factory=dict)
+    is_relative: bool = False
+    _best: dict[str, dict[int, float]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        best: dict[str, dict[int, float]] = {}
+        for (_, model, devices), rate in self.steps_per_s.items():
+            counts = best.setdefault(model, {})
+            counts[devices] = max(rate, counts.get(devices, 0.0))
+        object.__setattr__(self, "_best", best)
+
+    @property
+    def knows_pairs(self) -> bool:
+        """Whether there are measurements of two models on the same devices."""
+        return bool(self.pairs)
+
+    def knows(self, model: str) -> bool:
+        """Whether there is any speed of a model."""
+        return model in self._best
+
+    def rate(self, device_type: DeviceType, model: str, devices: int, *, scattered: bool = False) -> float | None:
+        """The speed of a model there, or None if it was not measured."""
+        key = (device_type, model, devices)
+        if scattered and key in self.scattered:
+            return self.scattered[key]
+        return self.steps_per_s.get(key)
+
+    def beside(self, device_type: DeviceType, model: str, other: str, devices: int) -> float | None:
+        """The speed of a model while another runs on the same devices, or None if it was not measured."""
+        pair = self.pairs.get((device_type, model, other, devices))
+        return None if pair is None else pair[0]
+
+    def fastest(self, model: str, devices: int) -> float:
+        """The best speed of a model on any type."""
+        counts = self._best.get(model, {})
+        if devices not in counts:
+            hint = f"it has none for {devices} devices" if counts else did_you_mean(model, self._best)
+            raise RotaError(f"profiles {self.source}: no speed of model {model!r}; {hint}")
+        return counts[devices]
+
+    def relative_to(self, reference: DeviceType) -> Profiles:
+        """Every speed as a multiple of the same model's on the reference type, with as many devices.
+
+        For work that is counted in seconds there. A model that has no speed there is left out.
+        """
+
+        def share(model: str, devices: int) -> float:
+            return self.steps_per_s.get((reference, model, devices), 0.0)
+
+        def divided(speeds: Mapping[SpeedKey, float]) -> dict[SpeedKey, float]:
+            return {key: rate / share(*key[1:]) for key, rate in speeds.items() if share(*key[1:]) > 0}
+
+        pairs = {
+            key: (rates[0] / share(key[1], key[3]), rates[1] / share(key[2], key[3]))
+            for key, rates in self.pairs.items()
+            if share(key[1], key[3]) > 0 and share(key[2], key[3]) > 0
+        }
+        return replace(
+            self,
+            steps_per_s=divided(self.steps_per_s),
+            scattered=divided(self.scattered),
+            pairs=pairs,
+            is_relative=True,
+        )

@@ -1,0 +1,1 @@
+"""The speed of a job on its placement: device type, spread, neighbours, sharing."""

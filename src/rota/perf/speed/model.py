@@ -1,0 +1,377 @@
+"""The speed model: what a placement and its neighbours make of a job's speed.
+
+Speed is work a second. Work is counted in steps where a profile of the job's model is at hand, otherwise in
+seconds on the reference device. Every effect is a factor, 1 where it is not modelled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota.core.errors import RotaError
+from rota.core.model.cluster import Node
+from rota.core.model.job import WHOLE, DeviceType, Job, Level
+from rota.core.model.placement import Placement, devices_of, tasks_of
+from rota.perf.profiles.online_estimates import LearningSpeeds
+from rota.perf.profiles.speed_table import Speeds
+from rota.perf.speed.busy_fraction import UNKNOWN, of_pair, said_by
+from rota.perf.speed.interleaving import rounds_each, stages_of
+from rota.perf.speed.network import LEVELS, Distances, network_cost
+from rota.perf.speed.throttling import duty, left_by
+from rota.perf.training.goodput import TRAININGS, best_of
+
+SPILLED = 0.1
+"""What is left of a job's speed if all of its device memory lies on the host: assumed, far below what a bus allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What faults and pre-emption cost."""
+
+    restart_s: float = 0.0
+    """Time after every start but the first in which no work is done."""
+    checkpoint_interval_s: float = 0.0
+    """How much running time a fault can undo, for jobs that do not say; 0 means none."""
+    checkpoint_s: float = 0.0
+    """How long a job that is told to stop takes to save its state; it holds its devices meanwhile."""
+    resume_s: float = 0.0
+    """Time after a suspended job was resumed in which no work is done."""
+    move_s: float | None = None
+    """Time after a move in which no work is done; None: as after a restart."""
+
+    load_s: float = 0.0
+    """Time after every start in which a job loads its data and does no work."""
+    save_s: float = 0.0
+    """Time from the end of a job's work to its own end, in which it saves and needs no devices."""
+
+    @property
+    def of_move_s(self) -> float:
+        """What a move costs."""
+        return self.restart_s if self.move_s is None else self.move_s
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.restart_s < math.inf:
+            raise RotaError(f"restart cost is {self.restart_s:g}; it must be a number of seconds, 0 or more")
+        if not self.checkpoint_interval_s >= 0:
+            raise RotaError(f"checkpoint interval is {self.checkpoint_interval_s:g}; it must be 0 or more")
+        if not 0 <= self.checkpoint_s < math.inf:
+            raise RotaError(f"checkpoint time is {self.checkpoint_s:g}; it must be a number of seconds, 0 or more")
+        if not 0 <= self.resume_s < math.inf:
+            raise RotaError(f"resume cost is {self.resume_s:g}; it must be a number of seconds, 0 or more")
+        if not 0 <= self.of_move_s < math.inf:
+            raise RotaError(f"move cost is {self.of_move_s:g}; it must be a number of seconds, 0 or more")
+        for phase, phase_s in (("load", self.load_s), ("save", self.save_s)):
+            if not 0 <= phase_s < math.inf:
+                raise RotaError(f"{phase} time is {phase_s:g}; it must be a number of seconds, 0 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedModel:
+    """Factors on a job's speed.
+
+    `spread` is by the widest level that the job's devices span; neighbours count once each, on any shared device or
+    shared node, and less if they are held back. How an elastic job's speed grows with its size is known for models of
+    the catalogue; for others, `scaling` is the exponent of the size against the size it asked for.
+    `turns` is what the switching leaves of the speed of jobs that take turns on a device; `spilled` what is left of the
+    speed of a packed job for the part of its memory that lies on the host. A packed job that is held back is in the way
+    of others in proportion; with `gaps` of 1, only with what does not fit into the time in which they leave the device
+    idle. With `interleaved`, packed jobs take turns on storage, CPU, GPU and network by the stages of their iterations.
+    With `network`, tasks also wait for what they send: for each second of work so many seconds for each unit of network
+    cost, by levels, that comes on a task.
+    With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
+    With `is_estimate`, profiles are what a policy believes; how fast jobs really run is not in them.
+    Where a job's devices are not equally fast, the slowest sets the pace; with `uneven` batches each device has work in
+    proportion to its speed.
+    With `contention`, jobs of known kinds slow each other down by what they need of the servers that they share; their
+    work is then in seconds alone on one server.
+    """
+
+    profiles: Speeds | None = None
+    type_speed: Mapping[DeviceType, float] = field(default_factory=dict)
+    spread: Mapping[Level, float] = field(default_factory=dict)
+    scaling: float = 1.0
+    device_neighbour: float = 1.0
+    node_neighbour: float = 1.0
+    turns: float = 1.0
+    spilled: float = SPILLED
+    gaps: float = 0.0
+    interleaved: bool = False
+    network: float = 0.0
+    scattered: bool = False
+    is_estimate: bool = False
+    uneven: bool = False
+    contention: bool = False
+
+    def __post_init__(self) -> None:
+        factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
+        factors.append(("of a neighbour on the device", self.device_neighbour))
+        factors.append(("of a neighbour on the node", self.node_neighbour))
+        factors.append(("of taking turns", self.turns))
+        factors.append(("of memory on the host", self.spilled))
+        for name, factor in factors:
+            if not 0 < factor <= 1:
+                raise RotaError(f"the speed factor {name} is {factor:g}; it must be above 0 and at most 1")
+        if not 0 <= self.gaps <= 1:
+            raise RotaError(f"the part of idle time that can be used is {self.gaps:g}; it must be from 0 to 1")
+        if not 0 <= self.network < math.inf:
+            raise RotaError(f"the network's seconds are {self.network:g}; they must be a number of 0 or more")
+        for device_type, speed in self.type_speed.items():
+            if not 0 < speed < math.inf:
+                raise RotaError(f"the speed of type {device_type!r} is {speed:g}; it must be a number above 0")
+
+    @property
+    def sees_neighbours(self) -> bool:
+        """Whether a job's speed depends on who else is there."""
+        return self.device_neighbour != 1.0 or self.node_neighbour != 1.0 or self.contention
+
+    def nominal_rate(self, job: Job) -> float:
+        """The speed that a job can count on before it is known where it runs: its best."""
+        profiles = self._profiles_of(job)
+        if profiles is not None and job.model is not None:
+            devices = max(job.gpu_milli // WHOLE, 1)
+            rate = profiles.fastest(job.model, devices)
+            if not rate > 0:
+                raise RotaError(
+                    f"profiles {profiles.source}: {job.model!r} runs on no device type with {devices} devices"
+                )
+            return rate
+        types = job.roles[0].device_types
+        return max((self.type_speed.get(t, 1.0) for t in types), default=1.0)
+
+    def on_type(self, job: Job, device_type: DeviceType) -> float:
+        """Work a second of a job alone, at the size it asks for, on one type; 0 where it can't or may not run."""
+        if any(role.device_types and device_type not in role.device_types for role in job.roles):
+            return 0.0
+        profiles = self._profiles_of(job)
+        if profiles is not None and job.model is not None:
+            return profiles.rate(device_type, job.model, max(job.gpu_milli // WHOLE, 1)) or 0.0
+        return self.type_speed.get(device_type, 1.0)
+
+    def at_size(self, job: Job, device_type: DeviceType, tasks: int, *, several_nodes: bool = False) -> float:
+        """Work a second of an elastic job alone with so many tasks on one type; 0 where that is not known."""
+        if any(role.device_types and device_type not in role.device_types for role in job.roles):
+            return 0.0
+        profiles = self._profiles_of(job)
+        if profiles is None or job.model is None:
+            return self.type_speed.get(device_type, 1.0) * self._growth(job, tasks, several_nodes)
+        devices = max(tasks * job.roles[0].device_milli // WHOLE, 1)
+        rate = profiles.rate(device_type, job.model, devices, scattered=several_nodes) or 0.0
+        return rate * self._growth(job, tasks, several_nodes) if profiles.is_relative else rate
+
+    def _growth(self, job: Job, tasks: int, several_nodes: bool) -> float:
+        """The speed of an elastic job of this size over its speed with the tasks that it asked for on one node."""
+        role = job.roles[0]
+        if job.elastic is None:
+            return 1.0
+        if job.model in TRAININGS:
+            per_task = max(role.device_milli // WHOLE, 1)
+            now = best_of(job.model, tasks * per_task, several_nodes)
+            return now.goodput / best_of(job.model, role.count * per_task, False).goodput
+        return float((tasks / role.count) ** self.scaling)
+
+    def blend(self, parts: Iterable[tuple[int, float]]) -> float:
+        """The speed of a job on devices that differ: of each kind their number, and the speed if all were like that."""
+        present = [(devices, speed) for devices, speed in parts if devices]
+        if not self.uneven:
+            return min(speed for _, speed in present)
+        return sum(devices * speed for devices, speed in present) / sum(devices for devices, _ in present)
+
+    def beside(self, job: Job, other: Job, device_type: DeviceType) -> float:
+        """Work a second of a job while another runs on the same devices, or on some of them; 0 where they can't.
+
+        Two of different sizes slow each other down, where they meet, as two of the smaller size would.
+        """
+        devices = max(job.gpu_milli // WHOLE, 1)
+        shared = min(devices, max(other.gpu_milli // WHOLE, 1))
+        measured = self._measured_beside(job, other, device_type, shared)
+        alone = self.on_type(job, device_type)
+        if shared == devices:
+            return alone * self.device_neighbour if measured is None else measured
+        factor = self.device_neighbour
+        if measured is not None:
+            small = self.profiles.rate(device_type, str(job.model), shared) if self.profiles is not None else None
+            factor = measured / small if small else 0.0
+        return alone * self.blend([(shared, factor), (devices - shared, 1.0)]) if factor else 0.0
+
+    def _measured_beside(self, job: Job, other: Job, device_type: DeviceType, devices: int) -> float | None:
+        """What was measured; where two can't both have all of a device's memory, that says nothing of parts of it."""
+        if self.profiles is None or job.model is None or other.model is None:
+            return None
+        found = self.profiles.beside(device_type, job.model, other.model, devices)
+        return None if not found and (job.roles[0].is_fraction or other.roles[0].is_fraction) else found
+
+    def among(self, job: Job, part: float, mates: Sequence[tuple[Job, float]], device_type: DeviceType) -> float:
+        """Work a second of a job packed with others, each held back to a part of what it would do by itself.
+
+        A mate that does less is in the way less. Of more than one, what each takes away alone is multiplied.
+        """
+        if self.interleaved:
+            return self.on_type(job, device_type) * part * _interleaved(job, mates)
+        if len(mates) == 1 and part == mates[0][1] == 1.0:
+            return self.beside(job, mates[0][0], device_type)
+        alone = self.on_type(job, device_type)
+        rate = alone * part
+        for mate, its_part in mates:
+            if alone > 0:
+                lost = max(1.0 - self.beside(job, mate, device_type) / alone, 0.0)
+                rate *= 1.0 - lost * self._felt(job, mate, its_part, device_type)
+        return rate
+
+    def _felt(self, job: Job, mate: Job, part: float, device_type: DeviceType) -> float:
+        """How much a job feels of a mate that is held back to a part: less, where it fits into idle time."""
+        if not self.gaps or part >= 1.0:
+            return part
+        idle, use = (1.0 - self.use(job, device_type)) * self.gaps, self.use(mate, device_type)
+        return 0.0 if idle >= use or part * use <= idle else (part * use - idle) / (use - idle)
+
+    def use(self, job: Job, device_type: DeviceType, unknown: float = UNKNOWN) -> float:
+        """The part of the time in which a job alone keeps its devices busy: as said, as measured, or as asked for."""
+        said = said_by(job)
+        if said is not None:
+            return said
+        if job.roles[0].is_fraction:
+            return job.roles[0].device_milli / WHOLE
+        alone = self.on_type(job, device_type)
+        if job.model is None or not self.knows_pairs or not alone > 0:
+            return unknown
+        return of_pair(self.beside(job, job, device_type) / alone)
+
+    @property
+    def knows_pairs(self) -> bool:
+        """Whether there is a measure of how jobs run together on the same devices."""
+        return self.profiles is not None and self.profiles.knows_pairs
+
+    def observe(self, job: Job, device_type: DeviceType, rate: float, beside: Job | None = None) -> bool:
+        """A job was seen to run so fast on a type; whether the speeds that are counted on changed for it."""
+        if not isinstance(self.profiles, LearningSpeeds) or job.model is None:
+            return False
+        other = None if beside is None else beside.model
+        if beside is not None and other is None:
+            return False
+        return self.profiles.observe(device_type, job.model, max(job.gpu_milli // WHOLE, 1), rate, other)
+
+    def refit(self) -> bool:
+        """Guess anew what is not known, if what was seen since is reason to; whether anything may have changed."""
+        return isinstance(self.profiles, LearningSpeeds) and self.profiles.refit()
+
+    @property
+    def memory(self) -> Any:
+        """What was seen of speeds so far, as a serialisable value; None if nothing is learnt."""
+        return self.profiles.memory if isinstance(self.profiles, LearningSpeeds) else None
+
+    def recall(self, memory: Any) -> None:
+        """Take up what was seen of speeds before."""
+        if memory is not None and isinstance(self.profiles, LearningSpeeds):
+            self.profiles.recall(memory)
+
+    def _profiles_of(self, job: Job) -> Speeds | None:
+        """The profiles if they apply: work in seconds can do without, work in steps can't."""
+        if self.profiles is None or job.model is None:
+            return None
+        return None if self.profiles.is_relative and not self.profiles.knows(job.model) else self.profiles
+
+    def rate(
+        self,
+        job: Job,
+        placement: Placement,
+        nodes: list[Node],
+        device_neighbours: Sequence[float] = (),
+        node_neighbours: Sequence[float] = (),
+        mates: Sequence[tuple[Job, float]] = (),
+    ) -> float:
+        """Work a second of a job on a placement: beside neighbours, or packed with some that are known.
+
+        Of each of them, the part of its work that it is let do.
+        """
+        first = placement[0]
+        device_type = nodes[first.node].device_type
+        rate = self.by_itself(job, placement, nodes)
+        if first.in_turn:
+            asked = min(job.roles[first.role].device_milli, WHOLE)
+            rate *= first.milli / asked * (1.0 if first.milli == WHOLE else self.turns)
+            device_neighbours = ()
+        elif mates:
+            rate = self.among(job, duty(job, placement, len(mates)), mates, device_type)
+        else:
+            rate *= duty(job, placement)
+        if first.memory_milli != WHOLE and not first.in_turn:
+            rate *= self.spilled + (1.0 - self.spilled) * first.memory_milli / WHOLE
+        if self.spread and len(placement) > 1:
+            rate *= self.spread.get(span(placement, nodes), 1.0)
+        if self.network and len(placement) > 1:
+            cost = network_cost(job, placement, Distances(nodes, LEVELS))
+            rate /= 1.0 + self.network * cost / sum(slot.tasks for slot in placement)
+        if device_neighbours:
+            rate *= self._slowed(placement, left_by(self.device_neighbour, device_neighbours))
+        if node_neighbours:
+            rate *= left_by(self.node_neighbour, node_neighbours)
+        return rate
+
+    def by_itself(self, job: Job, placement: Placement, nodes: list[Node]) -> float:
+        """Work a second of a job that has the devices of a placement to itself, all near each other."""
+        if len(placement) > 1 and len(by_type := _devices_by_type(placement, nodes)) > 1:
+            return self.blend((count, self._base(job, placement, kind)) for kind, count in by_type.items())
+        return self._base(job, placement, nodes[placement[0].node].device_type)
+
+    def _slowed(self, placement: Placement, factor: float) -> float:
+        """What neighbours on its devices leave of a job's speed; some of its devices may be its own."""
+        own = sum(slot.devices.bit_count() for slot in placement if slot.milli == WHOLE)
+        devices = devices_of(placement)
+        return factor if own in (0, devices) else self.blend([(own, 1.0), (devices - own, factor)])
+
+    def _base(self, job: Job, placement: Placement, device_type: DeviceType) -> float:
+        several_nodes = any(slot.node != placement[0].node for slot in placement)
+        profiles = self._profiles_of(job)
+        rate = self.type_speed.get(device_type, 1.0)
+        if profiles is not None and job.model is not None:
+            devices = _devices_worth(job, placement)
+            measured = profiles.rate(device_type, job.model, devices, scattered=self.scattered and several_nodes)
+            if measured is None:
+                raise RotaError(f"profiles {profiles.source}: no speed of {job.model!r} on {devices} x {device_type!r}")
+            if not profiles.is_relative:
+                return measured
+            rate = measured
+        return rate if job.elastic is None else rate * self._growth(job, tasks_of(placement), several_nodes)
+
+
+def _interleaved(job: Job, mates: Sequence[tuple[Job, float]]) -> float:
+    """What interleaving leaves of a job's speed, and more in proportion if all of its mates are held back."""
+    busy = [(mate, part) for mate, part in mates if part > 0]
+    if not busy:
+        return 1.0
+    left = rounds_each((stages_of(job), *(stages_of(mate) for mate, _ in busy)))
+    return 1.0 - (1.0 - left) * max(part for _, part in busy)
+
+
+def _devices_worth(job: Job, placement: Placement) -> int:
+    """How many devices a job has, counting parts of them by what they add up to."""
+    if job.roles[placement[0].role].is_fraction:
+        return max(job.gpu_milli // WHOLE, 1)
+    return max(devices_of(placement), 1)
+
+
+def _devices_by_type(placement: Placement, nodes: list[Node]) -> dict[DeviceType, int]:
+    """Of the first role's devices, how many are of each type; the other roles only serve it."""
+    found: dict[DeviceType, int] = {}
+    for slot in placement:
+        if slot.role == placement[0].role:
+            kind = nodes[slot.node].device_type
+            found[kind] = found.get(kind, 0) + slot.devices.bit_count()
+    return found
+
+
+def span(placement: Placement, nodes: list[Node]) -> Level:
+    """The widest level of the topology that a placement reaches across."""
+    first = nodes[placement[0].node]
+    widest = Level.NODE
+    for slot in placement[1:]:
+        node = nodes[slot.node]
+        if node is first:
+            continue
+        if node.domain != first.domain:
+            return Level.CLUSTER
+        widest = max(widest, Level.RACK if node.rack == first.rack else Level.DOMAIN)
+    return widest

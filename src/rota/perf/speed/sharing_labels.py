@@ -1,0 +1,105 @@
+"""The labels by which a job says how it shares devices: what each means, what it may say, and who reads it.
+
+This is the one place that decides it. A label that is not in the table is none of Rota's concern.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rota.core.model.job import WHOLE
+from rota.perf.speed.interleaving import read_stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingLabel:
+    """A label: `accepts` a text, given the thousandths of a device that a task asks for, as `wants` says in words."""
+
+    name: str
+    means: str
+    wants: str
+    read_by: tuple[str, ...]
+    accepts: Callable[[str, int], bool]
+
+
+def _between(low: float, high: float) -> Callable[[str, int], bool]:
+    return lambda text, _: low <= _number(text) <= high
+
+
+def _number(text: str) -> float:
+    """The number that a text says; one that is in no range for a text that says none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _is_limit(text: str, asked_milli: int) -> bool:
+    return min(asked_milli, WHOLE) / WHOLE <= _number(text) <= 1
+
+
+def _is_name(text: str, _: int) -> bool:
+    return bool(text.strip())
+
+
+def _by_name(name: str, means: str) -> SharingLabel:
+    return SharingLabel(
+        name=name, means=means, wants="a text that is not empty", read_by=("kubeshare",), accepts=_is_name
+    )
+
+
+SHARING_LABELS = (
+    SharingLabel(
+        name="utilization",
+        means="the part of the time in which it keeps its devices busy",
+        wants="a number from 0 to 1",
+        read_by=("antman", "lucid", "horus", "liquid"),
+        accepts=_between(0, 1),
+    ),
+    SharingLabel(
+        name="limit",
+        means="how much of a device it may have if others leave it",
+        wants="a number from what a task asks for to 1",
+        read_by=("kubeshare",),
+        accepts=_is_limit,
+    ),
+    _by_name("affinity", "its tasks go on the device of others that say the same"),
+    _by_name("anti-affinity", "its tasks go on other devices than others that say the same"),
+    _by_name("exclusion", "it shares devices only with others that say the same"),
+    SharingLabel(
+        name="persistent",
+        means="the part of its device memory that it keeps between iterations",
+        wants="a number from 0 to 1",
+        read_by=("salus",),
+        accepts=_between(0, 1),
+    ),
+    SharingLabel(
+        name="weight",
+        means="its part of the time beside others, in proportion",
+        wants="a number from 0.001 to 1000",
+        read_by=("olympian",),
+        accepts=_between(0.001, 1000),
+    ),
+    SharingLabel(
+        name="stages",
+        means="the parts of an iteration spent on storage, CPU, GPU and network",
+        wants="four numbers of 0 or more with / between them, such as 0.4/0.2/0.3/0.1",
+        read_by=("muri",),
+        accepts=lambda text, _: read_stages(text) is not None,
+    ),
+)
+_BY_LABEL = {label.name: label for label in SHARING_LABELS}
+
+
+def fault_in_labels(labels: Iterable[tuple[str, str]], asked_milli: int) -> str | None:
+    """What is wrong with the labels of a job whose tasks ask for so many thousandths of a device; None if nothing."""
+    for name, text in labels:
+        known = _BY_LABEL.get(name)
+        if known is not None and not known.accepts(text, asked_milli):
+            wants = known.wants
+            if name == "limit":
+                wants = f"a number from {min(asked_milli, WHOLE) / WHOLE:g}, what a task asks for, to 1"
+            return f"labels.{name} is {text!r}; it must be {wants}"
+    return None

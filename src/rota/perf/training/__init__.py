@@ -1,0 +1,1 @@
+"""Statistical efficiency: goodput, loss curves, and models fitted to reported progress."""

@@ -1,0 +1,1 @@
+"""The published policies, one file per system, grouped by family."""

@@ -1,0 +1,82 @@
+"""Olympian: jobs take turns on a device by the cost that each has run up (Hu et al., Middleware 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rota.core.errors import RotaError
+from rota.core.model.job import WHOLE, DeviceType
+from rota.core.state.job_record import LiveJob
+from rota.mechanisms.colocation.declare import number, sharing
+from rota.mechanisms.colocation.groups import DeviceGroups
+from rota.mechanisms.colocation.rule import DefaultColocationRule
+from rota.mechanisms.declare import Knowledge, Traits
+
+
+class Turns(Enum):
+    """What a job's turns are in proportion to."""
+
+    FAIR = "fair"
+    WEIGHTED = "weighted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OlympianParams:
+    """At most `most` jobs share devices. The token goes on whenever its holder has run up as much cost as the others.
+
+    With `migrate`, who came last moves to devices that become free.
+    With `turns=weighted`, cost counts in proportion to the label `weight`. The published quantum is 1.2 ms, far below
+    what is scheduled here: a job's turns come to a part of the device.
+    """
+
+    most: int = 4
+    migrate: bool = False
+    turns: Turns = Turns.FAIR
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.most <= WHOLE:
+            raise RotaError(f"most is {self.most}; it must be from 1 to {WHOLE}")
+
+
+class Olympian(DefaultColocationRule):
+    """First in first out; who finds no devices takes turns with the fewest."""
+
+    turns = True
+
+    def __init__(self, params: OlympianParams, knowledge: Knowledge) -> None:
+        self._params = params
+        self.migrates = params.migrate
+
+    def joins(
+        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
+    ) -> tuple[float, ...] | None:
+        """Where there are fewest; memory is the accounts' concern."""
+        return (len(hosts),) if len(hosts) < self._params.most else None
+
+    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: DeviceGroups) -> Sequence[int]:
+        """Equal cost, or cost by weight: the same part of the time for each unit of weight."""
+        weights = [self._weight(live) for live in jobs]
+        return [max(int(WHOLE * weight / sum(weights)), 1) for weight in weights]
+
+    def _weight(self, live: LiveJob) -> float:
+        weight = number(live.job, "weight", 1.0) if self._params.turns is Turns.WEIGHTED else 1.0
+        return min(max(weight, 0.001), 1000.0)
+
+
+olympian = sharing(
+    "olympian",
+    Olympian,
+    cites="Hu et al., Middleware 2018",
+    summary="First in first out; who finds no devices takes turns with others, each as long as its cost is the same.",
+    params=OlympianParams,
+    traits=Traits(
+        scheduling_input="accumulated cost",
+        dimensions="time and space",
+        preemption="between operators",
+        starvation="no",
+        placement="consolidated, in turn",
+        intrusiveness="runtime",
+    ),
+)

@@ -1,0 +1,156 @@
+"""First in, first out over device types: fixed to a random type, on the fastest free one, or packed as well."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from rota.mechanisms.declare import Knowledge
+from rota.mechanisms.rounds.rule import Contender, Memoryless, Party, Question, Shares, chance_of, set_chance
+from rota.policies.published.gavel.declare import Compat, shares
+
+PACKS_WELL = 1.5
+"""Sum of normalised speeds from which on two jobs share devices."""
+
+
+def whole(question: Question, at: int) -> tuple[float, ...]:
+    """All of the time on one type."""
+    return tuple(1.0 if kind == at else 0.0 for kind in range(len(question.types)))
+
+
+class FixedFifo:
+    """A job keeps the type that it was given, at random among those with room, until it ends."""
+
+    sees_types = False
+    packs = False
+    backfills = False
+
+    def __init__(self, rng: random.Random, *, blindly: bool) -> None:
+        self._rng = rng
+        self._blindly = blindly
+        """Gavel draws among all types with room, and passes a job over that then can't run there."""
+        self._type_of: dict[int, int] = {}
+
+    @property
+    def memory(self) -> Any:
+        """Who has which type, and the state of chance."""
+        return {"types": list(self._type_of.items()), "chance": chance_of(self._rng)}
+
+    def recall(self, memory: Any) -> None:
+        """Everyone keeps its type, and chance goes on."""
+        self._type_of = dict(memory["types"])
+        set_chance(self._rng, memory["chance"])
+
+    def shares(self, question: Question) -> Shares:
+        """Heads of the queue take over the types of those who ended, then what else is free."""
+        active = {job.seq: job for job in question.jobs}
+        free = list(question.devices)
+        self._type_of = {
+            seq: at for seq, at in self._type_of.items() if seq not in active or active[seq].speeds[at] > 0
+        }
+        queue = [job for job in question.jobs if job.seq not in self._type_of]
+        for seq, at in sorted(self._type_of.items()):
+            if seq in active:
+                free[at] -= active[seq].scale
+                continue
+            del self._type_of[seq]
+            if queue and queue[0].scale <= free[at] and queue[0].speeds[at] > 0:
+                self._give(queue.pop(0), at, free)
+        self._fill(question, queue, free)
+        return {(seq,): whole(question, at) for seq, at in sorted(self._type_of.items())}
+
+    def _fill(self, question: Question, queue: list[Contender], free: list[int]) -> None:
+        kinds = [at for at in question.by_name() if free[at] > 0]
+        for job in queue:
+            roomy = [at for at in kinds if free[at] >= job.scale and (self._blindly or job.speeds[at] > 0)]
+            if not roomy:
+                return
+            at = roomy[self._rng.randrange(len(roomy))]
+            if job.speeds[at] > 0:
+                self._give(job, at, free)
+                if not free[at]:
+                    kinds.remove(at)
+
+    def _give(self, job: Contender, at: int, free: list[int]) -> None:
+        self._type_of[job.seq] = at
+        free[at] -= job.scale
+
+
+class FastestFifo(Memoryless):
+    """Everyone in turn gets the fastest type with room; the first that fits nowhere ends the list."""
+
+    sees_types = True
+    backfills = False
+
+    def __init__(self, *, packs: bool, drops_first: bool = False) -> None:
+        self.packs = packs
+        self._drops_first = drops_first
+        """Gavel takes the job that fitted nowhere off the queue, so that it is not paired either."""
+
+    def shares(self, question: Question) -> Shares:
+        """Worked out anew each time."""
+        free = list(question.devices)
+        kinds = question.by_name()
+        given: dict[Party, int] = {}
+        waiting = list(question.jobs)
+        while waiting:
+            job = waiting[0]
+            roomy = [at for at in kinds if free[at] >= job.scale]
+            if not roomy:
+                break
+            waiting.pop(0)
+            best = max(roomy, key=lambda at: job.speeds[at])
+            if job.speeds[best] > 0:
+                given[(job.seq,)] = best
+                free[best] -= job.scale
+        if self.packs:
+            passed_over = 1 if self._drops_first and any(free) else 0
+            _pack(question, given, waiting[passed_over:])
+        return {party: whole(question, at) for party, at in given.items()}
+
+
+def _pack(question: Question, given: dict[Party, int], waiting: list[Contender]) -> None:
+    """Queued jobs join, in order, the single of equal size that they pack best with; stop at the first that can't."""
+    jobs = {job.seq: job for job in question.jobs}
+    for job in waiting:
+        best, mate = PACKS_WELL, None
+        for party, at in given.items():
+            other = jobs[party[0]]
+            if len(party) > 1 or other.scale != job.scale:
+                continue
+            gain = packing_gain(question, other, job, at)
+            if gain > best:
+                best, mate = gain, other
+        if mate is None:
+            return
+        at = given.pop((mate.seq,))
+        given[(min(mate.seq, job.seq), max(mate.seq, job.seq))] = at
+
+
+def packing_gain(question: Question, one: Contender, other: Contender, at: int) -> float:
+    """Speeds together over speeds alone, summed; 0 where one of them can't run."""
+    alone = np.array([one.speeds[at], other.speeds[at]])
+    both = question.beside(one, other)[:, at]
+    return float((both / alone).sum()) if (both > 0).all() and (alone > 0).all() else 0.0
+
+
+def _fixed(params: Any, knowledge: Knowledge) -> FixedFifo:
+    return FixedFifo(random.Random(knowledge.seed), blindly=params.compat is Compat.GAVEL)
+
+
+fifo = shares(
+    "fifo", _fixed, summary="In order of arrival, each on a random type with room until it ends.", knows="none"
+)
+fifo_perf = shares(
+    "fifo_perf",
+    lambda params, knowledge: FastestFifo(packs=False),
+    summary="In order of arrival, each on the fastest type with room.",
+)
+fifo_packed = shares(
+    "fifo_packed",
+    lambda params, knowledge: FastestFifo(packs=True, drops_first=params.compat is Compat.GAVEL),
+    summary="As fifo_perf, and queued jobs share devices where that pays.",
+    packs=True,
+)

@@ -1,0 +1,75 @@
+"""Gandiva as Gavel has it: when there are more jobs than devices, pairs are tried at random and kept if they pay."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from rota.mechanisms.rounds.rule import Contender, Party, Question, Shares, chance_of, set_chance
+from rota.policies.published.gavel.declare import shares
+from rota.policies.published.gavel.isolated import isolated_shares
+
+
+class GavelGandiva:
+    """Random pairs of equal size; isolated shares over the parties."""
+
+    sees_types = False
+    packs = True
+    backfills = True
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._pairs: list[Party] = []
+
+    @property
+    def memory(self) -> Any:
+        """The pairs, and the state of chance."""
+        return {"pairs": [list(pair) for pair in self._pairs], "chance": chance_of(self._rng)}
+
+    def recall(self, memory: Any) -> None:
+        """Pairs stay, and chance goes on."""
+        self._pairs = [(one, other) for one, other in memory["pairs"]]
+        set_chance(self._rng, memory["chance"])
+
+    def shares(self, question: Question) -> Shares:
+        """Everyone alone if there is room for all; otherwise good pairs stay and the rest are drawn anew."""
+        jobs = {job.seq: job for job in question.jobs}
+        whole = [pair for pair in self._pairs if pair[0] in jobs and pair[1] in jobs]
+        self._pairs = [pair for pair in whole if self._pays(question, jobs[pair[0]], jobs[pair[1]])]
+        if question.scale.sum() <= sum(question.devices):
+            return self._isolated(question, [(job.seq,) for job in question.jobs], jobs)
+        paired = {seq for pair in self._pairs for seq in pair}
+        single = [job.seq for job in question.jobs if job.seq not in paired]
+        for _ in range(len(single)):
+            if len(single) < 2:
+                break
+            one, other = self._rng.sample(single, 2)
+            if jobs[one].scale == jobs[other].scale:
+                single.remove(one)
+                single.remove(other)
+                self._pairs.append((min(one, other), max(one, other)))
+        return self._isolated(question, [*self._pairs, *((seq,) for seq in single)], jobs)
+
+    def _pays(self, question: Question, one: Contender, other: Contender) -> bool:
+        """Whether two jobs do at least one job's work together, on all types added up."""
+        both = question.beside(one, other)
+        alone = np.array([one.speeds, other.speeds])
+        if not (both > 0).all() or not (alone > 0).all():
+            return False
+        return float((both / alone).sum()) >= 1.0
+
+    def _isolated(self, question: Question, parties: list[Party], jobs: dict[int, Contender]) -> Shares:
+        scale = np.array([jobs[party[0]].scale for party in parties], dtype=np.float64)
+        rows = isolated_shares(question, scale).tolist()
+        return dict(zip(parties, rows, strict=True))
+
+
+gandiva = shares(
+    "gandiva",
+    lambda params, knowledge: GavelGandiva(random.Random(knowledge.seed)),
+    summary="Equal parts of every type; with more jobs than devices, pairs at random, kept while they pay.",
+    cites="Xiao et al., OSDI 2018; as in Narayanan et al., OSDI 2020",
+    packs=True,
+)

@@ -1,0 +1,44 @@
+"""An equal part of every type for everyone: what a partition of the cluster would give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rota.mechanisms.rounds.rule import Floats, Memoryless, Question, Shares
+from rota.policies.published.gavel.declare import shares
+
+
+def isolated_shares(question: Question, scale: Floats) -> Floats:
+    """x_ij = N_j / (m s_i), a row scaled down where it adds up to more than 1.
+
+    Types are added up by name: who of two with the same claim goes first hangs on the last bit of these sums, so
+    that it must not depend on the order in which a cluster's types are listed.
+    """
+    rows: Floats = question.capacity[None, :] / max(len(scale), 1) / scale[:, None]
+    total = np.zeros((len(scale), 1))
+    for at in question.by_name():
+        total[:, 0] += rows[:, at]
+    return rows / np.maximum(total, 1.0)
+
+
+class Isolated(Memoryless):
+    """Shares by device counts alone."""
+
+    sees_types = False
+    packs = False
+    backfills = True
+
+    def shares(self, question: Question) -> Shares:
+        """The same part for all."""
+        rows: Sequence[Sequence[float]] = isolated_shares(question, question.scale).tolist()
+        return {(job.seq,): row for job, row in zip(question.jobs, rows, strict=True)}
+
+
+isolated = shares(
+    "isolated",
+    lambda params, knowledge: Isolated(),
+    summary="Everyone has the same part of every type.",
+    knows="none",
+)

@@ -1,0 +1,55 @@
+"""Max-min fairness over effective throughput (Narayanan et al., section 4.1): the least served as well as can be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rota.mechanisms.rounds.rule import Floats, Question, Shares
+from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, shares
+from rota.policies.published.gavel.layout import ProgramLayout, lay_out
+from rota.policies.published.gavel.least import ServesTheLeast, inverse
+
+
+def fair_factor(layout: ProgramLayout) -> Floats:
+    """s_i / (w_i p_i), with p_i the mean speed over all devices: what a job's progress is measured in."""
+    devices = layout.question.capacity
+    mean = layout.speeds @ devices / max(devices.sum(), 1.0)
+    weight = layout.first(layout.question.weight)
+    return np.where(mean > 0, layout.scale / (weight * np.where(mean > 0, mean, 1.0)), 0.0)
+
+
+def fair_need(layout: ProgramLayout) -> Floats:
+    """The progress that counts as 1 for a job: w_i p_i / s_i."""
+    return inverse(fair_factor(layout))
+
+
+class MaxMin(ServesTheLeast):
+    """What counts is progress over that of an equal part of all devices."""
+
+    def shares(self, question: Question) -> Shares:
+        """A class is of jobs alike in profile, size and weight."""
+        speeds = None if self.sees_types else np.ones_like(question.speeds)
+        layout = lay_out(question, speeds=speeds, packs=self.packs, collapse=self._params.collapse)
+        return self._serve(layout, fair_need(layout))
+
+
+max_min_fairness = shares(
+    "max_min_fairness",
+    lambda params, knowledge: MaxMin(params, sees_types=False),
+    summary="The least share as large as can be, all types taken as one.",
+    params=LpParams,
+    knows="none",
+)
+max_min_fairness_perf = shares(
+    "max_min_fairness_perf",
+    lambda params, knowledge: MaxMin(params, sees_types=True),
+    summary="The least effective throughput as large as can be.",
+    params=SizeParams,
+)
+max_min_fairness_packed = shares(
+    "max_min_fairness_packed",
+    lambda params, knowledge: MaxMin(params, sees_types=True, packs=True),
+    summary="The least effective throughput as large as can be, with two jobs on a device where that helps.",
+    params=PackParams,
+    packs=True,
+)

@@ -1,0 +1,74 @@
+"""Shares that nobody gains by lying about: Nash welfare with discounts (Cole, Gkatzelis and Goel, EC 2013).
+
+The product of all jobs' throughputs is made as large as can be; then everyone's share is cut to the part that
+its presence leaves to the others. Used by Gavel as its strategy-proof policy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rota.mechanisms.rounds.rule import Floats, Memoryless, Question, Shares
+from rota.policies.published.gavel.declare import LpParams, shares
+from rota.policies.published.gavel.layout import ProgramLayout, lay_out
+from rota.policies.published.gavel.least import nothing
+from rota.policies.published.gavel.nash import most_welfare
+
+_AT_ONCE = 20_000
+"""Classes times questions that are solved together: what memory allows."""
+
+
+def proportional(layout: ProgramLayout, counts: Floats) -> Floats:
+    """Of each row of counts, the shares of one job of each class that make the product of throughputs largest."""
+    fastest = layout.speeds.max(axis=1, keepdims=True, initial=0.0)
+    speeds = layout.speeds / np.where(fastest > 0, fastest, 1.0)
+    rows = max(_AT_ONCE // max(len(speeds), 1), 1)
+    parts = [
+        most_welfare(speeds, layout.scale, layout.question.capacity, counts[first : first + rows])
+        for first in range(0, len(counts), rows)
+    ]
+    return np.concatenate(parts)
+
+
+def without_one(count: Floats) -> Floats:
+    """Counts of classes as they are, and below that once for each class with one job less of it."""
+    return np.concatenate([count[None], np.maximum(count[None] - np.eye(len(count)), 0.0)])
+
+
+def discounts(layout: ProgramLayout, counts: Floats, answers: Floats) -> Floats:
+    """Of each class, what its one job leaves of the others' product, over what they would have without it."""
+    done = np.maximum((layout.speeds[None] * answers).sum(axis=2), 1e-300)
+    lost = np.where(counts[1:] > 0, counts[1:] * (np.log(done[:1]) - np.log(done[1:])), 0.0)
+    left: Floats = np.exp(np.minimum(lost.sum(axis=1), 0.0))
+    return left
+
+
+class StrategyProof(Memoryless):
+    """Partial allocation: telling the truth about one's speeds is best for everybody."""
+
+    sees_types = True
+    packs = False
+    backfills = True
+
+    def __init__(self, params: LpParams) -> None:
+        self._params = params
+
+    def shares(self, question: Question) -> Shares:
+        """Proportionally fair shares, each cut by its discount."""
+        layout = lay_out(question, collapse=self._params.collapse)
+        if not layout.columns:
+            return nothing(question)
+        runs = layout.speeds.max(axis=1, initial=0.0) > 0
+        counts = without_one(np.where(runs, layout.count, 0.0))
+        answers = proportional(layout, counts)
+        kept = (answers[0] * discounts(layout, counts, answers)[:, None]).tolist()
+        return {(question.jobs[row].seq,): kept[k] for k, rows in enumerate(layout.members) for row in rows}
+
+
+max_min_fairness_strategy_proof_perf = shares(
+    "max_min_fairness_strategy_proof_perf",
+    lambda params, knowledge: StrategyProof(params),
+    summary="Proportionally fair shares with discounts, so that nobody gains by lying about speeds.",
+    params=LpParams,
+    cites="Cole, Gkatzelis and Goel, EC 2013; Narayanan et al., OSDI 2020",
+)

@@ -1,0 +1,161 @@
+"""The most throughput in all, per price of the device, or with deadlines kept (Narayanan et al., sections 4.2, 4.3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.mechanisms.rounds.rule import Contender, Floats, Question, Shares
+from rota.mechanisms.solvers.lp import Program, Programmed, Solution
+from rota.policies.published.gavel.declare import LpParams, SizeParams, refuse_with_quirks, shares
+from rota.policies.published.gavel.entries import amount_of, names_of
+from rota.policies.published.gavel.layout import ProgramLayout, lay_out
+from rota.policies.published.gavel.least import nothing
+
+PRICES = {"v100": 2.48, "p100": 1.46, "k80": 0.45, "a100": 2.93, "h100": 11.06, "t4": 0.35}
+"""Dollars an hour of one device on demand (Google Cloud, us-central1); a type that is not listed costs 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParams(SizeParams):
+    """As all of the family; `prices` such as v100:2.48/k80:0.45 replace the built-in ones, in money an hour."""
+
+    prices: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        SizeParams.__post_init__(self)
+        for name in names_of(self.prices):
+            self.price(name)
+
+    def price(self, kind: str) -> float:
+        """The price of a type."""
+        given = amount_of(self.prices, kind, f"the price of {kind!r}")
+        return PRICES.get(kind, 1.0) if given is None else given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedCostParams(CostParams):
+    """As the policies without pairs; with `mixed_sharing`, a job may share some of its devices with a smaller one and
+    have the others to itself (only with `compat=none`)."""
+
+    mixed_sharing: bool = False
+
+    def __post_init__(self) -> None:
+        CostParams.__post_init__(self)
+        refuse_with_quirks(self.compat, "mixed_sharing", self.mixed_sharing, "pairs are of equal size")
+
+
+def deadline_s(job: Contender) -> float:
+    """When a job must have ended: its own word, or its SLO times its run time on its fastest type; else never."""
+    asked = job.live.job
+    if asked.deadline_s is not None:
+        return asked.deadline_s
+    fastest = max(job.speeds, default=0.0)
+    if job.slo is None or asked.work is None or not fastest:
+        return math.inf
+    return job.live.submitted_s + job.slo * asked.work / fastest
+
+
+class MaxSumThroughput(Programmed):
+    """Steps a second of all jobs together, each step as good as any other; divided by prices if asked.
+
+    Divided by what each job has left to do, it is shortest job first: the fractions of jobs that are done a second.
+    """
+
+    sees_types = True
+    backfills = True
+
+    def __init__(
+        self,
+        params: LpParams,
+        *,
+        by_cost: bool = False,
+        keeps_slos: bool = False,
+        packs: bool = False,
+        by_length: bool = False,
+    ):
+        super().__init__()
+        self.packs = packs
+        self._params = params
+        self._by_cost = by_cost
+        self._keeps_slos = keeps_slos
+        self._by_length = by_length
+
+    def shares(self, question: Question) -> Shares:
+        """With deadlines if all can be kept, otherwise without."""
+        needs = self._needs(question) if self._keeps_slos else np.zeros(len(question.jobs))
+        left = np.maximum(question.remaining, 1e-9) if self._by_length else np.ones(len(question.jobs))
+        layout = lay_out(
+            question,
+            packs=self.packs,
+            alike=lambda row, job: (float(needs[row]), float(left[row])),
+            collapse=self._params.collapse,
+        )
+        if not layout.columns:
+            return nothing(question)
+        found = self._solver.solve(self._program(layout, layout.first(needs), layout.first(left)))
+        if not isinstance(found, Solution) and needs.any():
+            found = self._solver.solve(self._program(layout, np.zeros(len(layout.count)), layout.first(left)))
+        return layout.split(found.x) if isinstance(found, Solution) else nothing(question)
+
+    def _needs(self, question: Question) -> Floats:
+        """r_i / (deadline - now); a deadline that is past, or that not even the fastest type meets, binds nobody."""
+        due_s = np.array([deadline_s(job) for job in question.jobs]) - question.now_s
+        need = np.where(due_s > 0, question.remaining / np.where(due_s > 0, due_s, 1.0), 0.0)
+        return np.where(need <= np.array([job.fastest for job in question.jobs]), need, 0.0)
+
+    def _program(self, layout: ProgramLayout, needs: Floats, left: Floats) -> Program:
+        program = layout.program()
+        rows, columns, speeds = layout.progress()
+        np.add.at(program.gain, columns, speeds / left[rows])
+        if self._by_cost and isinstance(self._params, CostParams):
+            price = np.array([self._params.price(kind) for kind in layout.question.types])
+            size = np.where(layout.tasks > 0, layout.column_scale / layout.scale[layout.one], 1.0)
+            program.gain /= price[layout.kind] * size
+        if needs.any():
+            high = np.full(len(needs), np.inf)
+            program.add_rows(rows, columns, speeds, needs * layout.count, high, [("due", key) for key in layout.keys])
+        return program
+
+
+shortest_job_first_perf = shares(
+    "shortest_job_first_perf",
+    lambda params, knowledge: MaxSumThroughput(params, by_length=True),
+    summary="Whoever is soonest through goes first, on the type that suits it.",
+    params=SizeParams,
+    knows="length, speed by type",
+    starvation="possible",
+)
+max_sum_throughput_perf = shares(
+    "max_sum_throughput_perf",
+    lambda params, knowledge: MaxSumThroughput(params),
+    summary="The most steps a second in all.",
+    params=SizeParams,
+    starvation="possible",
+)
+max_sum_throughput_normalized_by_cost_perf = shares(
+    "max_sum_throughput_normalized_by_cost_perf",
+    lambda params, knowledge: MaxSumThroughput(params, by_cost=True),
+    summary="The most steps a second for the price of the devices.",
+    params=CostParams,
+    starvation="possible",
+)
+max_sum_throughput_normalized_by_cost_perf_slos = shares(
+    "max_sum_throughput_normalized_by_cost_perf_SLOs",
+    lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True),
+    summary="The most steps a second for the price, with deadlines kept where all can be.",
+    params=CostParams,
+    knows="length, deadline, speed by type",
+    starvation="possible",
+)
+max_sum_throughput_normalized_by_cost_packed_slos = shares(
+    "max_sum_throughput_normalized_by_cost_packed_SLOs",
+    lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True, packs=True),
+    summary="The most steps a second for the price, deadlines kept where all can be, with pairs.",
+    params=PackedCostParams,
+    packs=True,
+    knows="length, deadline, speed by type",
+    starvation="possible",
+)

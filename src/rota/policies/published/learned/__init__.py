@@ -1,0 +1,1 @@
+"""Policies with a learned placement."""

@@ -1,0 +1,23 @@
+"""EASY backfill: submission order, and others may pass the first job that waits if they do not delay it."""
+
+from __future__ import annotations
+
+from rota.core.state.job_record import JobView
+from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.ordering.rule import Backfill, Turn
+
+
+@ordering(
+    "easy",
+    cites="Lifka, JSSPP 1995",
+    backfill=Backfill.EASY,
+    traits=Traits(
+        prior_knowledge="run time (estimate)",
+        scheduling_input="arrival order, expected run time",
+        starvation="none: the head has a reservation",
+        placement="consolidated",
+    ),
+)
+def easy_backfill(job: JobView, now_s: float) -> Turn:
+    """Submission order with a reservation for the head; shorter jobs fill the gap before it."""
+    return Turn((job.seq,))

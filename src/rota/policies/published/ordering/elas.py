@@ -1,0 +1,58 @@
+"""E-LAS: attained service weighed by how much of its epochs a job has done; no run times needed.
+
+The paper's formula could not be checked (only its abstract was found). This is a reconstruction: with the
+fraction e of epochs done, service x (1 - e) / e is the service that is still to come at the pace so far.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rota.core.errors import RotaError
+from rota.core.state.job_record import JobView
+from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.ordering.rule import Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasParams:
+    """How many epochs a job is taken to have where it does not say: progress is seen at their ends."""
+
+    epochs: int = 20
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise RotaError(f"epochs is {self.epochs}; it must be at least 1")
+
+
+@ordering(
+    "e-las",
+    cites="Sultana et al., ICPP 2020 (reconstructed)",
+    preempts=True,
+    traits=Traits(
+        prior_knowledge="none",
+        scheduling_input="attained service, epochs done",
+        dimensions="time and space",
+        preemption="yes",
+        placement="consolidated",
+        intrusiveness="epoch reports, checkpoint",
+    ),
+)
+def epoch_aware_attained_service(job: JobView, now_s: float, params: ElasParams) -> Turn:
+    """The least service still to come first, judged by epochs done; a job in its first epoch goes before all."""
+    total = job.job.work
+    if not total:
+        return Turn((job.attained_gpu_s(now_s), job.seq))
+    done = job.work_done(now_s) / total
+    epochs_done = int(done * params.epochs + 1e-9)
+    until_s = math.inf
+    if job.progress_rate and epochs_done + 1 < params.epochs:
+        work_left = ((epochs_done + 1) / params.epochs - done) * total
+        until_s = now_s + max(work_left / job.progress_rate, 1e-6)
+    seen = min(epochs_done / params.epochs, 1.0)
+    service = job.attained_gpu_s(now_s)
+    memo: tuple[int, float] | None = job.memo
+    if memo is None or memo[0] != epochs_done:
+        memo = (epochs_done, service * (1 - seen) / seen if seen else 0.0)
+    return Turn((memo[1], not job.holds, job.seq), until_s=until_s, memo=memo)

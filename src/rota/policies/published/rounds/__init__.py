@@ -1,0 +1,1 @@
+"""Round policies beside those of Gavel."""

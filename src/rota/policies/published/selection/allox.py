@@ -1,0 +1,263 @@
+"""AlloX (Le et al., EuroSys 2020): which job on which kind of device, GPU or CPU, as a matching.
+
+Jobs are matched to places in the queues of all devices so that the sum of completion times is least, and whoever is
+first in the queue of a free device starts. Nobody is pre-empted. For fairness only the users who get least are matched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rota.core.engine.protocols import Allocator, Policy
+from rota.core.errors import RotaError
+from rota.core.messages.reasons import Reason, ReasonCode
+from rota.core.model.job import WHOLE
+from rota.core.model.placement import devices_of
+from rota.core.state.job_record import LiveJob
+from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.rounds.rule import UNKNOWN_WORK_S, Floats
+from rota.mechanisms.selection.scheduler import Selection, SelectionContext, SelectionScheduler, Want
+from rota.mechanisms.solvers.assignment import queues, worthwhile_places
+from rota.perf.speed.model import SpeedModel
+
+_NEVER_S = 1e10
+"""What a job takes on a type that it can't run on, and when a device is free that nobody knows of: later than all."""
+
+MOST = 400
+"""Jobs matched at a time, the shortest: others would not be first in any queue, and a matching takes their cube."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlloxParams:
+    """`alpha` is the part of the users, those with least progress, whose jobs are matched first."""
+
+    alpha: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 1:
+            raise RotaError(f"alpha is {self.alpha:g}; it must be above 0 and at most 1")
+
+
+@dataclass(slots=True)
+class Machines:
+    """All devices: their type, in how many seconds each is free, and of each type those free now and how many."""
+
+    kind: list[int] = field(default_factory=list)
+    free_in_s: list[float] = field(default_factory=list)
+    free: dict[int, list[int]] = field(default_factory=dict)
+    count: Counter[int] = field(default_factory=Counter)
+
+    def add(self, kind: int, free_in_s: float, count: int) -> None:
+        """So many more devices of a type."""
+        first = len(self.kind)
+        self.count[kind] += count
+        self.kind += [kind] * count
+        self.free_in_s += [free_in_s] * count
+        if not free_in_s:
+            self.free.setdefault(kind, []).extend(range(first, first + count))
+
+    def take(self, first: int, count: int, for_s: float) -> None:
+        """A free device, with others of its type where more are needed, is taken for so long."""
+        free = self.free[self.kind[first]]
+        free.sort(key=lambda at: (at != first, at))
+        for at in free[:count]:
+            self.free_in_s[at] = max(for_s, 1e-9)
+        del free[:count]
+
+    def queue(self, at: int, for_s: float) -> None:
+        """Somebody will have a device next for so long; one that is free stays so."""
+        if self.free_in_s[at]:
+            self.free_in_s[at] = min(self.free_in_s[at] + for_s, _NEVER_S)
+
+    def could_start(self, size: int, took_s: list[float]) -> bool:
+        """Whether a job could start now on some type, fast or slow."""
+        return any(len(free) >= size and took_s[kind] < _NEVER_S for kind, free in self.free.items())
+
+
+class Allox:
+    """Matches whenever devices are free; remembers nothing."""
+
+    memory: Any = None
+
+    def __init__(self, params: AlloxParams, speed: SpeedModel) -> None:
+        self._params = params
+        self._speed = speed
+
+    def recall(self, memory: Any) -> None:
+        """There is nothing to take up."""
+
+    def up(self, scene: SelectionContext) -> list[LiveJob]:
+        """Who runs stays."""
+        return []
+
+    def settle(self, scene: SelectionContext) -> None:
+        """Nothing is kept."""
+
+    def wakeup_s(self, scene: SelectionContext) -> float:
+        """Only what happens lets jobs start."""
+        return math.inf
+
+    def pick(self, scene: SelectionContext) -> Selection:
+        """Batches of users, least progress first, are matched to the devices until none is free."""
+        most = max((pool.free for pool in scene.inventory.pools), default=0)
+        machines = self._machines(scene)
+        took = {live: self._took_s(live, scene, machines) for live in scene.waiting if size_of(live) <= most}
+        others = [Want(live) for live in scene.waiting if live not in took and (not live.wait_code or live.job.elastic)]
+        odd = [Want(live) for live in scene.waiting if is_odd(live) or (live in took and min(took[live]) >= _NEVER_S)]
+        if not took:
+            return Selection(fill=[*odd, *others])
+        wants: list[Want] = []
+        passed: dict[LiveJob, Reason] = {}
+        for users in self._batches(scene):
+            jobs = [live for live in took if owner(live) in users and min(took[live]) < _NEVER_S]
+            if not any(machines.could_start(size_of(live), took[live]) for live in jobs):
+                continue
+            jobs.sort(key=lambda live: (min(took[live]) * size_of(live), live.seq))
+            started = self._match(scene, jobs[:MOST], took, machines)
+            wants += started
+            mine = {want.live for want in started}
+            better = Reason(code=ReasonCode.BETTER_LATER)
+            passed |= {
+                live: better for live in jobs if live not in mine and machines.could_start(size_of(live), took[live])
+            }
+        return Selection(wants=wants, fill=[*odd, *others], passed=passed)
+
+    def _match(
+        self, scene: SelectionContext, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
+    ) -> list[Want]:
+        """Who is first on a free device starts there; who is matched to wait has its place before later batches."""
+        if len(set(machines.kind)) == 1:
+            return self._shortest_first(scene, jobs, took, machines)
+        started: dict[LiveJob, Want] = {}
+        matched = self._queues(jobs, took, machines)
+        for at, queue in matched.items():
+            kind, live = machines.kind[at], queue[0]
+            size, took_s = size_of(live), took[live][kind]
+            if not machines.free_in_s[at] and len(machines.free[kind]) >= size and took_s < _NEVER_S:
+                machines.take(at, size, took_s)
+                started[live] = Want(live, scene.inventory.pools[kind].device_type)
+        for at, queue in matched.items():
+            for live in queue:
+                if live not in started:
+                    machines.queue(at, took[live][machines.kind[at]] * size_of(live))
+        return list(started.values())
+
+    def _shortest_first(
+        self, scene: SelectionContext, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
+    ) -> list[Want]:
+        """With one type the best matching is the shortest job first."""
+        kind, started = machines.kind[0], []
+        for live in jobs:
+            size, free = size_of(live), machines.free.get(kind, [])
+            if len(free) >= size:
+                machines.take(free[0], size, took[live][kind])
+                started.append(Want(live, scene.inventory.pools[kind].device_type))
+        return started
+
+    def _queues(
+        self, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
+    ) -> dict[int, list[LiveJob]]:
+        """The best matching: who is to have each device, in order."""
+        kinds, free_in_s = np.array(machines.kind), np.array(machines.free_in_s)
+        sizes = np.array([size_of(live) for live in jobs])
+        took_s: Floats = np.array([took[live] for live in jobs])[:, kinds]
+        columns = []
+        for kind in sorted(set(machines.kind)):
+            of_kind = np.nonzero(kinds == kind)[0]
+            place, machine = worthwhile_places(free_in_s[of_kind], len(jobs))
+            columns.append((place, of_kind[machine]))
+        place, machine = (np.concatenate([part[at] for part in columns]) for at in (0, 1))
+        wait_s = np.broadcast_to(free_in_s, took_s.shape)
+        found = queues(np.minimum(took_s * sizes[:, None], _NEVER_S), wait_s, place, machine)
+        return {at: [jobs[row] for row in rows] for at, rows in found.items()}
+
+    def _batches(self, scene: SelectionContext) -> Iterator[set[str]]:
+        """Users that wait, so many at a time, those with least progress first."""
+        had = dict.fromkeys((owner(live) for live in scene.waiting), 0.0)
+        for live in scene.holding:
+            if owner(live) in had:
+                had[owner(live)] += self._progress(live, scene)
+        order = sorted(had, key=lambda user: (round(had[user], 9), user))
+        many = max(math.ceil(self._params.alpha * len(order) - 1e-9), 1)
+        for at in range(0, len(order), many):
+            yield set(order[at : at + many])
+
+    def _progress(self, live: LiveJob, scene: SelectionContext) -> float:
+        """A job's share of the devices of its type, less where it runs slower than at its best."""
+        books = scene.inventory.nodes[(live.placement or ())[0].node]
+        pool = scene.inventory.pools[books.pool]
+        speed = self._speed.on_type(live.job, pool.device_type)
+        return live.gpus / max(pool.devices, 1) * min(speed / (live.nominal_rate or 1.0), 1.0)
+
+    def _took_s(self, live: LiveJob, scene: SelectionContext, machines: Machines) -> list[float]:
+        """Seconds that a job would take on each type that now has devices enough."""
+        left_s = live.left_s(scene.now_s)
+        work = (UNKNOWN_WORK_S if left_s == math.inf else left_s) * live.nominal_rate
+        speeds = [
+            self._speed.on_type(live.job, pool.device_type)
+            if machines.count[kind] >= size_of(live) and scene.can_run(live, pool.device_type)
+            else 0.0
+            for kind, pool in enumerate(scene.inventory.pools)
+        ]
+        return [min(work / speed, _NEVER_S / 2) if speed > 0 else _NEVER_S for speed in speeds]
+
+    def _machines(self, scene: SelectionContext) -> Machines:
+        """Free devices, and those of holders when these are expected to end."""
+        machines = Machines()
+        for kind, pool in enumerate(scene.inventory.pools):
+            machines.add(kind, 0.0, pool.free)
+        for live in scene.holding:
+            placement = live.placement or ()
+            books = scene.inventory.nodes[placement[0].node]
+            in_s = min(max(live.remaining_s(scene.now_s), 1e-9), _NEVER_S)
+            machines.add(books.pool, in_s, devices_of(placement))
+        return machines
+
+
+def owner(live: LiveJob) -> str:
+    """Whose progress counts: the user's, or the tenant's where no user is named."""
+    return live.job.user or str(live.job.tenant)
+
+
+def size_of(live: LiveJob) -> int:
+    """Devices that a job occupies; AlloX itself knows jobs of one only."""
+    return -(-live.job.gpu_milli // WHOLE)
+
+
+def is_odd(live: LiveJob) -> bool:
+    """Whether whole devices of one type are not the measure of a job: it shares devices, or has several roles."""
+    return len(live.job.roles) > 1 or live.job.roles[0].is_fraction
+
+
+def _make(values: AlloxParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
+    return SelectionScheduler(Allox(values, knowledge.speed), name="allox")
+
+
+allox = DeclaredPolicy(
+    name="allox",
+    cites="Le et al., EuroSys 2020",
+    summary="The matching of jobs to places in the queues of all devices with the least sum of completion times.",
+    traits=Traits(
+        prior_knowledge="length, speed by type",
+        scheduling_input="run time on each type",
+        dimensions="time",
+        priority="first in a device's queue; users with least progress",
+        starvation="possible",
+        placement="consolidated",
+    ),
+    params=AlloxParams,
+    differs=(
+        "lengths on each type are those of the speed model, not estimated from two small runs. At most "
+        "400 jobs are matched at a time, the shortest first; with one type of device the matching is that "
+        "order."
+    ),
+    placement="consolidate",
+    make=_make,
+    whole_cluster=True,
+)

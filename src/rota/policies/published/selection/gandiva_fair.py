@@ -1,0 +1,270 @@
+"""Gandiva_fair (Chaudhary et al., EuroSys 2020): tickets for users, stride on every server, and trade in generations.
+
+Every user has the same part of each type of device, by tickets, and its jobs take turns on it in quanta. Users whose
+jobs gain little from the newer types trade them to users whose jobs gain more. Servers are kept at equal load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from rota.core.engine.protocols import Allocator, Policy
+from rota.core.errors import RotaError
+from rota.core.model.job import WHOLE, DeviceType
+from rota.core.state.job_record import LiveJob
+from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.ordering.owner import FairnessOwner
+from rota.mechanisms.parameters import refuse_odd_weights
+from rota.mechanisms.selection.scheduler import Selection, SelectionContext, SelectionScheduler, Want
+from rota.mechanisms.selection.stride import Passes, StrideEntry, balanced, next_quantum
+from rota.mechanisms.selection.trading import max_min, trade
+from rota.perf.speed.model import SpeedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GandivaFairParams:
+    """Jobs take turns every `quantum_s`. `entities` have the `tickets` named, all others 1; `trade` lets them trade."""
+
+    quantum_s: float = 60.0
+    by: FairnessOwner = FairnessOwner.USER
+    entities: tuple[str, ...] = ()
+    tickets: tuple[float, ...] = ()
+    trade: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quantum_s < math.inf:
+            raise RotaError(f"quantum_s is {self.quantum_s:g}; it must be above 0")
+        refuse_odd_weights(self.entities, self.tickets, "tickets")
+
+
+Shares = dict[DeviceType, dict[str, float]]
+"""Devices of each type that each user is entitled to."""
+
+
+class _Standing:
+    """What follows from who contends and from the devices alone: shares; with one type, also who runs on it."""
+
+    __slots__ = ("key", "kinds", "shares")
+
+    def __init__(self, key: tuple[list[int], list[int]], shares: Shares) -> None:
+        self.key = key
+        self.shares = shares
+        self.kinds: dict[int, DeviceType] | None = None
+
+
+class GandivaFair:
+    """Passes, homes and types of all jobs; entitlements are worked out anew when somebody came or went."""
+
+    def __init__(self, params: GandivaFairParams, speed: SpeedModel) -> None:
+        self._params = params
+        self._speed = speed
+        self._weights = dict(zip(params.entities, params.tickets, strict=True))
+        self._passes = Passes()
+        self._homes: dict[int, int] = {}
+        self._tickets: dict[int, float] = {}
+        self._charged_s = 0.0
+        self._next_s = 0.0
+        self._standing: _Standing | None = None
+
+    @property
+    def memory(self) -> Any:
+        """Passes, homes and tickets, up to when passes are charged, and when the next quantum begins."""
+        return {
+            "passes": self._passes.memory,
+            "homes": list(self._homes.items()),
+            "tickets": list(self._tickets.items()),
+            "times_s": [self._charged_s, self._next_s],
+        }
+
+    def recall(self, memory: Any) -> None:
+        """Go on where the quantum stood."""
+        self._passes = Passes(dict(memory["passes"]))
+        self._homes, self._tickets = dict(memory["homes"]), dict(memory["tickets"])
+        self._charged_s, self._next_s = memory["times_s"]
+        self._standing = None
+
+    def up(self, scene: SelectionContext) -> list[LiveJob]:
+        """At the end of a quantum in which somebody waited, all devices are given out anew."""
+        for live in scene.holding:
+            size = live.gpus * (scene.now_s - self._charged_s)
+            self._passes.charge(live.seq, size, self._tickets.get(live.seq, 1.0))
+        self._charged_s = scene.now_s
+        return list(scene.holding) if scene.waiting and scene.now_s >= self._next_s else []
+
+    def wakeup_s(self, scene: SelectionContext) -> float:
+        """The end of the quantum, if anybody waits."""
+        return self._next_s if scene.waiting else math.inf
+
+    def settle(self, scene: SelectionContext) -> None:
+        """Quanta begin at whole multiples of their length."""
+        quantum_s = self._params.quantum_s
+        self._next_s = (math.floor(scene.now_s / quantum_s) + 1) * quantum_s
+        if self._next_s <= scene.now_s:
+            self._next_s = math.nextafter(scene.now_s, math.inf)
+
+    def pick(self, scene: SelectionContext) -> Selection:
+        """Pool by pool, who has the smallest pass; then whoever still fits."""
+        jobs = scene.in_order()
+        kinds = self._settled_kinds(scene, jobs)
+        wants: list[Want] = []
+        for pool in scene.inventory.pools:
+            mine = [live for live in jobs if kinds.get(live.seq) == pool.device_type]
+            wants += self._quantum(scene, mine, pool.device_type)
+        passes = self._passes.by_job
+        rest = sorted(jobs, key=lambda live: (passes[live.seq], live.seq))
+        return Selection(wants=wants, fill=[Want(live) for live in rest])
+
+    def _settled_kinds(self, scene: SelectionContext, jobs: Sequence[LiveJob]) -> dict[int, DeviceType]:
+        """A type for every job. What hangs on nothing but who contends is kept until somebody comes or goes."""
+        everyone = scene.contending()
+        key = [live.seq for live in everyone], [pool.usable for pool in scene.inventory.pools]
+        standing = self._standing
+        if standing is None or standing.key != key:
+            self._passes.welcome(key[0])
+            standing = self._standing = _Standing(key, self.shares(scene, everyone))
+        if standing.kinds is not None:
+            return standing.kinds
+        if len(standing.shares) == 1:
+            standing.kinds = self._kinds(scene, everyone, standing.shares)
+            return standing.kinds
+        return self._kinds(scene, jobs, standing.shares)
+
+    def _quantum(self, scene: SelectionContext, jobs: Sequence[LiveJob], kind: DeviceType) -> list[Want]:
+        """Who runs next on a type, and on which server."""
+        books = scene.inventory.nodes
+        devices = {
+            at: each.node.devices
+            for at, each in enumerate(books)
+            if each.usable and each.node.device_type == kind and each.node.devices
+        }
+        widest = max(devices.values(), default=0)
+        sizes = {live.seq: -(-live.job.gpu_milli // WHOLE) for live in jobs}
+        small = {live.seq: self._tickets[live.seq] for live in jobs if sizes[live.seq] <= widest}
+        homes = {live.seq: self._home(live) for live in jobs if live.seq in small}
+        idle = [live.seq for live in jobs if live.seq in small and not live.holds]
+        placed = balanced(small, sizes, {seq: at for seq, at in homes.items() if at is not None}, devices, idle)
+        self._homes = {seq: at for seq, at in self._homes.items() if seq not in sizes} | placed
+        entries = [
+            StrideEntry(
+                live.seq,
+                sizes[live.seq],
+                placed.get(live.seq),
+                self._passes.by_job[live.seq],
+                self._tickets[live.seq],
+            )
+            for live in jobs
+        ]
+        by_seq = {live.seq: live for live in jobs}
+        return [Want(by_seq[entry.seq], kind, entry.server) for entry in next_quantum(entries, devices)]
+
+    def _home(self, live: LiveJob) -> int | None:
+        """Where a job is at home: where it runs, if that is one server, or where it was put."""
+        nodes = {slot.node for slot in live.placement or ()}
+        return nodes.pop() if len(nodes) == 1 else self._homes.get(live.seq)
+
+    def owner(self, live: LiveJob) -> str:
+        """Whose tickets a job uses."""
+        return str(live.job.tenant) if self._params.by is FairnessOwner.TENANT or not live.job.user else live.job.user
+
+    def shares(self, scene: SelectionContext, jobs: Sequence[LiveJob]) -> Shares:
+        """What each user is entitled to of every type: by tickets, as far as it has jobs for it, then by trade."""
+        left: dict[str, float] = {}
+        for live in jobs:
+            left[self.owner(live)] = left.get(self.owner(live), 0.0) + live.job.gpus
+        weights = {owner: self._weights.get(owner, 1.0) for owner in left}
+        pools = {pool.device_type: pool.usable for pool in scene.inventory.pools if pool.usable}
+        kinds = sorted(pools, key=lambda kind: (-self._mean_speed(jobs, kind), kind))
+        shares: Shares = {}
+        for kind in kinds:
+            shares[kind] = max_min(pools[kind], weights, left)
+            left = {owner: left[owner] - part for owner, part in shares[kind].items()}
+        if self._params.trade:
+            for fast, slow in pairwise(kinds):
+                trade(shares[fast], shares[slow], self._speedups(jobs, fast, slow), left)
+        return shares
+
+    def _speedups(self, jobs: Sequence[LiveJob], fast: DeviceType, slow: DeviceType) -> dict[str, float]:
+        """By how much the jobs of each user run faster on a type than on another, on average."""
+        ratios: dict[str, list[float]] = {}
+        for live in jobs:
+            one, other = self._speed.on_type(live.job, fast), self._speed.on_type(live.job, slow)
+            if one > 0 and other > 0:
+                ratios.setdefault(self.owner(live), []).append(one / other)
+        return {owner: sum(values) / len(values) for owner, values in sorted(ratios.items())}
+
+    def _mean_speed(self, jobs: Sequence[LiveJob], kind: DeviceType) -> float:
+        """How fast a type is for the jobs at hand, compared with the best for each."""
+        speeds = [self._speed.on_type(live.job, kind) / (live.nominal_rate or 1.0) for live in jobs]
+        return round(sum(speeds) / max(len(speeds), 1), 9)
+
+    def _kinds(self, scene: SelectionContext, jobs: Sequence[LiveJob], shares: Shares) -> dict[int, DeviceType]:
+        """A type for every job, and its tickets there.
+
+        Who runs stays; others, the largest first, go where their user has most left of its share.
+        """
+        used: dict[tuple[str, DeviceType], float] = {}
+        found: dict[int, DeviceType] = {}
+        for live in sorted(jobs, key=lambda live: (not live.holds, -live.job.gpus, live.seq)):
+            owner = self.owner(live)
+            able = [kind for kind in shares if self._speed.on_type(live.job, kind) > 0 and scene.can_run(live, kind)]
+            if live.placement:
+                here = scene.inventory.nodes[live.placement[0].node].node.device_type
+                able = [here] if here in able else able
+            if not able:
+                self._tickets[live.seq] = 1.0
+                continue
+            fullest = {
+                kind: (used.get((owner, kind), 0.0) + live.gpus) / max(shares[kind][owner], 1e-9) for kind in able
+            }
+            kind = min(able, key=lambda kind: (max(fullest[kind], 1.0), -self._speed.on_type(live.job, kind), kind))
+            used[owner, kind] = used.get((owner, kind), 0.0) + live.gpus
+            found[live.seq] = kind
+        self._tickets |= self._divided(jobs, found, shares)
+        self._tickets = {live.seq: self._tickets[live.seq] for live in jobs}
+        return found
+
+    def _divided(self, jobs: Sequence[LiveJob], kinds: dict[int, DeviceType], shares: Shares) -> dict[int, float]:
+        """A user's share of a type, divided over its jobs there: equally, but to none more than it can use."""
+        sizes: dict[tuple[str, DeviceType], dict[str, float]] = {}
+        for live in jobs:
+            if live.seq in kinds:
+                sizes.setdefault((self.owner(live), kinds[live.seq]), {})[str(live.seq)] = live.job.gpus
+        tickets: dict[int, float] = {}
+        for (owner, kind), demand in sizes.items():
+            parts = max_min(shares[kind].get(owner, 0.0), dict.fromkeys(demand, 1.0), demand)
+            tickets |= {int(seq): max(part, 1e-6) for seq, part in parts.items()}
+        return tickets
+
+
+def _make(values: GandivaFairParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
+    return SelectionScheduler(GandivaFair(values, knowledge.speed), name="gandiva-fair")
+
+
+gandiva_fair = DeclaredPolicy(
+    name="gandiva-fair",
+    cites="Chaudhary et al., EuroSys 2020",
+    summary="Users have equal parts of every type of device by tickets, and trade them where both gain.",
+    traits=Traits(
+        prior_knowledge="speed by type",
+        scheduling_input="tickets, device time had",
+        dimensions="time and space",
+        priority="least pass on each server",
+        preemption="at the end of quanta",
+        starvation="no",
+        placement="consolidated; servers at equal load",
+        intrusiveness="checkpoint",
+    ),
+    params=GandivaFairParams,
+    differs=(
+        "speedups are those of the speed model, not profiled, and the price of a trade is the "
+        "next-highest speedup. Jobs are stopped and started between quanta, so that every change costs "
+        "what a restart costs."
+    ),
+    placement="consolidate",
+    make=_make,
+    whole_cluster=True,
+)

@@ -1,0 +1,224 @@
+"""Themis (Mahajan et al., NSDI 2020): finish-time fairness by auctions of leased devices.
+
+rho is the time that a job takes in the shared cluster over the time in a 1/n part of its own. When devices are free or
+their lease is over, the jobs with the worst rho bid for them; what winners may not keep goes to the others by lot.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.engine.protocols import Allocator, Policy
+from rota.core.errors import RotaError
+from rota.core.model.job import WHOLE
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+from rota.core.state.node_accounts import Pool
+from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.rounds.rule import UNKNOWN_WORK_S, chance_of, set_chance
+from rota.mechanisms.selection.auction import auction
+from rota.mechanisms.selection.scheduler import Selection, SelectionContext, SelectionScheduler, Want
+from rota.perf.speed.model import SpeedModel
+
+_ONE_NODE, _ONE_RACK, _FAR = 1.0, 1.1, 1.3
+"""By how much a job is taken to be slower across machines and across racks, before it is measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThemisParams:
+    """`filter` is f: only the worst 1 - f of the jobs bid. Devices are leased for `lease_s` seconds."""
+
+    filter: float = 0.8
+    lease_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.filter < 1:
+            raise RotaError(f"filter is {self.filter:g}; it must be 0 or more and below 1")
+        if not 0 < self.lease_s < math.inf:
+            raise RotaError(f"lease_s is {self.lease_s:g}; it must be above 0 and not endless")
+
+
+class Contention:
+    """How many jobs there were, on average, while each of them lived."""
+
+    def __init__(self) -> None:
+        self._at_s = 0.0
+        self._jobs = 0
+        self._area = 0.0
+        self._from: dict[int, tuple[float, float]] = {}
+        """Of each job: when it came, and the area then."""
+
+    def see(self, scene: SelectionContext) -> None:
+        """So many jobs from now on."""
+        self._area += (scene.now_s - self._at_s) * self._jobs
+        self._at_s = scene.now_s
+        present = scene.contending()
+        self._jobs = len(present)
+        known = self._from
+        self._from = {live.seq: known.get(live.seq, (scene.now_s, self._area)) for live in present}
+
+    def mean(self, live: LiveJob) -> float:
+        """The mean number while a job lived, itself included."""
+        since_s, area = self._from[live.seq]
+        passed_s = self._at_s - since_s
+        return max((self._area - area) / passed_s if passed_s > 0 else self._jobs, 1.0)
+
+    @property
+    def memory(self) -> Any:
+        """The sums so far."""
+        return [self._at_s, self._jobs, self._area, [[seq, *kept] for seq, kept in self._from.items()]]
+
+    def recall(self, memory: Any) -> None:
+        """Go on from these sums."""
+        self._at_s, self._jobs, self._area, kept = memory
+        self._from = {seq: (since_s, area) for seq, since_s, area in kept}
+
+
+class Themis:
+    """Leases, bids and the lot."""
+
+    def __init__(self, params: ThemisParams, speed: SpeedModel, rng: random.Random) -> None:
+        self._params = params
+        self._speed = speed
+        self._rng = rng
+        self._contention = Contention()
+        self._until_s: dict[int, float] = {}
+        """When the lease of each holder is over."""
+        self._renewed: list[LiveJob] = []
+
+    @property
+    def memory(self) -> Any:
+        """Leases, the number of jobs over time, and the state of chance."""
+        return {
+            "leases": list(self._until_s.items()),
+            "contention": self._contention.memory,
+            "chance": chance_of(self._rng),
+        }
+
+    def recall(self, memory: Any) -> None:
+        """Everyone keeps its lease."""
+        self._until_s = dict(memory["leases"])
+        self._contention.recall(memory["contention"])
+        set_chance(self._rng, memory["chance"])
+
+    def up(self, scene: SelectionContext) -> list[LiveJob]:
+        """Leases end when they are over and somebody waits."""
+        self._renewed = []
+        if scene.waiting:
+            self._renewed = [live for live in scene.holding if self._lease_end_s(live) <= scene.now_s]
+        return self._renewed
+
+    def _lease_end_s(self, live: LiveJob) -> float:
+        return self._until_s.get(live.seq, live.since_s + self._params.lease_s)
+
+    def wakeup_s(self, scene: SelectionContext) -> float:
+        """The next lease to end, if anybody waits for devices."""
+        if not scene.waiting:
+            return math.inf
+        ends_s = [self._lease_end_s(live) for live in scene.holding]
+        return min((end_s for end_s in ends_s if end_s > scene.now_s), default=math.inf)
+
+    def settle(self, scene: SelectionContext) -> None:
+        """Who got devices, or kept them beyond its lease, has a new lease."""
+        until_s = scene.now_s + self._params.lease_s
+        over = {live.seq for live in self._renewed}
+        self._until_s = {
+            live.seq: until_s if live.seq in over else self._until_s.get(live.seq, until_s) for live in scene.holding
+        }
+
+    def pick(self, scene: SelectionContext) -> Selection:
+        """The worst off bid, type by type; the rest is for the others, in a random order."""
+        self._contention.see(scene)
+        comers = [*self._renewed, *(live for live in scene.waiting if live.placement is None)]
+        comers.sort(key=lambda live: (-self.rho(live, scene.now_s), live.seq))
+        if not comers or not (scene.inventory.free or any(pool.partial for pool in scene.inventory.pools)):
+            return Selection(fill=[Want(live) for live in comers])
+        bidders = comers[: max(math.ceil((1 - self._params.filter) * len(comers) - 1e-9), 1)]
+        wants: list[Want] = []
+        for pool in sorted(scene.inventory.pools, key=lambda pool: (-pool.usable, pool.device_type)):
+            won = {want.live for want in wants}
+            wants += self._auction(scene, pool, [live for live in bidders if live not in won])
+        others = comers[len(bidders) :]
+        self._rng.shuffle(others)
+        return Selection(wants=wants, fill=[Want(live) for live in [*others, *bidders]])
+
+    def _auction(self, scene: SelectionContext, pool: Pool, bidders: list[LiveJob]) -> list[Want]:
+        """Winners of a type's free devices; a gang can't be cut, so the part that it may keep is its chance."""
+        rooms = {live: self._speed.on_type(live.job, pool.device_type) for live in bidders}
+        able = [live for live in bidders if rooms[live] > 0 and devices_of(live) <= pool.free]
+        sizes = [devices_of(live) for live in able]
+        gains = [self._gain(live, scene, pool, rooms[live]) for live in able]
+        awards = auction(pool.free, sizes, gains)
+        return [
+            Want(able[award.bidder], pool.device_type)
+            for award in awards
+            if award.keeps >= 1.0 or self._rng.random() < award.keeps
+        ]
+
+    def rho(self, live: LiveJob, now_s: float) -> float:
+        """Finish-time fairness if it ran from now on, near together and at its best."""
+        rest_s, total_s = _lengths(live, now_s)
+        return (now_s - live.submitted_s + rest_s) / (self._contention.mean(live) * total_s)
+
+    def _gain(self, live: LiveJob, scene: SelectionContext, pool: Pool, speed: float) -> float:
+        """log(rho without / rho with): without, the job waits for a lease more."""
+        rest_s, _ = _lengths(live, scene.now_s)
+        age_s = scene.now_s - live.submitted_s
+        slow = live.nominal_rate / speed * slowdown(scene.inventory, pool, devices_of(live))
+        return math.log((age_s + self._params.lease_s + rest_s) / max(age_s + rest_s * slow, 1e-9))
+
+
+def _lengths(live: LiveJob, now_s: float) -> tuple[float, float]:
+    """Seconds that a job still runs, and that it runs in all; an hour more where nothing is known."""
+    rest_s = live.left_s(now_s)
+    if rest_s == math.inf:
+        rest_s = UNKNOWN_WORK_S
+    return rest_s, max(rest_s + live.work_done(now_s) / (live.nominal_rate or 1.0), 1e-9)
+
+
+def devices_of(live: LiveJob) -> int:
+    """Whole devices that a job asks for."""
+    return -(-live.job.gpu_milli // WHOLE)
+
+
+def slowdown(inventory: Inventory, pool: Pool, devices: int) -> float:
+    """S: how much longer a job of so many devices takes on what is free of a type, by how far it would be spread."""
+    most = next((free for free in range(len(pool.by_free) - 1, -1, -1) if pool.by_free[free]), 0)
+    if devices <= most:
+        return _ONE_NODE
+    for nodes in inventory.racks.values():
+        if sum(free * (pool.by_free[free] & nodes).bit_count() for free in range(1, len(pool.by_free))) >= devices:
+            return _ONE_RACK
+    return _FAR
+
+
+def _make(values: ThemisParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
+    return SelectionScheduler(Themis(values, knowledge.speed, random.Random(knowledge.seed)), name="themis")
+
+
+themis = DeclaredPolicy(
+    name="themis",
+    cites="Mahajan et al., NSDI 2020",
+    summary="Devices are leased; the jobs with the worst finish-time fairness bid for what is free.",
+    traits=Traits(
+        prior_knowledge="length",
+        scheduling_input="finish-time fairness",
+        dimensions="time and space",
+        priority="auction among the worst off",
+        preemption="at the end of leases",
+        starvation="no",
+        placement="consolidated",
+        intrusiveness="checkpoint",
+    ),
+    params=ThemisParams,
+    differs=(
+        "a job is its own bidder, and its length is what its user says. Gangs can't be cut: who may keep "
+        "a part of what it won keeps all of it with that chance."
+    ),
+    placement="consolidate",
+    make=_make,
+    whole_cluster=True,
+)

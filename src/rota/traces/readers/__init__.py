@@ -1,0 +1,1 @@
+"""Readers of trace formats, one module per format."""

@@ -1,0 +1,113 @@
+"""Journals as traces: what was submitted when, and how long each job really ran.
+
+The answer to "what would another policy have done": the jobs of a live manager, or of a simulation, again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rota.core.codec.values import decode_cluster, decode_event, decode_job
+from rota.core.errors import RotaError
+from rota.core.messages import events as ev
+from rota.core.messages.events import End, Event
+from rota.core.model.job import Job, JobId
+from rota.traces.source import TraceSource
+from rota.traces.workload import Outcome, Submission, Workload
+
+JOURNAL = "journal"
+"""The name of the format."""
+_OUTCOMES = {End.SUCCEEDED: Outcome.SUCCEEDED, End.FAILED: Outcome.FAILED, End.CANCELLED: Outcome.CANCELLED}
+_BROKEN = (ValueError, KeyError, TypeError, AttributeError)
+
+
+@dataclass(slots=True)
+class _Course:
+    """What a journal says of one job."""
+
+    job: Job
+    submit_s: float
+    kept_s: float = 0.0
+    """Work that was safe when it last started."""
+    since_s: float | None = None
+    outcome: Outcome | None = None
+    work_s: float = 0.0
+
+    def ran(self, until_s: float) -> float:
+        """Work done by now."""
+        return self.kept_s + (0.0 if self.since_s is None else until_s - self.since_s)
+
+
+def detects(source: TraceSource) -> bool:
+    """Whether the first line is a journal's header."""
+    return source.first_line.startswith("{") and '"rota_journal"' in source.first_line[:200]
+
+
+def read(source: TraceSource) -> Workload:
+    """Every job that came to its end after it had run; times count from the first submission."""
+    courses: dict[JobId, _Course] = {}
+    with source.text() as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                value = json.loads(line)
+                if number == 1:
+                    cluster = decode_cluster(value["cluster"])
+                    _begin(courses, value.get("snapshot"))
+                else:
+                    _take(courses, value)
+            except _BROKEN as error:
+                raise RotaError(f"{source.path}:{number}: a broken step: {type(error).__name__}: {error}") from error
+    ended = [course for course in courses.values() if course.outcome is not None and course.work_s > 0]
+    if not ended:
+        raise RotaError(f"{source.path}: no job of the journal ran to its end; there is nothing to simulate")
+    first_s = min(course.submit_s for course in ended)
+    submissions = sorted((_submission(course, first_s) for course in ended), key=lambda each: each.submit_s)
+    return Workload(
+        submissions=tuple(submissions),
+        source=str(source.path),
+        format=JOURNAL,
+        cluster=cluster,
+        left_out=len(courses) - len(ended),
+    )
+
+
+def _submission(course: _Course, first_s: float) -> Submission:
+    job = replace(course.job, work=course.work_s, depends_on=(), deadline_s=None, time_limit_s=None)
+    return Submission(job=job, submit_s=course.submit_s - first_s, outcome=course.outcome or Outcome.SUCCEEDED)
+
+
+def _begin(courses: dict[JobId, _Course], snapshot: dict[str, Any] | None) -> None:
+    """Jobs that were there when the journal began."""
+    for value in () if snapshot is None else snapshot["jobs"]:
+        job = decode_job(value["job"])
+        courses[job.id] = _Course(
+            job, value["submitted_s"], kept_s=value.get("work", 0.0), since_s=value.get("run_since_s")
+        )
+
+
+def _take(courses: dict[JobId, _Course], value: dict[str, Any]) -> None:
+    now_s = float(value["t"])
+    for each in value["in"]:
+        event: Event = decode_event(each)
+        if isinstance(event, ev.JobArrived):
+            courses[event.job.id] = _Course(event.job, now_s)
+            continue
+        course = courses.get(getattr(event, "job_id", JobId("")))
+        if course is None:
+            continue
+        match event:
+            case ev.Started():
+                course.since_s = now_s
+            case ev.Stopped(work=kept_s) | ev.Interrupted(work=kept_s):
+                course.work_s = course.ran(now_s)
+                course.kept_s, course.since_s = kept_s, None
+            case ev.JobEnded(end=end):
+                course.work_s = course.ran(now_s)
+                course.outcome, course.since_s = _OUTCOMES[end], None
+            case ev.JobCancelled():
+                course.outcome = Outcome.CANCELLED
+                course.work_s = course.ran(now_s)
+            case _:
+                pass
