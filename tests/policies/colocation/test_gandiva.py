@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders import World, cluster, job, node, on
-from policies.courses import ends, run, speeds
+from policies.colocation.courses import ends, run, speeds
 from rota.core.messages.decisions import Move
 from rota.core.model.job import Elastic, JobId
 from rota.perf.speed.model import Costs

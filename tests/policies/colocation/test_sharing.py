@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import GIB, World, at_once, cluster, job, node, on, start
-from policies.courses import GPU, ends, run, speeds
+from policies.colocation.courses import GPU, ends, run, speeds
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Resize
 from rota.core.messages.events import SpeedChanged
