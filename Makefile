@@ -44,7 +44,7 @@ pure: $(INSTALLED) ## remove the compiled modules: edits to the sources take eff
 	@$(BIN)/python tools/compile.py --clean
 	@rm -f $(COMPILED)
 
-demo: setup ## a manager on pretend devices: a gang, an array, a job that is pre-empted and resumes
+demo: setup ## a manager on pretend devices: a gang, an array, a job that is preempted and resumes
 	$(BIN)/rota demo --out $(DEMO)
 	$(BIN)/rota sim --replay $(DEMO)/journal.jsonl
 	$(BIN)/rota sim --trace $(DEMO)/journal.jsonl --policy srtf

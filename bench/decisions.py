@@ -17,8 +17,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from rota.core.engine.draft import Draft
 from rota.core.engine.engine import Engine
-from rota.core.engine.protocols import Changes, Draft, Policy
+from rota.core.engine.protocols import Changes, Policy
 from rota.core.errors import RotaError
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster

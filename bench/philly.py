@@ -32,7 +32,7 @@ def main(wanted: list[str]) -> None:
     trace = read_trace(Path(data) / "philly" / "philly.csv")
     workload = replace(trace, submissions=trace.submissions[:JOBS])
     setting = Setting(cluster=Cluster.uniform(("gpu", GPUS, PER_NODE)))
-    print("| policy | CPU, s | events | mean completion, h | pre-emptions |\n|---|---:|---:|---:|---:|")
+    print("| policy | CPU, s | events | mean completion, h | preemptions |\n|---|---:|---:|---:|---:|")
     slow = []
     for policy in wanted or [SPECS.get(name, name) for name in names()]:
         result = simulate(workload, policy, setting)

@@ -2,7 +2,7 @@
 
 Processor time of one process on one core: to build all cells; gang placements per second (a plan and its
 commit, from an empty cluster to a full one and then with a gang released for each that comes, victims of
-pre-emption included); and the time to take over all running gangs under new promises. Then the same cluster under an
+preemption included); and the time to take over all running gangs under new promises. Then the same cluster under an
 engine: its start, and one step in which the promises to tenants change while jobs run. The promises to beat are 1,000
 placements a second and 5 s; the last column is how many times better the measurement is.
 """

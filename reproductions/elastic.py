@@ -114,7 +114,7 @@ def measured(claim: Claim, policy: str, seed: int) -> Metrics:
 def main(seeds: int) -> None:
     for claim in CLAIMS:
         print(f"\n{claim.title}, restart {claim.restart_s:g} s, {seeds} seeds\n")
-        columns = ["policy", "average completion, h", f"over `{claim.elastic[0]}`", "makespan, h", "pre-emptions"]
+        columns = ["policy", "average completion, h", f"over `{claim.elastic[0]}`", "makespan, h", "preemptions"]
         columns += ["deadlines met", f"`{claim.elastic[0]}` meets"] if claim.has_deadlines else []
         print(f"| {' | '.join(columns)} |\n|---|{'---:|' * (len(columns) - 1)}")
         first: list[Metrics] = []

@@ -76,7 +76,7 @@ def figures(workload: Workload, policies: list[str], setting: Setting) -> dict[s
 
 
 def tiresias() -> None:
-    """60 GPUs, 480 jobs, 62 s for a pre-emption (Gu et al.: mean completion up to 5.5 times shorter than YARN-CS)."""
+    """60 GPUs, 480 jobs, 62 s for a preemption (Gu et al.: mean completion up to 5.5 times shorter than YARN-CS)."""
     setting = Setting(cluster=Cluster.uniform(("gpu", 60, 4)), costs=Costs(restart_s=62.0))
     rows = []
     for case in (Case(load=1.5), Case(load=6.0)):
@@ -169,8 +169,8 @@ def allox() -> None:
         ("`drf:by=user`, GPU first", "drf:by=user", setting),
         ("`drf:by=user`, CPU first", "drf:by=user", slow_first),
         ("`drf:by=user`, GPUs only", "drf:by=user", gpu_only),
-        ("`srtf`, GPU first (pre-empts)", "srtf", setting),
-        ("`srtf`, GPUs only (pre-empts)", "srtf", gpu_only),
+        ("`srtf`, GPU first (preempts)", "srtf", setting),
+        ("`srtf`, GPUs only (preempts)", "srtf", gpu_only),
         ("`gavel/allox`", "gavel/allox", setting),
     ]
     found = {name: measure(simulate(workload, policy, where).history) for name, policy, where in runs}

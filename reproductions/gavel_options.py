@@ -77,7 +77,7 @@ def rounds(folder: Path) -> None:
             idle = 100 * (1 - found.gpu_utilization)
             each = (f"{found.avg_jct_s:.0f}", f"{found.makespan_s:.0f}", f"{idle:.1f}%", str(found.preemptions))
             rows.append([f"`{length}`", *each])
-        table(["`round_s`", "average completion, s", "makespan, s", "idle", "pre-emptions"], rows)
+        table(["`round_s`", "average completion, s", "makespan, s", "idle", "preemptions"], rows)
 
 
 def shortest(folder: Path) -> None:

@@ -66,7 +66,7 @@ def line(name: str, history: History, than: History) -> str:
     )
 
 
-HEAD = "| policy | avg JCT | makespan | GPU busy | pre-emptions | suspensions | moves |\n|---|---|---|---|---|---|---|"
+HEAD = "| policy | avg JCT | makespan | GPU busy | preemptions | suspensions | moves |\n|---|---|---|---|---|---|---|"
 
 
 def pairs() -> None:
@@ -126,7 +126,7 @@ def gangs() -> None:
 
 def _consolidated(workload: Workload, policies: Sequence[str], rounds: Sequence[str]) -> None:
     print(
-        "| policy | free devices on nodes in use | delay by fragmentation | avg JCT | makespan | moves | pre-emptions |"
+        "| policy | free devices on nodes in use | delay by fragmentation | avg JCT | makespan | moves | preemptions |"
     )
     print("|---|---|---|---|---|---|---|")
     for policy in policies:

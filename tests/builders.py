@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from rota.core.engine.draft import Draft
 from rota.core.engine.engine import Engine, Journal
 from rota.core.engine.invariants import check
-from rota.core.engine.protocols import Allocator, Changes, Draft, Policy
+from rota.core.engine.protocols import Allocator, Changes, Policy
 from rota.core.messages.decisions import Cause, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.messages.events import (
     End,

@@ -21,6 +21,7 @@ HOT = (
     "core/state/job_record",
     "core/engine/dispatch",
     "core/model/placement",
+    "core/engine/draft",
     "core/engine/protocols",
     "core/state/state",
     "core/engine/timers",

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from builders import Script, World, job, on, start, stop
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.errors import InvariantBroken, PlanRefused, RotaError
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, JobCancelled, JobEnded, JobHeld, SpeedChanged, TimerFired

@@ -11,7 +11,7 @@ from rota.core.engine.invariants import check
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import SpeedChanged, WorkDone
 from rota.core.model.job import JobId, JobState
-from rota.core.model.placement import parked
+from rota.core.model.placement import suspended_claim
 
 A = JobId("a")
 BOX = cluster(node("n1", 2, memory_bytes=8 * GIB))
@@ -31,7 +31,7 @@ def test_successor_starts_while_its_predecessor_saves() -> None:
 
     assert world.step(WorkDone(A, 10.0)) == [start("b", on("n1", 1))]
     assert world.states() == {"a": "running", "b": "starting"}
-    assert world.live("a").placement == parked(on("n1", 2, tasks=2))
+    assert world.live("a").placement == suspended_claim(on("n1", 2, tasks=2))
 
 
 def test_host_resources_and_time_count_until_the_end_devices_only_until_the_work_is_done() -> None:
@@ -87,7 +87,7 @@ def test_one_that_saves_is_found_again_after_a_restart() -> None:
 
     check(restored)
     assert restored.live(A).saves
-    assert restored.live(A).placement == parked(on("n1", 2, tasks=2))
+    assert restored.live(A).placement == suspended_claim(on("n1", 2, tasks=2))
 
 
 def test_policies_do_not_take_a_job_that_only_saves_for_a_slow_one() -> None:

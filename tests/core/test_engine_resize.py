@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders import Script, World, job, on, start, stop
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.messages.decisions import Cause, Decision, Resize
 from rota.core.messages.events import TimerFired
 from rota.core.model.job import Elastic, JobId

@@ -8,12 +8,12 @@ import pytest
 
 from builders import GIB, Script, World, cluster, job, node, on, start, stop
 from rota.core.codec import snapshot
+from rota.core.engine.draft import Draft
 from rota.core.engine.invariants import check
-from rota.core.engine.protocols import Draft
 from rota.core.errors import PlanRefused
 from rota.core.messages.decisions import Cause, Decision, Move, Resize, Resume, Suspend
 from rota.core.model.job import JobId, JobState
-from rota.core.model.placement import in_turn, parked
+from rota.core.model.placement import in_turn, suspended_claim
 
 A, B = JobId("a"), JobId("b")
 
@@ -117,7 +117,7 @@ def test_reservation_of_a_suspended_job_can_be_taken_back() -> None:
 
     assert plan(world, script, lambda draft: draft.suspend(world.live("a"))) == []
     assert world.suspended("b") == []
-    assert world.live("a").placement == parked(on("n1", 1))
+    assert world.live("a").placement == suspended_claim(on("n1", 1))
     assert world.state.reserved == {}
 
 
@@ -130,7 +130,7 @@ def test_suspended_job_that_is_stopped_waits_with_all_its_work() -> None:
     world.stopped("a")
 
     assert world.states()["a"] == "waiting"
-    assert (world.live("a").work, world.live("a").parked) == (7.0, None)
+    assert (world.live("a").work, world.live("a").suspended_on) == (7.0, None)
 
 
 def test_suspended_job_whose_node_fails_contends_again() -> None:
@@ -164,11 +164,11 @@ def test_suspended_jobs_survive_a_snapshot() -> None:
 
     check(again)
     a = again.live(A)
-    assert (a.state, a.work, a.parked, a.placement) == (
+    assert (a.state, a.work, a.suspended_on, a.placement) == (
         JobState.SUSPENDED,
         3.0,
         on("n1", 1),
-        parked(on("n1", 1)),
+        suspended_claim(on("n1", 1)),
     )
 
 
@@ -240,7 +240,7 @@ def test_suspended_job_can_go_on_elsewhere() -> None:
     world.moved("a")
 
     assert world.states() == {"a": "running", "b": "running"}
-    assert (world.live("a").work, world.live("a").parked) == (4.0, None)
+    assert (world.live("a").work, world.live("a").suspended_on) == (4.0, None)
 
 
 def test_another_part_of_the_same_device_is_a_resize_and_no_restart() -> None:

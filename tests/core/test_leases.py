@@ -6,7 +6,7 @@ import pytest
 
 from builders import Script, World, on
 from rota.core.codec.values import decode_decision, encode_decision
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.errors import PlanRefused
 from rota.core.messages.decisions import Decision, Lease, Renew, Start
 from rota.core.messages.events import Lapsed, SpeedChanged

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builders import Script, World, on, start, stop
+from rota.core.engine.draft import Draft
 from rota.core.engine.invariants import check
-from rota.core.engine.protocols import Draft
 from rota.core.errors import PlanRefused
 from rota.core.messages.decisions import Resize
 from rota.core.model.job import Elastic, JobId

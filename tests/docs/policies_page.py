@@ -29,7 +29,7 @@ Every policy that does not plan in rounds takes `consolidate_s=SECONDS` too: whe
 itself wants nothing, jobs are moved together until whole nodes, and whole devices that were held in part, are free. A
 round that finds nothing to move is not repeated before so many seconds; after one that moved jobs the next may follow
 as soon as they have arrived. A node is emptied only if every job on it has a new home. A job whose new place becomes
-free only by another's move is stopped and started, which counts as a pre-emption. Jobs that take turns or are packed
+free only by another's move is stopped and started, which counts as a preemption. Jobs that take turns or are packed
 with others stay where they are, and nobody is moved to where a suspended job rests.
 
 Labels of a job (`labels` in a [job file](job-file.md#labels-of-jobs-that-share-devices) or a trace of Rota's own form)
@@ -86,7 +86,7 @@ def _traits(policy: DeclaredPolicy) -> list[tuple[str, str]]:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ").replace("preemption", "pre-emption")
+    return name.replace("_", " ").replace("preemption", "preemption")
 
 
 def _table(titles: list[str], rows: list[list[str]]) -> str:

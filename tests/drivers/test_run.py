@@ -45,7 +45,7 @@ def test_jobs_follow_each_other() -> None:
 
 
 def test_end_comes_before_an_arrival_at_the_same_moment() -> None:
-    """`b` comes as `a` ends: there is room, and nobody is pre-empted."""
+    """`b` comes as `a` ends: there is room, and nobody is preempted."""
     of = workload((0.0, job("a", work=10.0)), (10.0, job("b", work=1.0)))
     history = simulate(of, "srtf", Setting(cluster=ONE)).history
 

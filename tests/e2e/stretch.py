@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rota.core.engine.protocols import Allocator, Changes, Draft
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Allocator, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobState
 from rota.core.model.placement import Placement, Slot, lowest, tasks_of

@@ -14,8 +14,9 @@ import pytest
 
 from builders import cluster, job, node
 from rota.core.codec.values import decode_job
+from rota.core.engine.draft import Draft
 from rota.core.engine.engine import Engine
-from rota.core.engine.protocols import Allocator, Draft, Policy
+from rota.core.engine.protocols import Allocator, Policy
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, Event, JobArrived, JobEnded, Lapsed, Started
 from rota.core.messages.reasons import ReasonCode

@@ -1,4 +1,4 @@
-"""The list scheduler: strict queues, backfill, reservations, pre-emption that moves only who must."""
+"""The list scheduler: strict queues, backfill, reservations, preemption that moves only who must."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_head_never_starts_later_than_its_first_date(rows: list[tuple[int, int, 
         assert started_s <= date_s
 
 
-# -- pre-emption ---------------------------------------------------------------------------------
+# -- preemption ---------------------------------------------------------------------------------
 
 
 def test_last_in_order_yields_first_and_only_as_many_as_must() -> None:

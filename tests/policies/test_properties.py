@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import ROUND_S, at_once, cluster, in_rounds, in_rounds_mostly_slow, job, node
+from rota.core.engine.draft import Draft
 from rota.core.engine.engine import Engine
 from rota.core.engine.invariants import check
-from rota.core.engine.protocols import Draft
 from rota.core.messages import events as told
 from rota.core.messages.decisions import Decision
 from rota.core.messages.reasons import Reason, ReasonCode

@@ -86,7 +86,7 @@ def test_page_has_a_row_per_policy_and_every_figure(tmp_path: Path) -> None:
     assert titles(page) == [
         "Job completion time",
         "Slowdown by job size",
-        "Pre-emptions by job size",
+        "Preemptions by job size",
         "Finish-time fairness by job size",
         "Finish-time fairness by tenant",
         "The cluster over time",

@@ -8,7 +8,7 @@ import pytest
 
 from builders import Script, World, job, on
 from report.histories import simulated, sub
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.messages.decisions import Start
 from rota.core.messages.events import End, JobEnded, NodeAdded, Started, TimerFired
 from rota.core.model.cluster import Cluster, Node

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from rota.core.engine.protocols import Changes, Draft, Policy
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Changes, Policy
 from rota.core.errors import RotaError
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import WHOLE, JobState
@@ -54,12 +55,12 @@ class _NodeOccupants:
         for live in holders:
             if live.placement is None or live.state is JobState.WAITING:
                 continue
-            for slot in live.parked or ():
+            for slot in live.suspended_on or ():
                 self._resting[slot.node] = self._resting.get(slot.node, 0) | slot.devices
             if is_movable(live) and (parts or not live.job.roles[0].is_fraction):
                 self._put(live, live.placement[0].node)
             else:
-                self._fixed.update(slot.node for slot in (live.parked or live.placement))
+                self._fixed.update(slot.node for slot in (live.suspended_on or live.placement))
 
     @property
     def moved(self) -> int:

@@ -143,7 +143,7 @@ def fairness_by_tenant(columns: Sequence[JobColumns]) -> go.Figure:
 
 
 def preemptions_by_size(columns: Sequence[JobColumns]) -> go.Figure:
-    """How often jobs of each size were pre-empted, on average."""
+    """How often jobs of each size were preempted, on average."""
     names, places = size_classes([jobs.gpus for jobs in columns])
     figure = go.Figure()
     for index, (jobs, place) in enumerate(zip(columns, places, strict=True)):
@@ -157,9 +157,9 @@ def preemptions_by_size(columns: Sequence[JobColumns]) -> go.Figure:
             marker_color=colour(index),
             hovertemplate="%{y:.2f} per job (%{customdata[0]:,} in %{customdata[1]:,} jobs)",
         )
-    styled(figure, "Pre-emptions by job size", height=420, barmode="group", showlegend=True)
+    styled(figure, "Preemptions by job size", height=420, barmode="group", showlegend=True)
     figure.update_xaxes(title_text="job size (devices)", type="category", showgrid=False)
-    figure.update_yaxes(title_text="pre-emptions per job", rangemode="tozero")
+    figure.update_yaxes(title_text="preemptions per job", rangemode="tozero")
     return figure
 
 

@@ -29,7 +29,7 @@ class OpenAllocator:
         """Nothing; what does not fit now may fit when nodes join."""
         return None
 
-    def realm(self, live: LiveJob) -> Hashable:
+    def quota_scope(self, live: LiveJob) -> Hashable:
         """All contend with all."""
         return None
 
@@ -41,7 +41,7 @@ class OpenAllocator:
         """Whoever is further down the order yields."""
         return True
 
-    def shape(self, live: LiveJob) -> Hashable:
+    def equivalence_key(self, live: LiveJob) -> Hashable:
         """Jobs that are placed in the same way are alike."""
         return self._placer.alike(live.job)
 

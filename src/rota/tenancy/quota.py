@@ -72,14 +72,14 @@ class QuotaAllocator:
         words, most = over
         return f"{words} is {most}; a job of {job.gpus:g} devices can never start there"
 
-    def realm(self, live: LiveJob) -> Hashable:
+    def quota_scope(self, live: LiveJob) -> Hashable:
         """Tenants do not hold each other up."""
         return live.job.tenant if live.standing > OPPORTUNISTIC else None
 
-    def shape(self, live: LiveJob) -> Hashable:
+    def equivalence_key(self, live: LiveJob) -> Hashable:
         """Jobs of one user that are placed in the same way are alike."""
         job = live.job
-        return (job.tenant, job.user, live.standing, live.demoted, self._open.shape(live))
+        return (job.tenant, job.user, live.standing, live.demoted, self._open.equivalence_key(live))
 
     def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
         """As with placement alone."""
@@ -123,7 +123,7 @@ class QuotaAllocator:
         return None
 
     def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
-        """A policy's own pre-emption stays within a tenant and respects the guaranteed run time."""
+        """A policy's own preemption stays within a tenant and respects the guaranteed run time."""
         if now_s - victim.since_s < self._plan.min_run_s:
             return False
         if victim.standing == OPPORTUNISTIC or live.standing == OPPORTUNISTIC:

@@ -1,4 +1,4 @@
-"""Jobs of Kubernetes' own controllers: gangs without a change, made anew after pre-emption and after a node is lost."""
+"""Jobs of Kubernetes' own controllers: gangs without a change, made anew after preemption and after a node is lost."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def demo(
         "out/demo"
     ),
 ) -> int:
-    """Start a manager on pretend devices, run a gang, an array and a job that is pre-empted, and show them.
+    """Start a manager on pretend devices, run a gang, an array and a job that is preempted, and show them.
 
     Examples:
 
@@ -55,7 +55,7 @@ def demo(
     with _manager(out) as client:
         trained = _submit(client)
         jobs = _watch(client)
-        typer.echo("\nwhat the pre-empted job said:")
+        typer.echo("\nwhat the preempted job said:")
         for attempt in range(1, client.job(trained)["attempt"] + 1):
             said = b"".join(client.logs(trained, attempt=attempt)).decode()
             typer.echo("".join(f"  attempt {attempt}: {line}\n" for line in said.splitlines()), nl=False)

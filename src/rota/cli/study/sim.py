@@ -264,7 +264,7 @@ def _study(
     if output is OutputFormat.TABLE:
         _draw(finished)
     if not request.restart_cost_s:
-        typer.echo("restart cost: 0 s (pre-emption is free; set it with --restart-cost)", err=True)
+        typer.echo("restart cost: 0 s (preemption is free; set it with --restart-cost)", err=True)
     if keep is Keep.ALL:
         from rota.cli.study.results import write_results
 

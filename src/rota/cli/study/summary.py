@@ -34,7 +34,7 @@ SUMMARY_COLUMNS: tuple[Column, ...] = (
     Column(key="avg_wait_s", title="avg wait", show=human.duration, right=True),
     Column(key="gpu_utilization", title="GPU use", show=human.percent, right=True),
     Column(key="gpu_busy", title="GPU busy", show=human.percent, right=True, if_known=True),
-    Column(key="preemptions", title="pre-emptions", show=human.count, right=True),
+    Column(key="preemptions", title="preemptions", show=human.count, right=True),
     Column(key="worst_finish_time_fairness", title="worst FTF", show=human.ratio, right=True),
     Column(key="jain_fairness", title="Jain", show=human.ratio, right=True),
     Column(key="avg_fair_share_delay_s", title="fair-share delay", show=human.duration, right=True, wide=True),

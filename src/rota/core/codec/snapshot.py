@@ -79,9 +79,9 @@ def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
         value["stopping"] = live.stopping.value
     if live.lease is not None:
         value["lease"] = encode_plain(live.lease)
-    if live.parked is not None:
-        value["parked"] = encode_placement(live.parked, node_names)
-    if live.placement is not None and (not live.reserved or live.parked is not None):
+    if live.suspended_on is not None:
+        value["parked"] = encode_placement(live.suspended_on, node_names)
+    if live.placement is not None and (not live.reserved or live.suspended_on is not None):
         value["on"] = encode_placement(state.where(live), node_names)
     leaving = state.vacating.get(live.job.id)
     if leaving is not None:
@@ -157,7 +157,7 @@ def _admit(state: State, job: Job, value: Mapping[str, Any], index_by_node: Mapp
     live.lease = Lease(**value["lease"]) if "lease" in value else None
     live.unmet = 0 if live.retry_s is None else 1
     if "parked" in value:
-        live.parked = decode_placement(value["parked"], index_by_node)
+        live.suspended_on = decode_placement(value["parked"], index_by_node)
     if "on" in value:
         placement = decode_placement(value["on"], index_by_node)
         if not state.inventory.is_free(placement, job.roles, job.exclusive, back=True):

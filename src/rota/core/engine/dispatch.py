@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.messages.decisions import Cause, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.model.job import JobState
-from rota.core.model.placement import Placement, is_parked, parked, same_devices
+from rota.core.model.placement import Placement, is_suspended_claim, same_devices, suspended_claim
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 
@@ -58,7 +58,7 @@ class Dispatch:
                 comers.append(live)
             elif after is not None and same_devices(before, after):
                 self._share(live, after, draft)
-            elif after is not None and is_parked(after) and not is_parked(before):
+            elif after is not None and is_suspended_claim(after) and not is_suspended_claim(before):
                 self._state.order_suspend(live, before)
                 self.decisions.append(Suspend(live.job.id))
             elif after is not None and live in draft.moves and self._is_settled(live):
@@ -91,16 +91,16 @@ class Dispatch:
         self, live: LiveJob, before: Placement, comers: list[LiveJob], moved: list[tuple[LiveJob, Placement]]
     ) -> None:
         """A suspended job was given devices, or lost its claim to some, or has to go altogether."""
-        after, resting = live.placement, live.parked or ()
+        after, resting = live.placement, live.suspended_on or ()
         if live.reserved:
             live.reserved = False
             del self._state.reserved[live.job.id]
-        held = before if live.run_milli else parked(resting)
+        held = before if live.run_milli else suspended_claim(resting)
         if after is None:
             self.stop(live, held, Cause.PREEMPTED)
         elif same_devices(after, resting):
             comers.append(live)
-        elif not is_parked(after):
+        elif not is_suspended_claim(after):
             moved.append((live, held))
 
     def _share(self, live: LiveJob, after: Placement, draft: Draft) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rota.core.engine.dispatch import Dispatch
-from rota.core.engine.protocols import Allocator, Changes, Draft, Policy
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Allocator, Changes, Policy
 from rota.core.engine.timers import Timers
 from rota.core.engine.transitions import Transitions
 from rota.core.errors import InvariantBroken
@@ -187,4 +188,4 @@ class Engine:
 
 def _resting(state: State) -> list[LiveJob]:
     """Jobs that are suspended, or told to be."""
-    return [live for live in state.jobs.values() if live.parked is not None]
+    return [live for live in state.jobs.values() if live.suspended_on is not None]

@@ -18,9 +18,9 @@ from rota.core.model.placement import (
     device_memory,
     fault_in,
     held_milli,
-    is_parked,
-    parked,
+    is_suspended_claim,
     same_devices,
+    suspended_claim,
 )
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
@@ -54,8 +54,8 @@ def check(state: State) -> None:
             raise InvariantBroken(f"job {name}: it is filed under another name than its own, {live.job.id}")
         _check_standing(live, state)
         _check_books(live, state)
-        is_without = live.parked is not None or live.saves
-        if live.placement is not None and not (is_without and is_parked(live.placement)):
+        is_without = live.suspended_on is not None or live.saves
+        if live.placement is not None and not (is_without and is_suspended_claim(live.placement)):
             _check_claim(live, live.placement, state.inventory)
     _check_sequence(state)
     _check_dependencies(state)
@@ -79,13 +79,13 @@ def _check_standing(live: LiveJob, state: State) -> None:
     _must(live.reserved == (live.job.id in state.reserved), live, "its reservation is not registered")
     _must(holds or not live.reserved, live, "it has a reservation of nothing")
     _must(stopping is None or live.job.id in state.vacating, live, "it is being stopped but vacates nothing")
-    if live.parked is not None:
-        _check_resting(live, live.parked, state)
+    if live.suspended_on is not None:
+        _check_resting(live, live.suspended_on, state)
     if live.saves:
         _must(live.state is JobState.RUNNING, live, "it saves and does not run")
-        _must(not holds or is_parked(live.placement or ()), live, "it saves on devices")
+        _must(not holds or is_suspended_claim(live.placement or ()), live, "it saves on devices")
     if live.state is JobState.SUSPENDED:
-        _must(live.parked is not None, live, "it rests nowhere")
+        _must(live.suspended_on is not None, live, "it rests nowhere")
         _must(holds or stopping is not None, live, "it keeps nothing of where it rests")
     elif live.state in _ON_DEVICES:
         if stopping is None:
@@ -110,9 +110,17 @@ def _check_resting(live: LiveJob, resting: Placement, state: State) -> None:
         _must(live.job.id in state.vacating, live, "it is told to rest and vacates nothing")
     if live.stopping is None and live.placement is not None:
         is_back = same_devices(live.placement, resting) and live.state is JobState.SUSPENDED
-        is_moved = live.job.id in state.vacating and not is_parked(live.placement)
-        _must(is_back or is_moved or live.placement == parked(resting), live, "it claims other devices than its own")
-    _must(live.placement is None or not live.reserved or not is_parked(live.placement), live, "it waits for nothing")
+        is_moved = live.job.id in state.vacating and not is_suspended_claim(live.placement)
+        _must(
+            is_back or is_moved or live.placement == suspended_claim(resting),
+            live,
+            "it claims other devices than its own",
+        )
+    _must(
+        live.placement is None or not live.reserved or not is_suspended_claim(live.placement),
+        live,
+        "it waits for nothing",
+    )
 
 
 def _check_books(live: LiveJob, state: State) -> None:
@@ -211,7 +219,7 @@ def _physical(state: State) -> Iterator[tuple[LiveJob, Placement]]:
     for live in state.jobs.values():
         if live.state not in _ON_DEVICES and live.state is not JobState.SUSPENDED:
             continue
-        if live.parked is not None and live.stopping is None:
+        if live.suspended_on is not None and live.stopping is None:
             yield live, _resting(live, state)
             continue
         leaving = _leaving(live, state)

@@ -97,7 +97,7 @@ class Transitions:
         """A suspended job that nobody would resume waits like any other; False while it is not suspended yet."""
         if live.state is JobState.SUSPENDED and live.stopping is None:
             self._evict(live, Cause.PREEMPTED)
-        return live.parked is None or live.stopping is not None
+        return live.suspended_on is None or live.stopping is not None
 
     def _evict(self, live: LiveJob, cause: Cause) -> None:
         """Stop a job for good; its claim ends now, its hold on the devices when it answers."""
@@ -196,7 +196,7 @@ class Transitions:
 
     def _resized(self, event: Resized) -> None:
         live = self._state.live(event.job_id)
-        if live.stopping is not None or live.parked is not None:
+        if live.stopping is not None or live.suspended_on is not None:
             return
         self._state.vacating.pop(event.job_id, None)
         self._orders.vacated = True
@@ -210,7 +210,7 @@ class Transitions:
         live = self._state.live(event.job_id)
         if live.stopping is None:
             live.moves += 1
-            live.parked = None
+            live.suspended_on = None
             self.changes.freed = True
             self._resized(Resized(event.job_id, event.work, event.rate, event.work_from_s))
             self._timers.limit(live)
@@ -219,7 +219,7 @@ class Transitions:
         live = self._state.live(event.job_id)
         if live.stopping is not None:
             return
-        if live.state is not JobState.RUNNING or live.parked is None:
+        if live.state is not JobState.RUNNING or live.suspended_on is None:
             raise InvariantBroken(f"job {event.job_id} was suspended without an order")
         self._state.suspend(live, event.work)
         self._orders.vacated = True

@@ -63,12 +63,12 @@ def in_turn(placement: Placement, milli: int) -> Placement:
     return tuple(slot._replace(milli=milli, in_turn=True) if slot.devices else slot for slot in placement)
 
 
-def parked(placement: Placement) -> Placement:
+def suspended_claim(placement: Placement) -> Placement:
     """What suspended tasks keep of where they rest: the host's resources, no devices."""
     return tuple(slot._replace(devices=0, milli=WHOLE, in_turn=False, memory_milli=WHOLE) for slot in placement)
 
 
-def is_parked(placement: Placement) -> bool:
+def is_suspended_claim(placement: Placement) -> bool:
     """Whether a placement holds no devices at all."""
     return not any(slot.devices for slot in placement)
 

@@ -41,7 +41,7 @@ class TenantPlan:
     half_life_s: float = 7 * 86400.0
     """After so long, past use counts half when what is left over is shared out."""
     min_run_s: float = 0.0
-    """Nobody is pre-empted before it has run so long."""
+    """Nobody is preempted before it has run so long."""
 
     def __post_init__(self) -> None:
         if not self.half_life_s > 0 or not self.min_run_s >= 0:

@@ -83,7 +83,6 @@ class LiveJob:
         "moves",
         "nominal_rate",
         "overhead_s",
-        "parked",
         "placement",
         "preemptions",
         "ran_s",
@@ -100,6 +99,7 @@ class LiveJob:
         "state",
         "stopping",
         "submitted_s",
+        "suspended_on",
         "suspensions",
         "unmet",
         "wait_code",
@@ -118,7 +118,7 @@ class LiveJob:
         self.placement: Placement | None = None
         """The devices that it claims: held when starting or running, reserved otherwise."""
         self.reserved = False
-        self.parked: Placement | None = None
+        self.suspended_on: Placement | None = None
         """The devices on which its tasks rest or are told to, if it is suspended: where it can be resumed."""
         self.saves = False
         """Whether it has done its work and left its devices to others, while it saves."""
@@ -260,7 +260,7 @@ class LiveJob:
         copy.since_s = self.since_s
         copy.placement = self.placement
         copy.reserved = self.reserved
-        copy.parked = self.parked
+        copy.suspended_on = self.suspended_on
         copy.saves = self.saves
         copy.stopping = self.stopping
         copy.unmet = self.unmet

@@ -10,7 +10,7 @@ from rota.core.errors import InvariantBroken, RotaError
 from rota.core.messages.decisions import Cause
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import Job, JobId, JobState, NodeId
-from rota.core.model.placement import Placement, parked
+from rota.core.model.placement import Placement, suspended_claim
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
@@ -147,13 +147,13 @@ class State:
 
     def where(self, live: LiveJob) -> Placement:
         """What a job's tasks really hold; one that rests and waits for its devices has none of them yet."""
-        if live.reserved and live.parked is not None:
-            return parked(live.parked)
+        if live.reserved and live.suspended_on is not None:
+            return suspended_claim(live.suspended_on)
         return live.placement or ()
 
     def order_suspend(self, live: LiveJob, held: Placement) -> None:
         """The job's tasks must rest; their devices stay physically held until it answers."""
-        live.parked = held
+        live.suspended_on = held
         self.vacating[live.job.id] = (live, held)
 
     def suspend(self, live: LiveJob, work: float) -> None:
@@ -179,7 +179,7 @@ class State:
     def leave_devices(self, live: LiveJob) -> None:
         """The job has no more use for its devices; what it has of the hosts it keeps until it ends."""
         held = live.placement or ()
-        kept = parked(held)
+        kept = suspended_claim(held)
         live.settle(self.now_s)
         self.inventory.give(held, live.job.roles, live.job.exclusive)
         self.inventory.take(kept, live.job.roles, live.job.exclusive)
@@ -208,7 +208,7 @@ class State:
         now_s = self.now_s
         live.settle(now_s)
         live.state = JobState.RUNNING
-        live.parked = None
+        live.suspended_on = None
         live.rate = rate
         live.run_since_s = now_s
         live.work_from_s = work_from_s
@@ -236,7 +236,7 @@ class State:
         if live.placement is None:
             live.lease = None
         live.stopping = None
-        live.parked = None
+        live.suspended_on = None
         live.saves = False
         live.since_s = self.now_s
         live.state = JobState.WAITING

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rota.core.codec.cluster_diff import way_to
+from rota.core.engine.draft import Draft
 from rota.core.engine.engine import Engine, Journal
-from rota.core.engine.protocols import Allocator, Draft, Policy
+from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
@@ -200,7 +201,7 @@ def oversized(submissions: Sequence[Submission], setting: Setting, *, spreads: b
     misfits = []
     for submission in submissions:
         live = LiveJob(submission.job, 0, 0.0, 1.0)
-        shape = wards[0][0].shape(live)
+        shape = wards[0][0].equivalence_key(live)
         if shape not in verdicts:
             faults = [_misfit(live, alloc, inventory) for alloc, inventory in wards]
             is_lost = None not in faults and not (spreads and any(_fits_across(live, *ward, setting) for ward in wards))

@@ -11,7 +11,7 @@ from typing import Protocol
 from rota.core.messages.decisions import Cause, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.messages.events import Event, Resized
 from rota.core.model.job import JobId, JobState
-from rota.core.model.placement import Placement, is_parked
+from rota.core.model.placement import Placement, is_suspended_claim
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
@@ -101,13 +101,13 @@ class Dispatcher:
         for live in list(self._state.jobs.values()):
             if live.state is JobState.STARTING and live.stopping is None:
                 self._driver.start(self._order(live))
-            elif live.stopping is None and live.parked is None and live.job.id in self._state.vacating:
+            elif live.stopping is None and live.suspended_on is None and live.job.id in self._state.vacating:
                 self._resize(live)
             elif live.state in (JobState.STARTING, JobState.RUNNING, JobState.SUSPENDED):
                 self._driver.find(self._order(live))
             if live.stopping is not None:
                 self._driver.stop(live.job.id, live.stopping)
-            elif live.parked is not None:
+            elif live.suspended_on is not None:
                 self._take_up_resting(live)
             self._leases.take_up(live)
         self._driver.settle()
@@ -116,7 +116,7 @@ class Dispatcher:
         """One that was told to rest, or to go on, and has not said that it does."""
         if live.job.id in self._state.vacating:
             self._driver.suspend(live.job.id)
-        elif live.placement is not None and not is_parked(live.placement) and not live.reserved:
+        elif live.placement is not None and not is_suspended_claim(live.placement) and not live.reserved:
             self._driver.resume(live.job.id)
 
     def _resize(self, live: LiveJob) -> None:
@@ -134,8 +134,8 @@ class Dispatcher:
         record = self._kept[live.job.id]
         held = self._state.vacating.get(live.job.id)
         placement = live.placement if live.stopping is None else (held or (live, ()))[1]
-        if live.parked is not None:
-            placement = live.parked
+        if live.suspended_on is not None:
+            placement = live.suspended_on
         return LaunchOrder(
             job=live.job,
             launch=launch_of(job_file(json.loads(record.spec)), live.job.id),

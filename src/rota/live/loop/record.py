@@ -32,7 +32,7 @@ class Record:
 
 
 def shown_state(live: LiveJob) -> str:
-    """The state in the words that users see: who was pre-empted is suspended until it runs again."""
+    """The state in the words that users see: who was preempted is suspended until it runs again."""
     if live.state is JobState.WAITING and live.preemptions and live.retry_s is None:
         return JobState.SUSPENDED.value
     return live.state.value

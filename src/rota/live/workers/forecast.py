@@ -29,7 +29,7 @@ from rota.core.messages.events import (
     TimerFired,
 )
 from rota.core.model.job import Job, JobId, JobState
-from rota.core.model.placement import is_parked
+from rota.core.model.placement import is_suspended_claim
 from rota.core.state.job_record import LiveJob
 
 GUESS_S = (600.0, 3600.0, 6 * 3600.0)
@@ -154,7 +154,7 @@ class _ForwardRun:
             elif live.state is JobState.STARTING:
                 self._expect(live, now_s)
                 yield Started(live.job.id, 1.0, now_s)
-            elif live.parked is not None:
+            elif live.suspended_on is not None:
                 yield from self._settle_resting(live, now_s)
             elif live.state is JobState.RUNNING:
                 self._expect(live, now_s)
@@ -163,7 +163,7 @@ class _ForwardRun:
         """One that is told to rest does; one that is told to go on does that."""
         if live.state is JobState.RUNNING:
             yield Suspended(live.job.id, live.work_done(now_s))
-        elif live.placement is not None and not is_parked(live.placement) and not live.reserved:
+        elif live.placement is not None and not is_suspended_claim(live.placement) and not live.reserved:
             self._expect(live, now_s)
             yield Resumed(live.job.id, 1.0, now_s)
 

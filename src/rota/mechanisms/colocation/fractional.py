@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import WHOLE, DeviceType, Job, Role
 from rota.core.model.placement import Placement, Slot, device_indexes

@@ -42,7 +42,7 @@ class DeviceGroups:
     def rekey(self, live: LiveJob) -> tuple[Seats, ...]:
         """A job holds other devices than it did, or none; the groups that this concerns."""
         before = self._seats.pop(live, None)
-        held = (live.parked or live.placement or ()) if live.placement else ()
+        held = (live.suspended_on or live.placement or ()) if live.placement else ()
         after = seats_of(held)
         self._visit(live, tuple({slot.node: None for slot in held}))
         if before is not None and before != after:
@@ -83,7 +83,7 @@ class DeviceGroups:
             if not holders:
                 self.parts.pop(at, None)
                 del self.asked[at]
-        for slot in (live.parked or live.placement or ()) if after else ():
+        for slot in (live.suspended_on or live.placement or ()) if after else ():
             role, at = live.job.roles[slot.role], (slot.node, slot.devices)
             if role.is_fraction:
                 holders, milli = self.parts.setdefault(at, {}), role.device_milli * slot.tasks
@@ -178,7 +178,7 @@ def is_settled(live: LiveJob) -> bool:
     return (
         live.state is JobState.RUNNING
         and live.stopping is None
-        and live.parked is None
+        and live.suspended_on is None
         and live.placement is not None
         and live.run_milli == live.gpu_milli
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.model.job import WHOLE, Job
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.groups import DeviceGroups, Seats

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.core.model.placement import Placement

@@ -10,7 +10,8 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from rota.core.engine.protocols import Allocator, Changes, Draft
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Allocator, Changes
 from rota.core.errors import PlanRefused
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, DeviceType, JobState
@@ -137,7 +138,7 @@ class ColocationScheduler:
         failed: set[object] = set()
         self._firm.clear()
         for live in sorted(self._still_waiting(), key=lambda live: (*self._rule.order(live, draft.now_s), live.seq)):
-            kind = (self._allocator.shape(live), live.job.model, live.job.labels, live.job.priority)
+            kind = (self._allocator.equivalence_key(live), live.job.model, live.job.labels, live.job.priority)
             if kind in failed:
                 continue
             reason = self._seat(draft, live, kind)
@@ -212,7 +213,7 @@ class ColocationScheduler:
 
     def _seat(self, draft: Draft, live: LiveJob, kind: Hashable) -> Reason | None:
         """Free devices, or a part of somebody's, or those of somebody who has to yield; or why there are none."""
-        needs = (self._allocator.shape(live), self._rule.looks_at(live.job))
+        needs = (self._allocator.equivalence_key(live), self._rule.looks_at(live.job))
         known = self._firm.get(needs)
         offered = known or self._rule.free(live, draft, self._guests)
         if not isinstance(offered, Reason):

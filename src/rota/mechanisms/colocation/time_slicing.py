@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.errors import PlanRefused
 from rota.core.model.job import WHOLE, JobState
-from rota.core.model.placement import is_parked, packed
+from rota.core.model.placement import is_suspended_claim, packed
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.groups import is_settled
 
@@ -131,7 +131,7 @@ class TimeSlices:
             mark = draft.mark()
             try:
                 draft.share(one, packed(one.placement or (), HALF))
-                draft.resume(other, packed(other.parked or (), HALF))
+                draft.resume(other, packed(other.suspended_on or (), HALF))
             except PlanRefused:
                 draft.undo(mark)
                 self._apart.add(self._pair(one, other))
@@ -159,7 +159,7 @@ class TimeSlices:
 
 def _resume(draft: Draft, live: LiveJob, milli: int) -> bool:
     """Let a job that rests have so much of its devices, if that is free."""
-    there = packed(live.parked or (), milli)
+    there = packed(live.suspended_on or (), milli)
     if not draft.can_resume(live, there):
         return False
     draft.resume(live, there)
@@ -172,7 +172,7 @@ def has_all(live: LiveJob) -> bool:
 
 
 def _rests(live: LiveJob) -> bool:
-    return live.parked is not None
+    return live.suspended_on is not None
 
 
 def is_resting(live: LiveJob) -> bool:
@@ -182,5 +182,5 @@ def is_resting(live: LiveJob) -> bool:
         and live.stopping is None
         and not live.reserved
         and live.placement is not None
-        and is_parked(live.placement)
+        and is_suspended_claim(live.placement)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import tasks_of
 from rota.mechanisms.elastic.resize import Resizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.core.model.placement import Placement, Slot, lowest

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from rota.core.engine.protocols import Changes, Draft, Policy
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Changes, Policy
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob

@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from rota.core.engine.protocols import Changes, Draft, Policy
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Changes, Policy
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import Job
 from rota.core.model.placement import Placement

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.state.job_record import LiveJob
 

@@ -77,9 +77,9 @@ class Index:
         slope = turn.slope
         if self._one_lane:
             stage = 0
-            shape = self._allocator.realm(live)
+            shape = self._allocator.quota_scope(live)
         else:
-            shape = self._allocator.shape(live)
+            shape = self._allocator.equivalence_key(live)
         group = None if self._groups is None else self._groups.of(live)
         name = (shape, stage, slope, group)
         lane = self.lanes.get(name)

@@ -1,4 +1,4 @@
-"""One list scheduler for every ordering policy, with backfill, reservations and pre-emption.
+"""One list scheduler for every ordering policy, with backfill, reservations and preemption.
 
 What it computes is simple: walk all jobs in order, give each what it needs if that much is left, skip
 those that do not fit (or stop there), and stop whoever runs and was not reached. How it avoids the walk:
@@ -12,7 +12,8 @@ import heapq
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from rota.core.engine.protocols import Allocator, Changes, Draft
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Allocator, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobState
 from rota.core.model.placement import Placement
@@ -99,7 +100,7 @@ class ListScheduler:
             self._reservations = _Walk(self._rule, index, draft, heap).run()
 
     def _worth_a_look(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
-        """Lanes whose first job may fit, free or by pre-emption, or has not been told yet why it can't."""
+        """Lanes whose first job may fit, free or by preemption, or has not been told yet why it can't."""
         index, inventory, now_s = self._index, draft.inventory, draft.now_s
         missing_milli = draft.allocator.missing_milli
         last = index.holders.last_key(now_s) if self._rule.preempts else None
@@ -130,7 +131,7 @@ class ListScheduler:
             return answer
         if is_behind:
             return Reason(code=ReasonCode.BEHIND, job=head.job.id)
-        reservation = self._reservations.get(draft.allocator.realm(waiting))
+        reservation = self._reservations.get(draft.allocator.quota_scope(waiting))
         if reservation is not None:
             return reservation.reason()
         return Reason(code=ReasonCode.NOT_CONSIDERED)
@@ -284,11 +285,11 @@ class _Walk:
     def _fill_around(self, head: LiveJob) -> None:
         """Start jobs of the head's private cluster that fit now and do not move its date."""
         index, draft = self._index, self._draft
-        realm = draft.allocator.realm(head)
+        realm = draft.allocator.quota_scope(head)
         reservation = self._reservations[realm] = Reservation.make(draft, head, index.holding)
         candidates: list[tuple[Key, Lane, int]] = []
         for lane in index.lanes.values():
-            if len(lane) and draft.allocator.realm(lane.head[1]) == realm:
+            if len(lane) and draft.allocator.quota_scope(lane.head[1]) == realm:
                 self._push_next(candidates, lane, 0, reservation)
         while candidates:
             _, lane, at = heapq.heappop(candidates)
@@ -310,7 +311,7 @@ class _Walk:
 
     def _is_filled_around(self, lane: Lane) -> bool:
         """Whether the jobs of a lane had their chance when a reservation of their private cluster was filled around."""
-        return not len(lane) or self._draft.allocator.realm(lane.head[1]) in self._reservations
+        return not len(lane) or self._draft.allocator.quota_scope(lane.head[1]) in self._reservations
 
     def _push_next(
         self, candidates: list[tuple[Key, Lane, int]], lane: Lane, start: int, reservation: Reservation

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.model.job import DeviceType
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob

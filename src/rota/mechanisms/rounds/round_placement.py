@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import WHOLE, DeviceType
@@ -76,7 +76,7 @@ class RoundPlacement:
         able = []
         for at in range(len(self._types)):
             probe = self._probe(live, at, tasks)
-            key = (at, draft.allocator.shape(probe))
+            key = (at, draft.allocator.equivalence_key(probe))
             if key not in self._verdicts:
                 offered = draft.allocator.offer(probe, self._empty, _RELAXED_S)
                 self._verdicts[key] = not isinstance(offered, Reason)

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.engine.protocols import Changes, Draft
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import DeviceType, JobState
 from rota.core.state.inventory import Inventory

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from rota.core.engine.protocols import Allocator, Changes, Draft
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Allocator, Changes
 from rota.core.messages.decisions import Cause
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import DeviceType, JobState
@@ -49,7 +50,7 @@ class SelectionContext:
     def can_run(self, live: LiveJob, kind: DeviceType) -> bool:
         """Whether all of a job could ever be placed on devices of one type; the same for all that are alike."""
         assert self.allocator is not None
-        key = (self.allocator.shape(live), kind, len(self.inventory.nodes))
+        key = (self.allocator.equivalence_key(live), kind, len(self.inventory.nodes))
         if key not in self._runs:
             empty = Inventory()
             for books in self.inventory.nodes:
@@ -281,7 +282,7 @@ class _SelectionPlacement:
 
     def _shape(self, want: Want) -> Hashable:
         allocator, now_s = self._draft.allocator, self._draft.now_s
-        return (allocator.shape(want.live), allocator.stage(want.live, now_s)[0], want.kind, want.node)
+        return (allocator.equivalence_key(want.live), allocator.stage(want.live, now_s)[0], want.kind, want.node)
 
     def _has_failed(self, want: Want) -> bool:
         """Whether a job like it found no place before, when there was more room."""

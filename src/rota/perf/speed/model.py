@@ -29,7 +29,7 @@ SPILLED = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What faults and pre-emption cost."""
+    """What faults and preemption cost."""
 
     restart_s: float = 0.0
     """Time after every start but the first in which no work is done."""

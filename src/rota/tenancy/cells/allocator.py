@@ -75,11 +75,11 @@ class CellAllocator:
         """These are the books."""
         return self
 
-    def realm(self, live: LiveJob) -> Hashable:
+    def quota_scope(self, live: LiveJob) -> Hashable:
         """Jobs with a guarantee contend within their tenant; those without, with each other."""
         return live.job.tenant if live.standing > OPPORTUNISTIC else None
 
-    def shape(self, live: LiveJob) -> Hashable:
+    def equivalence_key(self, live: LiveJob) -> Hashable:
         """Jobs of a tenant that ask for the same with the same right are alike."""
         job = live.job
         return (job.tenant, live.standing, job.roles, job.labels)
@@ -120,7 +120,7 @@ class CellAllocator:
         return Offer(placement=placement, victims=tuple(self._live[claim] for claim in found.victims))
 
     def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
-        """A policy's own pre-emption stays within a tenant, and among those without a guarantee."""
+        """A policy's own preemption stays within a tenant, and among those without a guarantee."""
         claim = self._claims.get(victim)
         if claim is None:
             return False
@@ -312,7 +312,7 @@ class CellAllocator:
         job = live.job
         if not self._is_known(live):
             return Refusal(obstacle=Obstacle.QUOTA, need=job.gpu_milli // WHOLE, room=0, owned=0)
-        shape = self.shape(live)
+        shape = self.equivalence_key(live)
         stamp, _, found = self._memo.get(shape, (-1, (), None))
         if found is None or stamp != self._stamp:
             found = self._known_refusal(live)
@@ -323,7 +323,7 @@ class CellAllocator:
 
     def _known_refusal(self, live: LiveJob) -> Refusal | None:
         """What was found before of a job like this one, if nothing has happened that could change it."""
-        _, version, found = self._memo.get(self.shape(live), (-1, (), None))
+        _, version, found = self._memo.get(self.equivalence_key(live), (-1, (), None))
         if isinstance(found, Refusal) and found.obstacle in _OWN_OBSTACLES and version == self._version(live):
             return found
         return None

@@ -1,7 +1,7 @@
-"""Gangs that come pod by pod, as Kubernetes brings them, and pre-emption in phases.
+"""Gangs that come pod by pod, as Kubernetes brings them, and preemption in phases.
 
 The first pod of a gang decides for all; the others take the places that it left for them. A gang that has to
-pre-empt reserves its devices at once and has them when those who were told to go are gone.
+preempt reserves its devices at once and has them when those who were told to go are gone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PodRefused(RotaError):
 
 
 class Phase(Enum):
-    """Whether a call may start a pre-emption, or only report that one is needed."""
+    """Whether a call may start a preemption, or only report that one is needed."""
 
     FILTERING = "Filtering"
     PREEMPTING = "Preempting"
@@ -110,7 +110,7 @@ class Group:
     ignores_suggestions: bool
     pods: list[PodId | None]
     waiting: dict[PodId, None] = field(default_factory=dict)
-    """Pods of a gang that is still pre-empting."""
+    """Pods of a gang that is still preempting."""
 
     @property
     def state(self) -> GroupState:

@@ -24,7 +24,7 @@ ROWS: tuple[tuple[str, str, str, int], ...] = (
     ("Mean wait", "avg_wait_s", "duration", -1),
     ("From first submission to last end", "makespan_s", "duration", -1),
     ("Devices in use", "gpu_utilization", "percent", 1),
-    ("Pre-emptions", "preemptions", "count", -1),
+    ("Preemptions", "preemptions", "count", -1),
     ("Worst finish-time fairness", "worst_finish_time_fairness", "ratio", -1),
     ("Jain's fairness index", "jain_fairness", "ratio", 1),
 )

@@ -15,7 +15,7 @@ from rota.files.job_shape import CompletionPart, JobFile, Secret
 Json = dict[str, Any]
 _ODD = re.compile(r"[^a-z0-9-]+")
 MANY_RETRIES = 1000
-"""How often a Job makes new pods unless the file says otherwise; pods that were pre-empted are not counted."""
+"""How often a Job makes new pods unless the file says otherwise; pods that were preempted are not counted."""
 
 
 def refuse_what_cannot_be(file: JobFile) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.errors import RotaError
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rota.core.engine.protocols import Allocator, Changes, Draft, Policy
+from rota.core.engine.draft import Draft
+from rota.core.engine.protocols import Allocator, Changes, Policy
 from rota.core.errors import PlanRefused, RotaError
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, Job, JobState
@@ -152,7 +153,7 @@ class Gandiva:
     def _place(self, draft: Draft) -> None:
         failed: set[object] = set()
         for live in sorted(self._waiting, key=lambda live: live.seq):
-            shape = self._allocator.shape(live)
+            shape = self._allocator.equivalence_key(live)
             if shape in failed:
                 continue
             reason = self._seat(draft, live)
@@ -197,7 +198,7 @@ class Gandiva:
         """Begin a slice on devices that others have, where fewest are."""
         found = []
         for _, jobs in self._guests.groups():
-            if len(jobs) >= self._params.most or jobs[0].parked is not None:
+            if len(jobs) >= self._params.most or jobs[0].suspended_on is not None:
                 continue
             there = beside(live.job, jobs[0], draft.inventory)
             if there is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.core.engine.protocols import Draft
+from rota.core.engine.draft import Draft
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.core.model.placement import Placement

@@ -2,7 +2,7 @@
 
 Of the stages that are ready and fit, the one with the highest score starts next: what it would use of each resource
 times what of it is free, and besides the age of its whole (EJF) or how little of that is left (SRJF). Nothing
-is pre-empted. The paper looks at queues of monotasks on each worker; here stages hold what they need, so that
+is preempted. The paper looks at queues of monotasks on each worker; here stages hold what they need, so that
 what is idle is what is free. Resources are devices, CPUs, memory, network and disks.
 """
 

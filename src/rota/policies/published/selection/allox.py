@@ -1,7 +1,7 @@
 """AlloX (Le et al., EuroSys 2020): which job on which kind of device, GPU or CPU, as a matching.
 
 Jobs are matched to places in the queues of all devices so that the sum of completion times is least, and whoever is
-first in the queue of a free device starts. Nobody is pre-empted. For fairness only the users who get least are matched.
+first in the queue of a free device starts. Nobody is preempted. For fairness only the users who get least are matched.
 """
 
 from __future__ import annotations

@@ -1,0 +1,160 @@
+"""The draft in which a policy writes its plan: each step is checked, moves the claims at once, and can be undone."""
+
+from __future__ import annotations
+
+from rota.core.engine.protocols import Allocator
+from rota.core.errors import PlanRefused
+from rota.core.messages.decisions import Lease
+from rota.core.messages.reasons import Reason
+from rota.core.model.job import JobState
+from rota.core.model.placement import Placement, fault_in, is_suspended_claim, same_devices, suspended_claim
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
+
+
+class Draft:
+    """A plan in the making: claims are really moved, step by step, and can be moved back."""
+
+    __slots__ = ("_ledger", "_log", "allocator", "inventory", "leases", "moves", "now_s", "touched", "waits")
+
+    def __init__(self, inventory: Inventory, allocator: Allocator, now_s: float) -> None:
+        self.inventory = inventory
+        self.allocator = allocator
+        self._ledger = allocator.ledger
+        self.now_s = now_s
+        self.touched: dict[LiveJob, Placement | None] = {}
+        """Each job that was changed, with the placement that it had before."""
+        self.leases: dict[LiveJob, Lease] = {}
+        """How long each job may go on that was given a lease."""
+        self.moves: dict[LiveJob, None] = {}
+        """Jobs that go on elsewhere with their state, instead of being stopped and started again."""
+        self.waits: list[tuple[LiveJob, Reason]] = []
+        self._log: list[tuple[LiveJob, Placement | None]] = []
+
+    def offer(self, live: LiveJob) -> Placement | Reason:
+        """Devices for a job out of what is free in this draft, or why there are none."""
+        return self.allocator.offer(live, self.inventory, self.now_s)
+
+    def assign(self, live: LiveJob, placement: Placement) -> None:
+        """Let a job hold these devices."""
+        job = live.job
+        fault = fault_in(placement, job)
+        if fault is not None:
+            raise PlanRefused(f"job {job.id}: {fault}")
+        if live.placement is not None:
+            raise PlanRefused(f"job {job.id}: it holds devices already")
+        if live.stopping is not None or live.state.is_final:
+            raise PlanRefused(f"job {job.id}: it can't be placed, it is {live.state.value}")
+        if not self.inventory.is_free(placement, job.roles, job.exclusive):
+            raise PlanRefused(f"job {job.id}: the devices of its placement are not free")
+        self._change(live, placement)
+
+    def assign_offered(self, live: LiveJob, placement: Placement) -> None:
+        """Let a job hold devices that the allocator just offered, so that they need no second check."""
+        self._change(live, placement)
+
+    def release(self, live: LiveJob) -> None:
+        """Let a job hold nothing. One that is being moved loses what it was to move to."""
+        if live.placement is None:
+            raise PlanRefused(f"job {live.job.id}: it holds nothing that could be taken from it")
+        self._change(live, None)
+
+    def move(self, live: LiveJob, placement: Placement) -> None:
+        """Let a job that runs or is suspended go on elsewhere."""
+        mark = self.mark()
+        self.release(live)
+        try:
+            self.assign(live, placement)
+        except PlanRefused:
+            self.undo(mark)
+            raise
+        self.moves[live] = None
+
+    def share(self, live: LiveJob, placement: Placement) -> None:
+        """Let a job have another part of the devices that it holds."""
+        mark = self.mark()
+        self.release(live)
+        fault = fault_in(placement, live.job)
+        if fault is None and not self.inventory.is_free(placement, live.job.roles, live.job.exclusive, back=True):
+            fault = "that much of its devices is not free"
+        if fault is not None:
+            self.undo(mark)
+            raise PlanRefused(f"job {live.job.id}: {fault}")
+        self._change(live, placement)
+
+    def suspend(self, live: LiveJob) -> None:
+        """Let a running job rest where it is, so that others can have its devices."""
+        held = live.placement
+        if live.state is JobState.SUSPENDED and live.reserved and live.suspended_on is not None:
+            self._change(live, suspended_claim(live.suspended_on))
+        elif held is None or live.state is not JobState.RUNNING or live.stopping is not None or live.job.exclusive:
+            raise PlanRefused(f"job {live.job.id}: it can't be suspended, it is {live.state.value}")
+        elif is_suspended_claim(held) or live.run_milli != live.gpu_milli:
+            raise PlanRefused(f"job {live.job.id}: it is being resized, moved or suspended")
+        else:
+            self._change(live, suspended_claim(held))
+
+    def can_resume(self, live: LiveJob, there: Placement | None = None) -> bool:
+        """Whether the devices on which a suspended job rests are free in this draft, or that part of them."""
+        if live.state is not JobState.SUSPENDED or live.suspended_on is None or live.stopping is not None:
+            return False
+        if live.placement is None or not is_suspended_claim(live.placement):
+            return False
+        roles = live.job.roles
+        self.inventory.give(live.placement, roles)
+        fits = self.inventory.is_free(there or live.suspended_on, roles, back=True)
+        self.inventory.take(live.placement, roles)
+        return fits
+
+    def resume(self, live: LiveJob, there: Placement | None = None) -> None:
+        """Let a suspended job go on, on the devices where it rests or with another part of them."""
+        resting = live.suspended_on
+        if resting is None or not self.can_resume(live, there):
+            raise PlanRefused(f"job {live.job.id}: it can't be resumed, it is {live.state.value}")
+        if there is not None and not same_devices(there, resting):
+            raise PlanRefused(f"job {live.job.id}: it rests on other devices")
+        self._change(live, there or resting)
+
+    def lease(self, live: LiveJob, lease: Lease) -> None:
+        """Let a job that holds devices in this draft go on for so long, and no longer without a new lease."""
+        if live.placement is None:
+            raise PlanRefused(f"job {live.job.id}: it holds nothing that could be leased")
+        self.leases[live] = lease
+
+    def because(self, live: LiveJob, reason: Reason) -> None:
+        """Say why a job was passed over; one job speaks for all that are alike."""
+        self.waits.append((live, reason))
+
+    def alters(self, live: LiveJob) -> bool:
+        """Whether a job holds something else now than before; what was tried and undone does not count."""
+        return live in self.touched and self.touched[live] != live.placement
+
+    def mark(self) -> int:
+        """A point to which `undo` can return."""
+        return len(self._log)
+
+    def undo(self, mark: int) -> None:
+        """Take back every step since the mark."""
+        while len(self._log) > mark:
+            live, before = self._log.pop()
+            job = live.job
+            if live.placement is not None:
+                self.inventory.give(live.placement, job.roles, job.exclusive)
+            if before is not None:
+                self.inventory.take(before, job.roles, job.exclusive)
+            if self._ledger is not None:
+                self._ledger.moved(live, live.placement, before, undo=True)
+            live.set_placement(before)
+
+    def _change(self, live: LiveJob, placement: Placement | None) -> None:
+        before = live.placement
+        job = live.job
+        if before is not None:
+            self.inventory.give(before, job.roles, job.exclusive)
+        if placement is not None:
+            self.inventory.take(placement, job.roles, job.exclusive)
+        self.touched.setdefault(live, before)
+        self._log.append((live, before))
+        if self._ledger is not None:
+            self._ledger.moved(live, before, placement, undo=False)
+        live.set_placement(placement)
