@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 CLEAN: tuple[str, ...] = (
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "Makefile",
     "README.md",
