@@ -135,9 +135,9 @@ def test_everything_a_policy_may_read_is_in_the_howto() -> None:
     assert [name for name in names if not re.search(rf"`{name}(\(now_s\))?`", text)] == []
 
 
-def test_glossary_is_in_order_and_says_each_word_once() -> None:
+def test_glossary_is_in_order_and_defines_each_term_once() -> None:
     words = re.findall(r"^\| ([^|]+?) \| ", (REFERENCE / "glossary.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    words = [word for word in words if word not in ("word", "state", "---")]
+    words = [word for word in words if word not in ("term", "state", "---")]
 
     assert len(set(words)) == len(words)
     entries = [word for word in words if not word.startswith("`")]
