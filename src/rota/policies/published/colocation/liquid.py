@@ -11,7 +11,7 @@ from rota.core.state.job_record import JobView, LiveJob
 from rota.mechanisms.colocation.declare import sharing
 from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.network.batch_placement import BatchPlacement
-from rota.mechanisms.network.genetic import Effort
+from rota.mechanisms.network.genetic import SearchBudget
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
 from rota.mechanisms.ordering.rule import Backfill, SimpleRule, Turn
 from rota.perf.speed.network import weighting
@@ -82,19 +82,18 @@ liquid = replace(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiquidBatchParams:
-    """`h` is how far nodes are, as of the placement; a search ends after `limit_s` seconds or `work` tasks touched.
+    """Distances `h` as of the placement `liquid`; the genetic search ends after `work` task placements.
 
-    With `overlap` a job starts to load while the one before it on its devices saves.
+    With `overlap`, a job loads its data while its predecessor on the same devices still saves a checkpoint.
     """
 
     h: str = "levels"
-    limit_s: float = 30.0
     work: int = 90_000
     overlap: bool = True
 
     def __post_init__(self) -> None:
         weighting(self.h)
-        Effort(limit_s=self.limit_s, work=self.work)
+        SearchBudget(work=self.work)
 
 
 def _first_come(job: JobView, now_s: float) -> Turn:
@@ -103,8 +102,7 @@ def _first_come(job: JobView, now_s: float) -> Turn:
 
 def _batch(params: LiquidBatchParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
     order = ListScheduler(SimpleRule(of=_first_come, backfill=Backfill.ANY, preempts=False), allocator)
-    effort = Effort(limit_s=params.limit_s, work=params.work)
-    return BatchPlacement(order, weighting(params.h), effort, knowledge.seed, params.overlap)
+    return BatchPlacement(order, weighting(params.h), SearchBudget(work=params.work), knowledge.seed, params.overlap)
 
 
 liquid_batch = DeclaredPolicy(
