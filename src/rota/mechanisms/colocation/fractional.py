@@ -34,7 +34,7 @@ class SharedDevice:
 def lay(
     live: LiveJob,
     draft: Draft,
-    guests: DeviceGroups,
+    groups: DeviceGroups,
     one: Callable[[FractionalPlacement], Reason | None],
     *,
     turns: bool = False,
@@ -44,7 +44,7 @@ def lay(
     types = [pool.device_type for pool in draft.inventory.eligible(role)] or list(role.device_types)
     first: Reason | None = None
     while True:
-        laying = FractionalPlacement(live, draft, guests, types, turns=turns)
+        laying = FractionalPlacement(live, draft, groups, types, turns=turns)
         reason = next((reason for _ in range(role.count) if (reason := one(laying)) is not None), None)
         if reason is None:
             return laying.done()
@@ -59,11 +59,11 @@ class FractionalPlacement:
     """Lays the tasks of a job of one role that asks for parts of devices: where the first goes, the others follow."""
 
     def __init__(
-        self, live: LiveJob, draft: Draft, guests: DeviceGroups, types: Sequence[DeviceType], *, turns: bool = False
+        self, live: LiveJob, draft: Draft, groups: DeviceGroups, types: Sequence[DeviceType], *, turns: bool = False
     ) -> None:
         self._live = live
         self._draft = draft
-        self._guests = guests
+        self._groups = groups
         self._types = types
         self._turns = turns
         self._role = live.job.roles[0]
@@ -89,13 +89,13 @@ class FractionalPlacement:
         """The devices with room for one more task beside those that have parts of them."""
         nodes, own = self._draft.inventory.nodes, self.devices
         types, milli = self._open_to, self._role.device_milli
-        asked = self._guests.asked
+        asked = self._groups.requested
         for at in asked if not own else dict.fromkeys([*asked, *own]):
             here = own.count(at)
             left = WHOLE - asked.get(at, 0) - (here + 1) * milli
             kind = nodes[at[0]].node.device_type
             if left >= 0 and kind in types:
-                yield SharedDevice(at, kind, tuple(self._guests.parts.get(at, ())), left, here)
+                yield SharedDevice(at, kind, tuple(self._groups.holders.get(at, ())), left, here)
 
     def put(self, place: SharedDevice) -> bool:
         """One more task on a device, whose holders give back what they have beyond what they asked for."""
@@ -112,7 +112,7 @@ class FractionalPlacement:
         asked = asked_parts(holder, holder.placement)
         if asked == holder.placement:
             return True
-        if not can_give(holder, self._draft):
+        if not can_resize(holder, self._draft):
             return False
         self._draft.share(holder, asked)
         return True
@@ -148,7 +148,7 @@ class FractionalPlacement:
             self._draft.inventory.give((slot,), self._live.job.roles)
 
 
-def can_give(live: LiveJob, draft: Draft) -> bool:
+def can_resize(live: LiveJob, draft: Draft) -> bool:
     """Whether a job's part can become another: it runs and no order is on its way, or this plan gave it its part."""
     return is_settled(live) or live in draft.touched
 

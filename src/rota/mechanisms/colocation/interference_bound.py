@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rota.core.model.job import WHOLE, DeviceType, Job, Role
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.groups import Seats, is_settled
+from rota.mechanisms.colocation.groups import DeviceSet, is_settled
 from rota.mechanisms.colocation.pair_placement import HALF
 from rota.perf.speed.model import SpeedModel
 from rota.perf.speed.throttling import PAUSED, duty, left_by
@@ -36,7 +36,7 @@ class ThrottledNeighbour(NamedTuple):
 class InterferenceBound:
     """What a job bears where it is, beside others that have a guarantee too (`peers`)."""
 
-    where: Seats
+    where: DeviceSet
     peers: tuple[int, ...]
     around: tuple[int, ...] = ()
     """The others, as it was last seen with them."""
@@ -64,7 +64,7 @@ class InterferenceBounds:
         self,
         live: LiveJob,
         others: Sequence[ThrottledNeighbour],
-        where: Seats,
+        where: DeviceSet,
         peers: tuple[int, ...],
         kind: DeviceType | None,
     ) -> bool:

@@ -18,7 +18,7 @@ from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import sharing
 from rota.mechanisms.colocation.fractional import FractionalPlacement, apart, lay
-from rota.mechanisms.colocation.groups import DeviceGroups, is_settled, wants_part
+from rota.mechanisms.colocation.groups import DeviceGroups, is_settled, wants_fraction
 from rota.mechanisms.colocation.interference_bound import InterferenceBounds, ThrottledNeighbour, held_back
 from rota.mechanisms.colocation.pair_placement import HALF
 from rota.mechanisms.colocation.rule import DefaultColocationRule
@@ -59,9 +59,9 @@ class AntMan(DefaultColocationRule):
     def __init__(self, params: AntManParams, knowledge: Knowledge) -> None:
         self._params = params
         self._speed = knowledge.speed
-        self.is_steady = params.patience_s == math.inf
+        self.refusals_stand = params.patience_s == math.inf
         self._tolerances = InterferenceBounds(knowledge.speed, params.guard)
-        self.looks_around = self._speed.node_neighbour < 1.0 or self._speed.contention
+        self.observes_nodes = self._speed.node_neighbour < 1.0 or self._speed.contention
         self._types: dict[int, DeviceType] = {}
         """By node, where jobs have joined others."""
         self._lent: set[int] = set()
@@ -71,23 +71,23 @@ class AntMan(DefaultColocationRule):
         """Guaranteed jobs first, then who came first."""
         return (not _is_guaranteed(live), live.seq)
 
-    def free(self, live: LiveJob, draft: Draft, guests: DeviceGroups) -> Placement | Reason:
+    def find_free(self, live: LiveJob, draft: Draft, groups: DeviceGroups) -> Placement | Reason:
         """For each task that wants a part the fullest device where all keep their guarantee, or one nobody has."""
         if not any(role.is_fraction for role in live.job.roles):
             return draft.offer(live)
-        if not wants_part(live.job):
+        if not wants_fraction(live.job):
             return apart(live, draft)
-        return lay(live, draft, guests, lambda laying: self._lay(laying, live, guests))
+        return lay(live, draft, groups, lambda laying: self._lay(laying, live, groups))
 
-    def looks_at(self, job: Job) -> Hashable:
+    def placement_key(self, job: Job) -> Hashable:
         """Its class and its model; its labels only where they say how fast it runs beside others."""
         return (job.model, job.priority, job.labels if self._speed.interleaved else ())
 
-    def _lay(self, laying: FractionalPlacement, live: LiveJob, guests: DeviceGroups) -> Reason | None:
-        beside = {holder: None for at in laying.devices for holder in guests.parts.get(at, ())}
+    def _lay(self, laying: FractionalPlacement, live: LiveJob, groups: DeviceGroups) -> Reason | None:
+        beside = {holder: None for at in laying.devices for holder in groups.holders.get(at, ())}
         for place in sorted(laying.places(), key=lambda place: (place.left_milli, place.at)):
             mates = beside | dict.fromkeys(place.holders)
-            kept = all(self._keeps(each, guests.partners(each) | {live: None}, place.kind) for each in place.holders)
+            kept = all(self._keeps(each, groups.partners(each) | {live: None}, place.kind) for each in place.holders)
             if kept and self._keeps(live, mates, place.kind) and laying.put(place):
                 self._types[place.at[0]] = place.kind
                 return None
@@ -104,7 +104,7 @@ class AntMan(DefaultColocationRule):
         least = self._params.guard * self._speed.on_type(live.job, kind) if _is_guaranteed(live) else 0.0
         return rate > 0 and rate >= least - 1e-9
 
-    def joins(
+    def admit(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
         """One guaranteed and one opportunistic job, the idlest first; a guaranteed one may come second."""
@@ -119,41 +119,41 @@ class AntMan(DefaultColocationRule):
         both = (self._speed.beside(live.job, host.job, kind), self._speed.beside(host.job, live.job, kind))
         return (busy,) if busy < self._params.busy and min(both) > 0 else None
 
-    def again_s(self, waiting: LiveJob, now_s: float) -> float:
+    def next_admission_s(self, waiting: LiveJob, now_s: float) -> float:
         """When a guaranteed job has waited for long enough to run without its guarantee."""
         due_s = waiting.since_s + self._params.patience_s
         return due_s if _is_guaranteed(waiting) and due_s > now_s else math.inf
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: DeviceGroups) -> Sequence[int]:
+    def fractions(self, jobs: Sequence[LiveJob], now_s: float, room: int, groups: DeviceGroups) -> Sequence[int]:
         """As much for the opportunistic job as all around it can bear, at most half if it is not alone."""
         if len(jobs) == 1:
-            level = self._level(jobs[0], guests)
+            level = self._level(jobs[0], groups)
             return [WHOLE if level >= HALF else level]
         lesser = self._lesser(jobs)
-        part = self._level(lesser, guests) if all(map(guests.seats, jobs)) else PAUSED
+        part = self._level(lesser, groups) if all(map(groups.devices_of, jobs)) else PAUSED
         return [part if live is lesser else WHOLE - part for live in jobs]
 
-    def held_back(self, live: LiveJob, guests: DeviceGroups) -> Placement:
+    def throttled(self, live: LiveJob, groups: DeviceGroups) -> Placement:
         """What all around it can bear."""
-        return held_back(live.job, live.placement or (), self._level(live, guests))
+        return held_back(live.job, live.placement or (), self._level(live, groups))
 
-    def _level(self, live: LiveJob, guests: DeviceGroups) -> int:
+    def _level(self, live: LiveJob, groups: DeviceGroups) -> int:
         """How much a job may have for the sake of the guaranteed ones around it."""
         if self._is_safe(live):
             return HALF
-        near = self._around(live, guests)
+        near = self._around(live, groups)
         return min((self._tolerances.level(each, live) for each in near if self._is_safe(each)), default=HALF)
 
-    def _around(self, live: LiveJob, guests: DeviceGroups) -> dict[LiveJob, bool]:
+    def _around(self, live: LiveJob, groups: DeviceGroups) -> dict[LiveJob, bool]:
         """Who may slow a job down, and whether they have devices in common."""
-        on_devices = dict.fromkeys((*guests.mates(live), *guests.partners(live)), True)
-        return dict.fromkeys(guests.near(live), False) | on_devices if self.looks_around else on_devices
+        on_devices = dict.fromkeys((*groups.mates(live), *groups.partners(live)), True)
+        return dict.fromkeys(groups.on_same_nodes(live), False) | on_devices if self.observes_nodes else on_devices
 
     def _is_safe(self, live: LiveJob) -> bool:
         """Whether a job has its guarantee now."""
         return _is_guaranteed(live) and live.seq not in self._lent
 
-    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+    def memory_fractions(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
         """All of it for the guaranteed job; of the other's, what is left has to do, and the rest lies on the host."""
         if len(jobs) == 1 or room is None:
             return [WHOLE] * len(jobs)
@@ -171,32 +171,32 @@ class AntMan(DefaultColocationRule):
         self._lent.add(jobs[-1].seq)
         return jobs[-1]
 
-    def saw(self, live: LiveJob, guests: DeviceGroups) -> Iterable[LiveJob]:
+    def observe(self, live: LiveJob, groups: DeviceGroups) -> Iterable[LiveJob]:
         """Correct the parts of opportunistic jobs by what the guaranteed ones around them lose."""
-        if not guests.mates(live):
+        if not groups.mates(live):
             self._lent.discard(live.seq)
-        slowed = [live] if self._is_safe(live) else filter(self._is_safe, self._around(live, guests))
+        slowed = [live] if self._is_safe(live) else filter(self._is_safe, self._around(live, groups))
         found: dict[LiveJob, None] = {}
         for each in filter(is_settled, slowed):
-            around = self._around(each, guests)
+            around = self._around(each, groups)
             others = [ThrottledNeighbour(other, shared) for other, shared in around.items() if not self._is_safe(other)]
             peers = tuple(sorted(other.seq for other in around if self._is_safe(other)))
-            where = guests.seats(each) or ()
+            where = groups.devices_of(each) or ()
             kind = self._types.get(where[0][0]) if where else None
             if self._tolerances.look(each, others, where, peers, kind):
                 found |= dict.fromkeys(other.live for other in others)
         return found
 
-    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
+    def select_to_move(self, jobs: Sequence[LiveJob], *, jobs_wait: bool) -> LiveJob | None:
         """A job that runs without the guarantee that it has."""
         return next((live for live in jobs if live.seq in self._lent), None)
 
-    def left(self, live: LiveJob) -> None:
+    def forget(self, live: LiveJob) -> None:
         """Forget it."""
         self._tolerances.forget(live)
         self._lent.discard(live.seq)
 
-    def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
+    def victims(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
         """Opportunistic jobs make room for a guaranteed one that can't run beside any, the youngest first."""
         if not _is_guaranteed(live):
             return ()

@@ -15,7 +15,7 @@ from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.colocation.groups import DeviceGroups, Seats, beside, follow, is_settled
+from rota.mechanisms.colocation.groups import DeviceGroups, DeviceSet, follow, is_settled, on_devices_of
 from rota.mechanisms.colocation.groups import may_share as may_share_parts
 from rota.mechanisms.colocation.growth import Growth
 from rota.mechanisms.colocation.time_slicing import TimeSlices, has_all, is_resting
@@ -56,12 +56,12 @@ class Gandiva:
 
     def _forget(self) -> None:
         self._waiting: dict[LiveJob, None] = {}
-        self._guests = DeviceGroups()
+        self._groups = DeviceGroups()
         self._slices = TimeSlices(self._params.quantum_s, packs=self._params.pack)
         self._growth = Growth(self._params.grow_after_s)
         self._elastic: dict[LiveJob, None] = {}
         """Who holds devices and may be resized."""
-        self._due_s: dict[Seats, float] = {}
+        self._due_s: dict[DeviceSet, float] = {}
         """When to look after a group again though nothing happens."""
         self._changed = False
         self._relax_s = math.inf
@@ -98,15 +98,15 @@ class Gandiva:
         for live in changes.started:
             self._hold(live)
             self._slices.saw(live)
-            seats = self._guests.seats(live)
-            if seats:
-                self._due_s[seats] = self.wakeup_s = now_s
+            devices = self._groups.devices_of(live)
+            if devices:
+                self._due_s[devices] = self.wakeup_s = now_s
             self._changed |= bool(self._waiting) or live.job.elastic is not None
         if changes.arrived or changes.left or changes.freed or changes.shrunk:
             self._changed = True
 
     def _hold(self, live: LiveJob) -> None:
-        self._due_s.update(dict.fromkeys(self._guests.rekey(live), -math.inf))
+        self._due_s.update(dict.fromkeys(self._groups.rekey(live), -math.inf))
         if live.job.elastic is not None:
             self._elastic.pop(live, None)
             if live.placement is not None:
@@ -142,13 +142,13 @@ class Gandiva:
 
     def _turn(self, draft: Draft) -> None:
         """Look after the groups whose slice is over, and those that changed."""
-        for seats in [seats for seats, due_s in self._due_s.items() if due_s <= draft.now_s]:
-            jobs = _sharers(self._guests.at(seats))
+        for devices in [devices for devices, due_s in self._due_s.items() if due_s <= draft.now_s]:
+            jobs = _sharers(self._groups.at(devices))
             found = self._slices.tend(draft, jobs) if jobs else None
             if found is None or found == math.inf:
-                del self._due_s[seats]
+                del self._due_s[devices]
             else:
-                self._due_s[seats] = found
+                self._due_s[devices] = found
 
     def _place(self, draft: Draft) -> None:
         failed: set[object] = set()
@@ -186,21 +186,21 @@ class Gandiva:
         return None
 
     def _counted(self) -> dict[int, tuple[set[int], int]]:
-        if self._counted_at != self._guests.changes:
-            self._loads, self._counted_at = {}, self._guests.changes
-            for seats, jobs in self._guests.groups():
-                for node, devices in seats:
+        if self._counted_at != self._groups.changes:
+            self._loads, self._counted_at = {}, self._groups.changes
+            for devices, jobs in self._groups.groups():
+                for node, mask in devices:
                     sizes, load = self._loads.get(node, (set(), 0))
-                    self._loads[node] = (sizes | {jobs[0].job.gpu_milli}, load + devices.bit_count() * len(jobs))
+                    self._loads[node] = (sizes | {jobs[0].job.gpu_milli}, load + mask.bit_count() * len(jobs))
         return self._loads
 
     def _oversubscribe(self, draft: Draft, live: LiveJob) -> bool:
         """Begin a slice on devices that others have, where fewest are."""
         found = []
-        for _, jobs in self._guests.groups():
+        for _, jobs in self._groups.groups():
             if len(jobs) >= self._params.most or jobs[0].suspended_on is not None:
                 continue
-            there = beside(live.job, jobs[0], draft.inventory)
+            there = on_devices_of(live.job, jobs[0], draft.inventory)
             if there is None:
                 continue
             if all(may_share(each.job) and (is_settled(each) or is_resting(each)) for each in jobs):
@@ -220,7 +220,7 @@ class Gandiva:
 
     def _spread_out(self, draft: Draft) -> None:
         """Free devices for those who share theirs: who rests, or came last to a pair, in the largest groups first."""
-        groups = sorted((jobs for _, jobs in self._guests.groups()), key=lambda jobs: (-len(jobs), jobs[0].seq))
+        groups = sorted((jobs for _, jobs in self._groups.groups()), key=lambda jobs: (-len(jobs), jobs[0].seq))
         for jobs in map(_sharers, groups):
             if not jobs or any(map(draft.alters, jobs)):
                 continue
@@ -230,7 +230,7 @@ class Gandiva:
 
     def _gather(self, draft: Draft) -> None:
         """One node for jobs that are split over several, where one has room for all of it."""
-        for _, jobs in list(self._guests.groups()):
+        for _, jobs in list(self._groups.groups()):
             (live, *others) = jobs
             nodes = {slot.node for slot in live.placement or ()}
             if others or len(nodes) < 2 or not is_settled(live) or not may_share(live.job) or draft.alters(live):

@@ -41,7 +41,7 @@ class Horus(DefaultColocationRule):
         self._speed = knowledge.speed
         self._predictors: dict[DeviceType, Predictor] = {}
 
-    def joins(
+    def admit(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
         """By the use that is predicted for all together."""

@@ -12,7 +12,7 @@ from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import label, number, sharing
 from rota.mechanisms.colocation.fractional import FractionalPlacement, SharedDevice, apart, lay
-from rota.mechanisms.colocation.groups import DeviceGroups, wants_part
+from rota.mechanisms.colocation.groups import DeviceGroups, wants_fraction
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import Knowledge, Traits
 
@@ -34,43 +34,45 @@ class KubeShare(DefaultColocationRule):
     different ones, those of one `exclusion` on devices where nobody else is.
     """
 
-    turns = True
+    time_sliced = True
 
     def __init__(self, params: KubeShareParams, knowledge: Knowledge) -> None:
         self._params = params
 
-    def shares(self, job: Job) -> bool:
+    def is_shareable(self, job: Job) -> bool:
         """Who can have more of a device than it asked for: a job of one task that wants a part of one."""
-        return wants_part(job) and job.roles[0].count == 1
+        return wants_fraction(job) and job.roles[0].count == 1
 
-    def free(self, live: LiveJob, draft: Draft, guests: DeviceGroups) -> Placement | Reason:
+    def find_free(self, live: LiveJob, draft: Draft, groups: DeviceGroups) -> Placement | Reason:
         """For each task that wants a part the tightest device that labels allow, or else one that nobody has."""
         if not any(role.is_fraction for role in live.job.roles):
             return draft.offer(live)
-        if not wants_part(live.job):
+        if not wants_fraction(live.job):
             return apart(live, draft, 1 if label(live.job, "anti-affinity") is not None else WHOLE)
         if _contradicts_itself(live.job):
             return Reason(code=ReasonCode.NEVER_FITS, need_milli=live.job.gpu_milli)
-        return lay(live, draft, guests, lambda laying: self._lay(laying, live, guests), turns=self.shares(live.job))
+        return lay(
+            live, draft, groups, lambda laying: self._lay(laying, live, groups), turns=self.is_shareable(live.job)
+        )
 
-    def _lay(self, laying: FractionalPlacement, live: LiveJob, guests: DeviceGroups) -> Reason | None:
+    def _lay(self, laying: FractionalPlacement, live: LiveJob, groups: DeviceGroups) -> Reason | None:
         """One task of a job: on a device in use if labels allow it, on its like's if it has an affinity."""
         near = _affinity(live.job)
         found = [(key, place) for place in laying.places() if (key := _liking(live, place, near)) is not None]
         for _, place in sorted(found, key=lambda entry: (entry[0], entry[1].at)):
             if laying.put(place):
                 return None
-        if near is not None and (laying.slots or _has_like(guests, near)):
+        if near is not None and (laying.slots or _has_like(groups, near)):
             return Reason(code=ReasonCode.LABELS, need_milli=live.job.gpu_milli)
         return laying.open()
 
-    def joins(
+    def admit(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
         """Nobody: all parts that can be had were looked at."""
         return None
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: DeviceGroups) -> Sequence[int]:
+    def fractions(self, jobs: Sequence[LiveJob], now_s: float, room: int, groups: DeviceGroups) -> Sequence[int]:
         """What each asked for, and what is left over shared out evenly up to limits."""
         parts = [min(live.job.roles[0].device_milli, WHOLE) for live in jobs]
         limits = [self._limit(live.job) for live in jobs]
@@ -92,7 +94,7 @@ class KubeShare(DefaultColocationRule):
 
 
 def _affinity(job: Job) -> str | None:
-    return label(job, "affinity") if wants_part(job) else None
+    return label(job, "affinity") if wants_fraction(job) else None
 
 
 def _contradicts_itself(job: Job) -> bool:
@@ -101,8 +103,8 @@ def _contradicts_itself(job: Job) -> bool:
     return _affinity(job) is not None and (job.gpu_milli > WHOLE or is_apart)
 
 
-def _has_like(guests: DeviceGroups, near: str) -> bool:
-    return any(_affinity(holder.job) == near for holders in guests.parts.values() for holder in holders)
+def _has_like(groups: DeviceGroups, near: str) -> bool:
+    return any(_affinity(holder.job) == near for holders in groups.holders.values() for holder in holders)
 
 
 def _liking(live: LiveJob, place: SharedDevice, near: str | None) -> tuple[bool, int] | None:

@@ -55,11 +55,11 @@ class Liquid(Horus):
         super().__init__(params, knowledge)
         self.overlaps = params.overlap
 
-    def shares(self, job: Job) -> bool:
+    def is_shareable(self, job: Job) -> bool:
         """Single tasks with one whole device."""
-        return super().shares(job) and len(job.roles) == 1 and job.tasks == 1 and job.gpu_milli == WHOLE
+        return super().is_shareable(job) and len(job.roles) == 1 and job.tasks == 1 and job.gpu_milli == WHOLE
 
-    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
+    def fits_memory(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
         """Whether the device's memory holds all, those with the usual amount who do not say how much they need."""
         needs = [each.job.roles[0].device_memory_bytes or USUAL_BYTES for each in (*hosts, live)]
         return memory_bytes is None or sum(needs) <= memory_bytes

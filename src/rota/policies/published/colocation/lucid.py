@@ -60,7 +60,7 @@ class Lucid(DefaultColocationRule):
         estimate_s = self._durations.estimate_s(live.job, live.submitted_s)
         return (max(estimate_s - _did_s(live, now_s), 0.0) * live.job.gpus,)
 
-    def left(self, live: LiveJob) -> None:
+    def forget(self, live: LiveJob) -> None:
         """Learn from a job that has ended."""
         took_s = _did_s(live, live.ended_s or 0.0)
         if took_s > 0:
@@ -75,7 +75,7 @@ class Lucid(DefaultColocationRule):
         """Take it up."""
         self._durations.recall(memory or ())
 
-    def joins(
+    def admit(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
         """Beside one other, the idler the better, if the scores allow it and both can run there."""

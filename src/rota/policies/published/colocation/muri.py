@@ -9,7 +9,7 @@ from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import sharing
-from rota.mechanisms.colocation.regroup import Crew, Near, form
+from rota.mechanisms.colocation.regroup import Group, SameDevices, form
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.perf.speed.interleaving import stages_of, throughput
@@ -54,23 +54,23 @@ class Muri(DefaultColocationRule):
         """The service that is left."""
         return (live.left_s(now_s) * live.job.gpus,)
 
-    def joins(
+    def admit(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
         """By the throughput that it adds to the group's, most first."""
         jobs = [*hosts, live]
-        if len(jobs) > self._params.most or not self.bears(live, hosts, kind):
+        if len(jobs) > self._params.most or not self.can_run_with(live, hosts, kind):
             return None
         gain = _throughput(jobs) - _throughput(hosts)
         return (-gain,) if gain >= self._params.gain else None
 
-    def bears(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> bool:
+    def can_run_with(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> bool:
         """Beside each of them, by what is known of pairs."""
         return all(self._speed.beside(live.job, host.job, kind) > 0 for host in hosts)
 
-    def crews(self, jobs: Sequence[LiveJob], devices: int, near: Near) -> list[Crew]:
+    def form_groups(self, jobs: Sequence[LiveJob], devices: int, together: SameDevices) -> list[Group]:
         """Matched by how busy they keep all resources together, two by two and pairs again."""
-        return form(jobs, devices, self._params.most, self._weight, near, stages_of)
+        return form(jobs, devices, self._params.most, self._weight, together, stages_of)
 
     def _weight(self, one: Sequence[LiveJob], other: Sequence[LiveJob]) -> float:
         together = _throughput([*one, *other])

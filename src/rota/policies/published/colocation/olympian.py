@@ -43,19 +43,19 @@ class OlympianParams:
 class Olympian(DefaultColocationRule):
     """First in first out; who finds no devices takes turns with the fewest."""
 
-    turns = True
+    time_sliced = True
 
     def __init__(self, params: OlympianParams, knowledge: Knowledge) -> None:
         self._params = params
         self.migrates = params.migrate
 
-    def joins(
+    def admit(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
         """Where there are fewest; memory is the accounts' concern."""
         return (len(hosts),) if len(hosts) < self._params.most else None
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: DeviceGroups) -> Sequence[int]:
+    def fractions(self, jobs: Sequence[LiveJob], now_s: float, room: int, groups: DeviceGroups) -> Sequence[int]:
         """Equal cost, or cost by weight: the same part of the time for each unit of weight."""
         weights = [self._weight(live) for live in jobs]
         return [max(int(WHOLE * weight / sum(weights)), 1) for weight in weights]

@@ -56,32 +56,32 @@ class Salus(DefaultColocationRule):
         self._params = params
         self.migrates = params.migrate
         self._speed = knowledge.speed
-        self.turns = params.order is not LaneOrder.PACK
+        self.time_sliced = params.order is not LaneOrder.PACK
 
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
         """Who comes first, or who needs least."""
         return (live.left_s(now_s),) if self._params.order is LaneOrder.SRTF else (live.seq,)
 
-    def joins(
+    def admit(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
         """Where fewest are; that the memory of all fits is the accounts' concern."""
         if len(hosts) >= self._params.most:
             return None
-        if not self.turns and any(not self._speed.beside(live.job, host.job, kind) > 0 for host in hosts):
+        if not self.time_sliced and any(not self._speed.beside(live.job, host.job, kind) > 0 for host in hosts):
             return None
         return (len(hosts),)
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: DeviceGroups) -> Sequence[int]:
+    def fractions(self, jobs: Sequence[LiveJob], now_s: float, room: int, groups: DeviceGroups) -> Sequence[int]:
         """Nearly all of the time for the one whose iterations go first, a thousandth for others in the lane."""
         if self._params.order in (LaneOrder.FAIR, LaneOrder.PACK):
             return [WHOLE // len(jobs)] * len(jobs)
         first = min(range(len(jobs)), key=lambda at: (*self.order(jobs[at], now_s), jobs[at].seq))
         return [WHOLE - len(jobs) + 1 if at == first else 1 for at in range(len(jobs))]
 
-    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+    def memory_fractions(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
         """What is persistent of each, and all of the one that needs most beside it: that is the size of the lane."""
-        if not self.turns:
+        if not self.time_sliced:
             return [WHOLE] * len(jobs)
         parts = [self._persistent(live) for live in jobs]
         needs = [live.job.roles[0].device_memory_bytes for live in jobs]
