@@ -310,7 +310,7 @@ def check_settings(settings: ClusterSettings) -> None:
     if settings.tenancy not in TENANCIES:
         raise RotaError(f"unknown tenancy {settings.tenancy!r}; {did_you_mean(settings.tenancy, TENANCIES)}")
     declared.refuse_tenancy(settings.tenancy)
-    if any(word in declared.traits.placement for word in ("packed", "in turn")):
+    if any(word in declared.traits.placement for word in ("packed", "time-sliced")):
         raise RotaError(f"policy {settings.policy!r} lets jobs share devices, which pods can't; choose another")
     if settings.tenancy == "cells" and settings.hived is None:
         raise RotaError("tenancy is 'cells', but there are no cells; give a HiveD file under `hived`")

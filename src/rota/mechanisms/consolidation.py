@@ -20,8 +20,8 @@ from rota.core.model.placement import Placement, Slot, device_indexes
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.colocation.groups import is_settled, may_share, seats_of
-from rota.mechanisms.colocation.time_slicing import is_resting
+from rota.mechanisms.colocation.groups import devices_of, is_settled, may_share
+from rota.mechanisms.colocation.time_slicing import is_suspended
 from rota.mechanisms.constrained_job import on_node
 
 Homes = list[tuple[LiveJob, Placement]]
@@ -161,7 +161,7 @@ def is_movable(live: LiveJob) -> bool:
         not others
         and not slot.in_turn
         and slot.milli == min(role.device_milli, WHOLE)
-        and bool(seats_of(live.placement))
+        and bool(devices_of(live.placement))
     )
 
 
@@ -253,7 +253,7 @@ class Consolidating:
 
 def is_calm(live: LiveJob) -> bool:
     """Whether no order for a job is on its way."""
-    return is_settled(live) or is_resting(live)
+    return is_settled(live) or is_suspended(live)
 
 
 def read_every_s(options: str, owner: str) -> tuple[str, float | None]:

@@ -13,7 +13,7 @@ from rota.core.model.job import Job
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.network.genetic import Effort, improve
+from rota.mechanisms.network.genetic import SearchBudget, improve
 from rota.mechanisms.network.layout import BatchLayout, PlacementBatch, free_on, interleaved, nodes_for, placed
 from rota.perf.speed.network import Distances, Weighting
 
@@ -24,10 +24,10 @@ FEWEST = 3
 class BatchPlacement:
     """Another policy says who starts; where is decided for all of them together."""
 
-    def __init__(self, inner: Policy, weighting: Weighting, effort: Effort, seed: int, overlaps: bool) -> None:
+    def __init__(self, inner: Policy, weighting: Weighting, budget: SearchBudget, seed: int, overlaps: bool) -> None:
         self._inner = inner
         self._weighting = weighting
-        self._effort = effort
+        self._budget = budget
         self._seed = seed
         self.overlaps = overlaps
 
@@ -77,7 +77,7 @@ class BatchPlacement:
             draft.undo(mark)
             return
         names = ",".join(live.job.id for live in starting)
-        found = improve(first, self._effort, random.Random(f"{self._seed}:{draft.now_s}:{names}"))
+        found = improve(first, self._budget, random.Random(f"{self._seed}:{draft.now_s}:{names}"))
         if not found.score < first.score:
             draft.undo(mark)
             return
