@@ -14,7 +14,7 @@ from rota.mechanisms.colocation.declare import label, number, sharing
 from rota.mechanisms.colocation.fractional import FractionalPlacement, SharedDevice, apart, lay
 from rota.mechanisms.colocation.groups import DeviceGroups, wants_part
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import SHARES, Knowledge, Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,4 +137,5 @@ kubeshare = sharing(
         placement="tightest device, in turn",
         intrusiveness="CUDA calls are intercepted",
     ),
+    emits=SHARES,
 )

@@ -9,7 +9,7 @@ from rota.core.engine.protocols import Allocator, Policy
 from rota.core.model.job import WHOLE, Job
 from rota.core.state.job_record import JobView, LiveJob
 from rota.mechanisms.colocation.declare import sharing
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import NEVER_STOPS, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.network.batch_placement import BatchPlacement
 from rota.mechanisms.network.genetic import Effort
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
@@ -75,6 +75,8 @@ liquid = replace(
         placement="liquid",
         traits=_TRAITS,
         predicts_use=True,
+        emits=SHARES,
+        packs=True,
     ),
     places=_nearby,
 )
@@ -122,4 +124,5 @@ liquid_batch = DeclaredPolicy(
     places=_nearby,
     make=_batch,
     whole_cluster=True,
+    emits=NEVER_STOPS,
 )
