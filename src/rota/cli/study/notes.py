@@ -52,7 +52,7 @@ def _unknown_types(ready: Ready) -> Iterator[str]:
 
 def _unmeasured_pairs(ready: Ready, request: SimRequest, policies: Sequence[str]) -> Iterator[str]:
     told = {part.partition("=")[0].strip() for part in request.neighbours.split(",")}
-    packing = [spec for spec in policies if "packed" in find_policy(spec)[0].traits.placement]
+    packing = [spec for spec in policies if find_policy(spec)[0].packs]
     if not packing or told & {"device", STAGES}:
         return
     profiles = ready.speeds.profiles

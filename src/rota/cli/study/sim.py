@@ -225,7 +225,7 @@ def _all_spread(policies: list[str]) -> bool:
     from rota.policies import find_policy
 
     asked = [find_policy(spec) for spec in policies]
-    return all(getattr(declared.read(options), "cross_type", False) for declared, options in asked)
+    return all(declared.can_span_types(options) for declared, options in asked)
 
 
 def _study(

@@ -41,12 +41,24 @@ class Changes:
     """Devices went away that were available before."""
 
 
-class Policy(Protocol):
-    """What should hold devices. Told of every change, asked for a plan when one may be due.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the engine, the drivers and wrapping policies have to know about a policy."""
 
-    One that has `suspends = True` looks after suspended jobs; under any other they are stopped and wait.
-    One that has `overlaps = True` gives away the devices of a job that only saves; others wait for its end.
-    """
+    suspends: bool = False
+    """Whether it resumes suspended jobs; under any other policy they are stopped and wait."""
+    overlaps: bool = False
+    """Whether it assigns the devices of a job that only saves its result; otherwise they are free when the job ends."""
+    moves_parts: bool = True
+    """Whether consolidation may move tasks that hold fractions of devices."""
+
+
+class Policy(Protocol):
+    """What should hold devices. Told of every change, asked for a plan when one may be due."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do beyond starting and stopping jobs. A wrapper passes on those of the policy inside."""
 
     @property
     def wakeup_s(self) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rota.core.codec import snapshot
 from rota.core.codec.values import decode_job
+from rota.core.engine.driver import DriverContract
 from rota.core.engine.engine import Engine, Journal
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
@@ -105,8 +106,13 @@ def as_scheduled(
     )
 
 
-def boot(records: Records, scheduling: Scheduling) -> Control:
-    """The loop, ready to run, in the state in which the last one stopped."""
+def boot(records: Records, scheduling: Scheduling, driver: DriverContract) -> Control:
+    """The loop, ready to run, in the state in which the last one stopped.
+
+    A policy that the driver can't serve is refused before anything is changed.
+    """
+    declared, options = find_policy(scheduling.policy)
+    declared.refuse_driver(options, driver, live=True)
     return begin(records, scheduling, restored(records, scheduling), "a live manager")
 
 

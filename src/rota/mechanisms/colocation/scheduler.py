@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.errors import PlanRefused
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, DeviceType, JobState
@@ -55,14 +55,9 @@ class ColocationScheduler:
         self.wakeup_s = math.inf
 
     @property
-    def overlaps(self) -> bool:
-        """Whether a job loads while its predecessor saves, as the rule declares."""
-        return self._rule.overlaps
-
-    @property
-    def moves_parts(self) -> bool:
-        """Whether consolidation may move fractions, as the rule declares."""
-        return self._rule.moves_parts
+    def capabilities(self) -> Capabilities:
+        """Those that the rule asks for."""
+        return Capabilities(overlaps=self._rule.overlaps, moves_parts=self._rule.moves_parts)
 
     @property
     def memory(self) -> Any:

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, JobState
 from rota.core.model.placement import Placement
@@ -25,6 +25,8 @@ from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, Size
 
 class ElasticScheduler:
     """The policy that a rule for sizes makes."""
+
+    capabilities = Capabilities()
 
     def __init__(self, rule: SizeRule, allocator: Allocator, *, name: str) -> None:
         self._rule = rule

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobState
 from rota.core.model.placement import Placement
@@ -30,6 +30,8 @@ _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode
 
 class ListScheduler:
     """The policy that an ordering rule makes."""
+
+    capabilities = Capabilities()
 
     def __init__(self, rule: OrderingRule, allocator: Allocator) -> None:
         self._rule = rule

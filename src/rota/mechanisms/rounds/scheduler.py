@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes
+from rota.core.engine.protocols import Capabilities, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import DeviceType, JobState
 from rota.core.state.inventory import Inventory
@@ -56,6 +56,8 @@ RoundLength = Callable[[Sequence[Contender], float], float]
 
 class RoundScheduler:
     """The policy that a share rule makes."""
+
+    capabilities = Capabilities()
 
     def __init__(
         self,

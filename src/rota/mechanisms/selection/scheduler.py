@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.messages.decisions import Cause
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import DeviceType, JobState
@@ -101,6 +101,8 @@ class SelectionRule(Protocol):
 
 class SelectionScheduler:
     """The policy that a pick rule makes."""
+
+    capabilities = Capabilities()
 
     def __init__(self, rule: SelectionRule, *, name: str) -> None:
         self._rule = rule

@@ -22,7 +22,7 @@ from rota.mechanisms.colocation.groups import DeviceGroups, is_settled, wants_fr
 from rota.mechanisms.colocation.interference_bound import InterferenceBounds, ThrottledNeighbour, throttled
 from rota.mechanisms.colocation.pair_placement import HALF
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 from rota.perf.speed.busy_fraction import check_part
 from rota.perf.speed.throttling import PAUSED
 
@@ -253,4 +253,6 @@ antman = sharing(
         placement="consolidated, packed",
         intrusiveness="framework",
     ),
+    emits=SHARES | MOVES,
+    packs=True,
 )

@@ -14,7 +14,7 @@ from rota.mechanisms.colocation.declare import label, number, sharing
 from rota.mechanisms.colocation.fractional import FractionalPlacement, SharedDevice, on_unshared_devices, place_tasks
 from rota.mechanisms.colocation.groups import DeviceGroups, wants_fraction
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import SHARES, Knowledge, Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,4 +146,5 @@ kubeshare = sharing(
         placement="tightest device, time-sliced",
         intrusiveness="CUDA calls are intercepted",
     ),
+    emits=SHARES,
 )
