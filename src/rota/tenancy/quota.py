@@ -376,7 +376,7 @@ class QuotaAllocator:
         ripe = [
             live
             for live, at in self._holders.items()
-            if at == kind and now_s - live.since_s >= self._plan.min_run_s and live.stopping is None
+            if at == kind and now_s - live.since_s >= self._plan.min_run_s and not live.is_leaving
         ]
         return sorted(
             ripe,

@@ -97,7 +97,7 @@ def uses_of(state: State, promises: Mapping[str, TenantGuarantee]) -> dict[str, 
     for live in state.jobs.values():
         if live.state.is_final:
             continue
-        if live.placement is None or live.reserved:
+        if not live.held:
             waiting[live.job.tenant] += 1
             continue
         running[live.job.tenant] += 1

@@ -175,13 +175,7 @@ def wants_part(job: Job) -> bool:
 
 def is_settled(live: LiveJob) -> bool:
     """Whether a job runs where it should, with no order that is still to be answered."""
-    return (
-        live.state is JobState.RUNNING
-        and live.stopping is None
-        and live.suspended_on is None
-        and live.placement is not None
-        and live.run_milli == live.gpu_milli
-    )
+    return live.is_settled
 
 
 def beside(job: Job, host: LiveJob, inventory: Inventory) -> Placement | None:

@@ -71,7 +71,7 @@ class ColocationScheduler:
         for live in state.jobs.values():
             if live.placement is not None:
                 self._hold(live)
-            elif live.state is JobState.WAITING and not live.unmet:
+            elif live.is_contending:
                 self._waiting[live] = None
         if isinstance(state.memory, dict) and state.memory.get("policy") == self._name:
             self._rule.recall(state.memory["rule"], {live.seq: live for live in state.jobs.values()})
@@ -316,9 +316,9 @@ class ColocationScheduler:
         held: dict[LiveJob, Placement] = {}
         offered: Placement | Reason | None = None
         for victim in self._rule.yields(live, list(self._holders)):
-            if victim.stopping is not None or victim.placement is None or victim.reserved:
+            if victim.is_leaving or not victim.held:
                 continue
-            held[victim] = victim.placement
+            held[victim] = victim.held
             draft.release(victim)
             self._guests.rekey(victim)
             offered = self._rule.free(live, draft, self._guests)

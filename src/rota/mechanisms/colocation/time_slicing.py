@@ -10,8 +10,8 @@ from typing import Any
 
 from rota.core.engine.draft import Draft
 from rota.core.errors import PlanRefused
-from rota.core.model.job import WHOLE, JobState
-from rota.core.model.placement import is_suspended_claim, packed
+from rota.core.model.job import WHOLE
+from rota.core.model.placement import packed
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.groups import is_settled
 
@@ -177,10 +177,4 @@ def _rests(live: LiveJob) -> bool:
 
 def is_resting(live: LiveJob) -> bool:
     """Whether a job is suspended and nothing else is on its way for it."""
-    return (
-        live.state is JobState.SUSPENDED
-        and live.stopping is None
-        and not live.reserved
-        and live.placement is not None
-        and is_suspended_claim(live.placement)
-    )
+    return live.is_suspended

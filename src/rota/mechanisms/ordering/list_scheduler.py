@@ -57,7 +57,7 @@ class ListScheduler:
             if live.placement is not None:
                 index.unkeyed[live] = None
                 index.hold(live, state.inventory, state.now_s, resumes=True)
-            elif live.state is JobState.WAITING and not live.unmet:
+            elif live.is_contending:
                 index.enqueue(live, state.now_s)
 
     def note(self, changes: Changes, now_s: float) -> None:
