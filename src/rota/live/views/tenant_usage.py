@@ -76,7 +76,7 @@ def promises_of(cluster: Cluster, tenancy: str) -> dict[str, TenantGuarantee]:
             promises[str(tenant)] = TenantGuarantee(devices=devices, words=", ".join(words) or "nothing")
         return promises
     if tenancy == "quota":
-        from rota.tenancy.shares import stated_shares
+        from rota.tenancy.quota.stated_shares import stated_shares
 
         shares = stated_shares(cluster.cells, cluster.tenants).shares
         return {str(name): _counted(share) for name, share in shares.items()}
