@@ -11,6 +11,7 @@ import pytest
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from docs.lifecycle_page import page as lifecycle_page
 from docs.pages import ROOT, headings, section
 from docs.policies_page import label_table
 from docs.policies_page import page as policies_page
@@ -84,6 +85,12 @@ def test_page_of_policies_is_what_they_declare() -> None:
 
     assert committed == policies_page(), "run .venv/bin/python tests/docs/rewrite.py"
     assert [text for level, text in headings(REFERENCE / "policies.md") if level == 2][:-1] == list(BUILT_IN)
+
+
+def test_page_of_the_life_of_a_job_is_what_the_engine_does() -> None:
+    committed = (REFERENCE / "job-lifecycle.md").read_text(encoding="utf-8")
+
+    assert committed == lifecycle_page(), "run .venv/bin/python tests/docs/rewrite.py"
 
 
 def test_job_files_page_has_the_labels_of_sharing() -> None:

@@ -182,7 +182,7 @@ class Engine:
             self._policy.note(Changes(arrived=dropped), self._state.now_s)
         for live, reason in draft.waits:
             if live.wait_code is not reason.code:
-                live.wait_code = reason.code
+                self._state.note_obstacle(live, reason.code)
                 self._waits.append((live.job.id, reason))
 
 

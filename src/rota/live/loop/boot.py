@@ -148,9 +148,8 @@ def _demote(state: State, alloc: Allocator) -> None:
     if alloc.ledger is None:
         return
     for live in state.jobs.values():
-        live.demoted = (
-            not live.state.is_final and live.job.priority > OPPORTUNISTIC and not alloc.ledger.could_hold(live)
-        )
+        is_guaranteed = not live.state.is_final and live.job.priority > OPPORTUNISTIC
+        state.demote(live, is_guaranteed and not alloc.ledger.could_hold(live))
 
 
 def _restore(

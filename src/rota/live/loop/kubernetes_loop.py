@@ -14,6 +14,7 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import Phase
 from rota.core.state.state import State
 from rota.drivers.kubernetes.driver import Found, Known, KubernetesDriver
 from rota.drivers.kubernetes.gangs.gang import Gang
@@ -208,9 +209,9 @@ def _close_missing(records: Records, driver: KubernetesDriver, rows: list[Any]) 
         live = LiveJob(decode_job(json.loads(row.job)), row.seq, row.submitted_s, 1.0)
         phases = phases_by_job.get(JobId(row.id), [])
         if phases and all(phase is PodPhase.SUCCEEDED for phase in phases):
-            live.state = JobState.SUCCEEDED
+            live.enter(Phase.SUCCEEDED)
         else:
-            live.state = JobState.FAILED if PodPhase.FAILED in phases else JobState.CANCELLED
+            live.enter(Phase.FAILED if PodPhase.FAILED in phases else Phase.CANCELLED)
         live.first_start_s, live.ended_s = row.started_s, time.time()
         record = _record(row, None, "")
         record.message = "" if phases else "its pods were gone when Rota came back"

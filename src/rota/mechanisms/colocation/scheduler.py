@@ -73,7 +73,7 @@ class ColocationScheduler:
         for live in state.jobs.values():
             if live.placement is not None:
                 self._index(live)
-            elif live.state is JobState.WAITING and not live.unmet:
+            elif live.is_contending:
                 self._waiting[live] = None
         if isinstance(state.memory, dict) and state.memory.get("policy") == self._name:
             self._rule.recall(state.memory["rule"], {live.seq: live for live in state.jobs.values()})
@@ -329,9 +329,9 @@ class ColocationScheduler:
         held: dict[LiveJob, Placement] = {}
         offered: Placement | Reason | None = None
         for victim in self._rule.victims(live, list(self._holders)):
-            if victim.stopping is not None or victim.placement is None or victim.reserved:
+            if victim.is_leaving or not victim.held:
                 continue
-            held[victim] = victim.placement
+            held[victim] = victim.held
             draft.release(victim)
             self._groups.rekey(victim)
             offered = self._rule.find_free(live, draft, self._groups)

@@ -190,7 +190,7 @@ class RoundScheduler:
         """Whether a job is for rounds to place: it waits for devices, or holds some."""
         if live.placement is not None:
             return live.job.gpu_milli > 0
-        return live.state is JobState.WAITING and not live.unmet
+        return live.is_contending
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Remember who came and went; nothing moves before the round is over."""

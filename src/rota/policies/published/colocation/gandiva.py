@@ -11,7 +11,7 @@ from rota.core.engine.protocols import Allocator, Capabilities, Changes, Policy
 from rota.core.errors import PlanRefused, RotaError
 from rota.core.messages.decisions import DecisionKind
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import WHOLE, Job, JobState
+from rota.core.model.job import WHOLE, Job
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
@@ -88,7 +88,7 @@ class Gandiva:
             self._growth.idle_since_s = state.memory["idle_s"]
         for live in state.jobs.values():
             self._hold(live)
-            if live.state is JobState.WAITING and live.placement is None and not live.unmet:
+            if live.is_contending and live.placement is None:
                 self._waiting[live] = None
         self._changed = bool(state.jobs)
         self.wakeup_s = state.now_s if state.jobs else math.inf
