@@ -19,11 +19,12 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import DeviceType, Elastic, Job, JobId, Locality, NodeId, TenantId
 from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
 from rota.core.state.state import State
-from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
+from rota.drivers.simulator.faults import faults_at_random, faults_from
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, oversized, refuse_unknown_types, scheduler, simulate
 from rota.drivers.simulator.world import World
 from rota.perf.speed.model import Costs, SpeedModel
+from rota.scenario import FaultRates
 from rota.traces.workload import Submission, Workload
 
 ONE = Cluster.uniform(("gpu", 1, 1))

@@ -24,6 +24,7 @@ from rota.live.workers.retraining_worker import StepRates, judge, teach
 from rota.mechanisms.learned.weights import Learned, load_learned, save_learned
 from rota.perf.speed.model import SpeedModel
 from rota.policies.published.learned.harmony import SHIPPED
+from rota.scenario import Scenario
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.store.records import Records
@@ -37,7 +38,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of jobs that slowed each other down."""
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     cluster = cluster_of(SERVERS)
-    header = JournalHeader(cluster=cluster, policy="fifo", placement="spread", tenancy="none")
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="spread", cluster=cluster))
     with JournalWriter(path, header) as writer:
         setting = Setting(cluster=cluster, placement="spread", speed=SpeedModel(contention=True))
         simulate(workload(WorkloadShape(servers=SERVERS), 1), "fifo:backfill=true", setting, journal=writer)

@@ -24,6 +24,7 @@ from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.placement import style
 from rota.policies import find_policy
+from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
 from rota.tenancy import allocator
@@ -133,10 +134,9 @@ def header_of(
     """What has to be known to run the journal from here on."""
     return encode_header(
         JournalHeader(
-            cluster=present.whole(engine.state),
-            policy=policy,
-            placement=placement,
-            tenancy=tenancy,
+            scenario=Scenario(
+                policies=(policy,), placement=placement, tenancy=tenancy, cluster=present.whole(engine.state)
+            ),
             about=about,
             snapshot=snapshot.take(engine.state, engine.memory),
         )

@@ -84,22 +84,15 @@ class EstimateSpec:
 
     def __post_init__(self) -> None:
         if not 0 <= self.known <= 1:
-            raise RotaError(f"the part of the profiles that is known is {self.known:g}; it must be from 0 to 1")
+            raise RotaError(f"the fraction of the profiles that is known is {self.known:g}; it must be from 0 to 1")
 
-    def encode(self, told: SpeedEstimate) -> dict[str, Any]:
-        """As JSON values for a journal, with the error of what was told."""
-        error = told.speeds.error
-        return {
-            "known": self.known,
-            "fill": self.fill.value,
-            "observes": self.observes,
-            "seed": self.seed,
-            "held_out_error": None if error is None else round(error.median, 6),
-        }
+    def encode(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"known": self.known, "fill": self.fill.value, "observes": self.observes, "seed": self.seed}
 
     @classmethod
     def decode(cls, value: Mapping[str, Any]) -> EstimateSpec:
-        """From a journal."""
+        """From the values that `encode` made."""
         return cls(known=value["known"], fill=Fill(value["fill"]), observes=value["observes"], seed=value["seed"])
 
     def estimate(self, truth: Profiles) -> SpeedEstimate:
