@@ -26,7 +26,7 @@ from rota.drivers.simulator.world import World
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.rounds.multi_type import may_spread, spread_out
 from rota.mechanisms.rounds.round_placement import RoundPlacement
-from rota.mechanisms.rounds.rule import contender
+from rota.mechanisms.rounds.rule import round_job
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.partial_profiles import SpeedEstimate
 from rota.perf.profiles.speed_table import Profiles
@@ -255,5 +255,5 @@ def _fits_across(live: LiveJob, alloc: Allocator, inventory: Inventory, setting:
         return False
     types = [pool.device_type for pool in inventory.pools]
     rooms = RoundPlacement(types, {}).rooms(Draft(inventory, alloc, 0.0), live)
-    plain = contender(live, believed(setting), types, [False] * len(types))
+    plain = round_job(live, believed(setting), types, [False] * len(types))
     return spread_out(plain, believed(setting), types, rooms).spans

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.model.job import WHOLE, Job
 from rota.core.state.job_record import JobView, LiveJob
-from rota.mechanisms.colocation.declare import sharing
+from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.declare import NEVER_STOPS, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.network.batch_placement import BatchPlacement
 from rota.mechanisms.network.genetic import SearchBudget
@@ -69,7 +69,7 @@ class Liquid(Horus):
 
 
 liquid = replace(
-    sharing(
+    colocation(
         "liquid",
         Liquid,
         cites=_CITES,

@@ -11,7 +11,7 @@ from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
 from rota.estimate.durations import Durations
-from rota.mechanisms.colocation.declare import sharing
+from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import SHARES, Knowledge, Traits
 
@@ -96,7 +96,7 @@ def _did_s(live: LiveJob, now_s: float) -> float:
     return live.work_done(now_s) / (live.nominal_rate or 1.0)
 
 
-lucid = sharing(
+lucid = colocation(
     "lucid",
     Lucid,
     cites="Hu et al., ASPLOS 2023",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.elastic.declare import sizing
+from rota.mechanisms.elastic.declare import elastic
 from rota.mechanisms.elastic.rule import Candidate, DefaultSizeRule, SizePlan, SizeQuestion, Target
 from rota.mechanisms.elastic.scaling import Curve, ScalingCurves
 
@@ -174,7 +174,7 @@ _DIFFERS = (
     "and measures downward."
 )
 
-afs_l = sizing(
+afs_l = elastic(
     "afs-l",
     AfsL,
     cites=_CITES,
@@ -191,7 +191,7 @@ afs_l = sizing(
         intrusiveness="elastic training",
     ),
 )
-afs_p = sizing(
+afs_p = elastic(
     "afs-p",
     AfsP,
     cites=_CITES,
