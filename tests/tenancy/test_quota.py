@@ -300,3 +300,33 @@ def test_strangers_do_not_reclaim_what_stays_within_a_parents_share() -> None:
     w.pass_s(1.0).settle(w.submit("z1", gpus=4, tenant="z"))
 
     assert w.states() == {"x1": "running", "s1": "waiting", "z1": "running"}
+
+
+@pytest.mark.parametrize(("priority", "waits"), [(0, "long"), (4, "long"), (5, "short"), (6, "short")])
+def test_a_policy_preempts_no_job_of_a_higher_priority(priority: int, waits: str) -> None:
+    w = world({"a": own(4)}, nodes=1, policy="srtf")
+    w.settle(w.submit("long", gpus=4, tenant="a", priority=priority, work=1000.0))
+
+    w.settle(w.submit("short", gpus=4, tenant="a", priority=4, work=10.0))
+
+    assert w.states()[waits] == "waiting"
+
+
+def test_a_policy_preempts_no_job_of_another_tenant() -> None:
+    w = world({"a": own(4), "b": own(4)}, nodes=1, policy="srtf")
+    w.settle(w.submit("long", gpus=4, tenant="a", work=1000.0))
+
+    w.settle(w.submit("short", gpus=4, tenant="b", work=10.0))
+
+    assert w.states() == {"long": "running", "short": "waiting"}
+
+
+def test_a_policy_preempts_no_job_within_its_minimum_run_time() -> None:
+    w = world({"a": own(4)}, nodes=1, policy="srtf", min_run_s=50.0)
+    w.settle(w.submit("long", gpus=4, tenant="a", work=1000.0))
+    w.pass_s(49.0).settle(w.submit("short", gpus=4, tenant="a", work=10.0))
+    assert w.states()["short"] == "waiting"
+
+    w.pass_s(1.0).settle(w.submit("other", gpus=4, tenant="a", work=5.0))
+
+    assert w.states() == {"long": "waiting", "short": "waiting", "other": "running"}
