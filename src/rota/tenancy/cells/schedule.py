@@ -206,7 +206,7 @@ class Scheduler:
         if version is not None:
             books.version.update(version)
         if sites is None:
-            return Shortage.BAD
+            return Shortage.BAD if suggested is None else Shortage.NOT_SUGGESTED
         tasks = tuple(tuple((sites[leaf], leaf) for leaf in task) for task in found.tasks)
         victims = tuple(dict.fromkeys(leaf.claim for task in tasks for leaf, _ in task if leaf.claim is not None))
         return GangPlan(request=request, tasks=tasks, victims=victims, downgraded=tuple(yielding))
