@@ -11,6 +11,7 @@ import pytest
 
 from builders import cluster, job, node
 from rota.core.engine.engine import Engine
+from rota.core.engine.protocols import Capabilities
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Decision
 from rota.core.messages.events import Event, NodeAdded, NodeBack, NodeLost
@@ -149,6 +150,7 @@ def test_collection_of_garbage_goes_on_after_a_run() -> None:
 class Restless:
     """A policy that wants to be woken at once, for ever."""
 
+    capabilities = Capabilities()
     wakeup_s = 0.0
     memory = None
 

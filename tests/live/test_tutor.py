@@ -12,6 +12,7 @@ import pytest
 
 from rota.cli.main import status
 from rota.core.model.job import JobId
+from rota.drivers.local.driver import LocalDriver
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.experience import Experience
 from rota.learn.from_journal import experience_of
@@ -159,7 +160,7 @@ def test_who_learns_often_takes_less_trouble(learn_s: float, part: float) -> Non
 @pytest.fixture
 def tutor(tmp_path: Path) -> Iterator[Retraining]:
     records = Records(open_database(tmp_path / "rota.db"))
-    yield Retraining(boot(records, scheduling()), scheduling(), records.url, tmp_path)
+    yield Retraining(boot(records, scheduling(), LocalDriver.contract), scheduling(), records.url, tmp_path)
     records.close()
 
 

@@ -7,10 +7,12 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
+from rota.core.engine.driver import DriverContract
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
+from rota.core.messages.decisions import DecisionKind
 from rota.core.state.job_record import JobView
 from rota.mechanisms.consolidation import Consolidating, read_every_s
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
@@ -18,6 +20,16 @@ from rota.mechanisms.ordering.rule import Backfill, Groups, OrderingRule, Simple
 from rota.mechanisms.parameters import NoParams, parse_parameters
 from rota.perf.speed.model import SpeedModel
 from rota.perf.training.reports import Reports
+
+Emits: TypeAlias = frozenset[DecisionKind] | Callable[[Any], frozenset[DecisionKind]]
+"""The kinds of decision that a policy emits; a function of its parameters where they decide it."""
+NEVER_STOPS = frozenset({DecisionKind.START})
+PREEMPTS = NEVER_STOPS | {DecisionKind.STOP}
+LEASES = PREEMPTS | {DecisionKind.LEASE}
+RESIZES = PREEMPTS | {DecisionKind.RESIZE}
+SHARES = NEVER_STOPS | {DecisionKind.SHARE}
+MOVES = PREEMPTS | {DecisionKind.MOVE}
+"""A job whose new devices are not vacated yet is stopped and started there, so that what moves jobs also stops them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +67,12 @@ class DeclaredPolicy:
     params: type
     placement: str
     make: Callable[[Any, Allocator, Knowledge], Policy]
+    emits: Emits
+    """The kinds of decision that it emits by itself; tenancies add stops, `consolidate_s` adds moves."""
+    packs: bool = False
+    """Whether jobs run concurrently on one device, so that it matters how fast each is beside the other."""
+    spans_types: Callable[[Any], bool] | None = None
+    """Whether the parameters let one job run on several device types at once; None: never."""
     plans_in_rounds: bool = False
     """Whether a job that arrives may have to wait for the end of a round though devices are free."""
     whole_cluster: bool = False
@@ -79,6 +97,24 @@ class DeclaredPolicy:
     def placement_with(self, options: str) -> str:
         """The placement with these options, unless another is asked for."""
         return self.placement if self.places is None else self.places(self.read(options))
+
+    def kinds(self, options: str) -> frozenset[DecisionKind]:
+        """Return the kinds of decision that the policy emits with these options."""
+        own = self.emits(self.read(options)) if callable(self.emits) else self.emits
+        return own if read_every_s(options, f"policy {self.name!r}")[1] is None else own | MOVES
+
+    def refuse_driver(self, options: str, driver: DriverContract, *, live: bool = False) -> None:
+        """Raise a `RotaError` if options can't be parsed, or if the driver lacks a kind of decision that they need.
+
+        With `live`, the options are completed by those of live use.
+        """
+        used = self.live_options(options) if live else options
+        self.read(used)
+        driver.refuse(f"{self.name}:{options}" if options else self.name, self.kinds(used))
+
+    def can_span_types(self, options: str) -> bool:
+        """Return whether one job may run on several device types at once with these options."""
+        return self.spans_types is not None and self.spans_types(self.read(options))
 
     def build(self, options: str, allocator: Allocator, knowledge: Knowledge | None = None) -> Policy:
         """The policy with its parameters read from `key=value,key=value`; `consolidate_s` is everybody's."""
@@ -115,6 +151,8 @@ def by_rule(
     summary: str,
     params: type,
     traits: Traits,
+    emits: Emits,
+    packs: bool = False,
     plans_in_rounds: bool = False,
     differs: str = "",
     placement: str = "consolidate",
@@ -137,6 +175,8 @@ def by_rule(
         differs=differs,
         whole_cluster=True,
         predicts_use=predicts_use,
+        emits=emits,
+        packs=packs,
     )
 
 
@@ -171,6 +211,7 @@ def ordering(
             params=params,
             placement=placement,
             make=make,
+            emits=PREEMPTS if preempts else NEVER_STOPS,
         )
 
     return declare

@@ -145,7 +145,7 @@ def _from_file(path: Path, function: str) -> DeclaredPolicy:
         module_spec.loader.exec_module(module)
     except RotaError:
         raise
-    except (ImportError, SyntaxError, NameError, TypeError, AttributeError, ValueError) as err:
+    except Exception as err:  # a user's file may raise anything
         raise RotaError(f"policy file {path}: it can't be loaded: {type(err).__name__}: {err}") from err
     declared = getattr(module, function, None)
     if declared is None:

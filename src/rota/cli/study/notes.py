@@ -51,7 +51,7 @@ def _unknown_types(loaded: LoadedScenario) -> Iterator[str]:
 
 def _unmeasured_pairs(loaded: LoadedScenario) -> Iterator[str]:
     speed = loaded.scenario.speed
-    packing = [spec for spec in loaded.scenario.policies if "packed" in find_policy(spec)[0].traits.placement]
+    packing = [spec for spec in loaded.scenario.policies if find_policy(spec)[0].packs]
     if not packing or speed.device_neighbour != 1.0 or speed.interleaved:
         return
     profiles = loaded.speeds.profiles

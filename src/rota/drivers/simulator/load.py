@@ -101,7 +101,7 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
 def _spans_types(policies: Sequence[str]) -> bool:
     """Whether every policy may run one job on several device types at once."""
     found = [find_policy(spec) for spec in policies]
-    return bool(found) and all(getattr(declared.read(options), "cross_type", False) for declared, options in found)
+    return bool(found) and all(declared.can_span_types(options) for declared, options in found)
 
 
 def _without(workload: Workload, misfits: Sequence[tuple[Job, str]], scenario: Scenario, setting: Setting) -> Workload:

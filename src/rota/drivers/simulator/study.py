@@ -21,6 +21,7 @@ from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.simulator.faults import faults_at_random, faults_from
 from rota.drivers.simulator.run import Faults, RunOutcome, run
+from rota.drivers.simulator.world import CONTRACT as SIMULATOR
 from rota.drivers.simulator.world import World
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.rounds.multi_type import may_spread, spread_out
@@ -108,6 +109,7 @@ class Result:
 def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
     """A policy by name, its allocator, and the placement that it came to."""
     declared, options = find_policy(policy)
+    declared.refuse_driver(options, SIMULATOR)
     declared.refuse_tenancy(setting.tenancy)
     if declared.plans_in_rounds and (setting.costs.checkpoint_s or setting.costs.save_s):
         option = "--checkpoint-time" if setting.costs.checkpoint_s else "--save-time"

@@ -1,4 +1,4 @@
-"""How policies that share devices introduce themselves: a rule that says who may share them with whom."""
+"""Declaration of co-location policies, and access to the job labels they read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ sharing = partial(by_rule, ColocationScheduler)
 
 
 def label(job: Job, name: str) -> str | None:
-    """What a job's label of that name says, if it has one."""
+    """Return the value of a job's label, None if it has none of that name."""
     return next((value for key, value in job.labels if key == name), None)
 
 
 def number(job: Job, name: str, otherwise: float) -> float:
-    """The number that a job's label says; what stands otherwise if it has none, or one that is no finite number."""
+    """Return a job's label as a number; `otherwise` if the label is missing or not a finite number."""
     try:
-        said = float(label(job, name) or math.nan)
+        value = float(label(job, name) or math.nan)
     except ValueError:
         return otherwise
-    return said if math.isfinite(said) else otherwise
+    return value if math.isfinite(value) else otherwise

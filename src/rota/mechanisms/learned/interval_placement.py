@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes, Policy
+from rota.core.engine.protocols import Capabilities, Changes, Policy
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
@@ -63,6 +63,11 @@ class IntervalPlacement:
     def use(self, chooser: Chooser) -> None:
         """From the next batch on, another chooser says where jobs go."""
         self._chooser = chooser
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the policy inside."""
+        return self._inner.capabilities
 
     @property
     def wakeup_s(self) -> float:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes, Policy
+from rota.core.engine.protocols import Capabilities, Changes, Policy
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import Job
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.network.genetic import Effort, improve
+from rota.mechanisms.network.genetic import SearchBudget, improve
 from rota.mechanisms.network.layout import BatchLayout, PlacementBatch, free_on, interleaved, nodes_for, placed
 from rota.perf.speed.network import Distances, Weighting
 
@@ -24,12 +25,17 @@ FEWEST = 3
 class BatchPlacement:
     """Another policy says who starts; where is decided for all of them together."""
 
-    def __init__(self, inner: Policy, weighting: Weighting, effort: Effort, seed: int, overlaps: bool) -> None:
+    def __init__(self, inner: Policy, weighting: Weighting, budget: SearchBudget, seed: int, overlaps: bool) -> None:
         self._inner = inner
         self._weighting = weighting
-        self._effort = effort
+        self._budget = budget
         self._seed = seed
-        self.overlaps = overlaps
+        self._overlaps = overlaps
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the policy inside, and whether jobs overlap."""
+        return replace(self._inner.capabilities, overlaps=self._overlaps)
 
     @property
     def wakeup_s(self) -> float:
@@ -77,7 +83,7 @@ class BatchPlacement:
             draft.undo(mark)
             return
         names = ",".join(live.job.id for live in starting)
-        found = improve(first, self._effort, random.Random(f"{self._seed}:{draft.now_s}:{names}"))
+        found = improve(first, self._budget, random.Random(f"{self._seed}:{draft.now_s}:{names}"))
         if not found.score < first.score:
             draft.undo(mark)
             return

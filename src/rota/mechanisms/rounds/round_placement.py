@@ -100,7 +100,7 @@ class RoundPlacement:
         """
         before: dict[int, Placement] = {}
         for seq, job in self._jobs.items():
-            if job.live.placement is not None and job.live.stopping is None:
+            if job.live.placement is not None and not job.live.is_leaving:
                 before[seq] = job.live.placement
                 draft.release(job.live)
         able = self._present(drawn)
@@ -127,7 +127,7 @@ class RoundPlacement:
     def _present(self, drawn: Sequence[Drawn]) -> list[Drawn]:
         """Those of whom nobody is on its way out."""
         jobs = self._jobs
-        return [each for each in drawn if all(jobs[seq].live.stopping is None for seq in members_of(each.party))]
+        return [each for each in drawn if all(not jobs[seq].live.is_leaving for seq in members_of(each.party))]
 
     def _explain(self, draft: Draft, found: _Try) -> None:
         for (party, at, _), reason in found.failed.items():

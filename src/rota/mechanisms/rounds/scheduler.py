@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes
+from rota.core.engine.protocols import Capabilities, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import DeviceType, JobState
 from rota.core.state.inventory import Inventory
@@ -56,6 +56,8 @@ RoundLength = Callable[[Sequence[Contender], float], float]
 
 class RoundScheduler:
     """The policy that a share rule makes."""
+
+    capabilities = Capabilities()
 
     def __init__(
         self,
@@ -188,7 +190,7 @@ class RoundScheduler:
         """Whether a job is for rounds to place: it waits for devices, or holds some."""
         if live.placement is not None:
             return live.job.gpu_milli > 0
-        return live.state is JobState.WAITING and not live.unmet
+        return live.is_contending
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Remember who came and went; nothing moves before the round is over."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.messages.decisions import Cause
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import DeviceType, JobState
+from rota.core.model.job import DeviceType
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
@@ -102,6 +102,8 @@ class SelectionRule(Protocol):
 class SelectionScheduler:
     """The policy that a pick rule makes."""
 
+    capabilities = Capabilities()
+
     def __init__(self, rule: SelectionRule, *, name: str) -> None:
         self._rule = rule
         self._name = name
@@ -138,7 +140,7 @@ class SelectionScheduler:
             elif live.placement is not None:
                 if live.job.gpu_milli:
                     scene.holding[live] = None
-            elif live.state is JobState.WAITING and not live.unmet and live.stopping is None:
+            elif live.is_contending:
                 self._enlist(live)
         memory = state.memory
         known: list[int] = []
@@ -174,7 +176,7 @@ class SelectionScheduler:
             self._bare.pop(live, None)
         for live in changes.arrived:
             scene.leaving.pop(live, None)
-            if live.state is JobState.WAITING and live.placement is None and not live.unmet:
+            if live.is_contending and live.placement is None:
                 self._enlist(live)
         if changes.arrived or changes.left or changes.freed:
             self._due = True
@@ -197,7 +199,7 @@ class SelectionScheduler:
         scene.now_s, scene.inventory, scene.allocator = draft.now_s, draft.inventory, draft.allocator
         before: dict[LiveJob, Placement] = {}
         for live in self._rule.up(scene):
-            if live.placement is not None and live.stopping is None:
+            if live.placement is not None and not live.is_leaving:
                 before[live] = live.placement
                 draft.release(live)
         picks = self._rule.pick(scene)

@@ -11,9 +11,10 @@ from typing import Any
 
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.core.messages.decisions import DecisionKind
+from rota.mechanisms.declare import LEASES, RESIZES, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.rounds.lease_rules import LeaseRules, adaptive_round_s
-from rota.mechanisms.rounds.rule import Freedoms, ShareRule
+from rota.mechanisms.rounds.rule import SHARES_ONLY, Freedoms, ShareRule
 from rota.mechanisms.rounds.scheduler import RoundScheduler
 from rota.policies.published.gavel.compat import GavelHabits
 from rota.policies.published.gavel.forecast import ArrivalForecast
@@ -51,6 +52,11 @@ class RoundParams:
         if isinstance(self.round_s, float) and not 0 < self.round_s < math.inf:
             raise RotaError(f"round_s is {self.round_s:g}; it must be a finite number above 0, or adaptive")
 
+    @property
+    def freedoms(self) -> Freedoms:
+        """What the rounds may decide beyond the shares."""
+        return SHARES_ONLY
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LpParams(RoundParams):
@@ -81,6 +87,11 @@ class SizeParams(LpParams):
         refuse_with_quirks(self.compat, "elastic", self.elastic, "every job has one size")
         refuse_with_quirks(self.compat, "cross_type", self.cross_type, "every job runs on one type")
 
+    @property
+    def freedoms(self) -> Freedoms:
+        """What the rounds may decide beyond the shares."""
+        return Freedoms(elastic=self.elastic, cross_type=self.cross_type)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackParams(SizeParams):
@@ -92,6 +103,11 @@ class PackParams(SizeParams):
     def __post_init__(self) -> None:
         SizeParams.__post_init__(self)
         refuse_with_quirks(self.compat, "mixed_sharing", self.mixed_sharing, "pairs are of equal size")
+
+    @property
+    def freedoms(self) -> Freedoms:
+        """What the rounds may decide beyond the shares."""
+        return Freedoms(elastic=self.elastic, cross_type=self.cross_type, mixed_sharing=self.mixed_sharing)
 
 
 def refuse_with_quirks(compat: Compat, option: str, is_on: bool, why: str) -> None:
@@ -125,12 +141,11 @@ def shares(
             length=(lambda jobs, now_s: adaptive_round_s(jobs, now_s, knowledge.restart_s)) if adapts else None,
             habits=habits,
             rng=random.Random(knowledge.seed + _TYPE_ORDER_SEED),
-            freedoms=Freedoms(
-                elastic=isinstance(values, SizeParams) and values.elastic,
-                cross_type=isinstance(values, SizeParams) and values.cross_type,
-                mixed_sharing=getattr(values, "mixed_sharing", False),
-            ),
+            freedoms=values.freedoms,
         )
+
+    def emits(values: RoundParams) -> frozenset[DecisionKind]:
+        return LEASES | (RESIZES if values.freedoms.elastic else set()) | (SHARES if packs else set())
 
     return DeclaredPolicy(
         name=f"gavel/{name}",
@@ -151,4 +166,7 @@ def shares(
         make=make,
         plans_in_rounds=True,
         live="compat=none",
+        emits=emits,
+        packs=packs,
+        spans_types=lambda values: values.freedoms.cross_type,
     )

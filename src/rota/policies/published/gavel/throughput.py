@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Contender, Floats, Question, Shares
+from rota.mechanisms.rounds.rule import Contender, Floats, Freedoms, Question, Shares
 from rota.mechanisms.solvers.lp import Program, Programmed, Solution
 from rota.policies.published.gavel.declare import LpParams, SizeParams, refuse_with_quirks, shares
 from rota.policies.published.gavel.entries import amount_of, names_of
@@ -45,6 +45,11 @@ class PackedCostParams(CostParams):
     def __post_init__(self) -> None:
         CostParams.__post_init__(self)
         refuse_with_quirks(self.compat, "mixed_sharing", self.mixed_sharing, "pairs are of equal size")
+
+    @property
+    def freedoms(self) -> Freedoms:
+        """What the rounds may decide beyond the shares."""
+        return Freedoms(elastic=self.elastic, cross_type=self.cross_type, mixed_sharing=self.mixed_sharing)
 
 
 def deadline_s(job: Contender) -> float:

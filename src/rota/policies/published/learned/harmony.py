@@ -9,7 +9,7 @@ from pathlib import Path
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import NEVER_STOPS, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.learned.actor import Actor
 from rota.mechanisms.learned.interval_placement import IntervalPlacement
 from rota.mechanisms.learned.weights import Learned, load_learned
@@ -80,4 +80,5 @@ harmony = DeclaredPolicy(
     "Training compares several placements of a job by what the reward model says of each. Jobs that share or change "
     "devices, want nodes for themselves or insist on a locality, and those for whose tasks it finds no room go where "
     "the placement by name puts them.",
+    emits=NEVER_STOPS,
 )

@@ -16,7 +16,7 @@ import numpy as np
 
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import LEASES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.rounds.lease_rules import LeaseRules
 from rota.mechanisms.rounds.rule import Floats, Question, Shares
 from rota.mechanisms.rounds.scheduler import RoundScheduler
@@ -185,4 +185,5 @@ shockwave = DeclaredPolicy(
     placement="any",
     make=_make,
     plans_in_rounds=True,
+    emits=LEASES,
 )

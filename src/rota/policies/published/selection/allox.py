@@ -20,7 +20,7 @@ from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import devices_of
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import NEVER_STOPS, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.rounds.rule import UNKNOWN_WORK_S, Floats
 from rota.mechanisms.selection.scheduler import Selection, SelectionContext, SelectionScheduler, Want
 from rota.mechanisms.solvers.assignment import queues, worthwhile_places
@@ -260,4 +260,5 @@ allox = DeclaredPolicy(
     placement="consolidate",
     make=_make,
     whole_cluster=True,
+    emits=NEVER_STOPS,
 )

@@ -16,7 +16,7 @@ from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE, DeviceType
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import PREEMPTS, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.ordering.owner import FairnessOwner
 from rota.mechanisms.parameters import refuse_odd_weights
 from rota.mechanisms.selection.scheduler import Selection, SelectionContext, SelectionScheduler, Want
@@ -267,4 +267,5 @@ gandiva_fair = DeclaredPolicy(
     placement="consolidate",
     make=_make,
     whole_cluster=True,
+    emits=PREEMPTS,
 )

@@ -17,7 +17,7 @@ from rota.core.model.job import WHOLE
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import Pool
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import PREEMPTS, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.rounds.rule import UNKNOWN_WORK_S, chance_of, set_chance
 from rota.mechanisms.selection.auction import auction
 from rota.mechanisms.selection.scheduler import Selection, SelectionContext, SelectionScheduler, Want
@@ -221,4 +221,5 @@ themis = DeclaredPolicy(
     placement="consolidate",
     make=_make,
     whole_cluster=True,
+    emits=PREEMPTS,
 )
