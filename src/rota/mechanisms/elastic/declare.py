@@ -1,4 +1,4 @@
-"""How policies that choose sizes introduce themselves: a rule that says how many tasks each job should have."""
+"""Declaration of elastic policies."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from rota.core.model.placement import Placement, Slot
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import UNCOUNTED
-from rota.mechanisms.network.layout import EVERYWHERE, free_on, needs_of, nodes_for
+from rota.mechanisms.network.layout import ALL_NODES, free_on, needs_of, nodes_for
 from rota.perf.speed.network import is_server
 from rota.perf.speed.shared_servers import kind_of
 
@@ -106,7 +106,7 @@ class ServerArrays:
             role, pool = job.roles[slot.role], self._inventory.nodes[slot.node].pool
             if (role, pool) not in self._known:
                 allowed = np.zeros(len(self.open), np.bool_)
-                allowed[list(nodes_for(self._inventory, role, pool, EVERYWHERE))] = True
+                allowed[list(nodes_for(self._inventory, role, pool, ALL_NODES))] = True
                 self._known[role, pool] = allowed
             self._allowed[role] = self._known[role, pool]
 
