@@ -23,7 +23,7 @@ from rota.mechanisms.colocation.interference_bound import InterferenceBounds, Th
 from rota.mechanisms.colocation.pair_placement import HALF
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.perf.speed.busy_fraction import check_part
+from rota.perf.speed.busy_fraction import check_fraction
 from rota.perf.speed.throttling import PAUSED
 
 
@@ -45,7 +45,7 @@ class AntManParams:
     def __post_init__(self) -> None:
         if not 0.05 <= self.guard <= 0.98 or not 0 < self.busy <= 1:
             raise RotaError(f"guard is {self.guard:g} and busy {self.busy:g}; use 0.05 to 0.98 and 0 to 1")
-        check_part("unknown", self.unknown)
+        check_fraction("unknown", self.unknown)
         if not self.patience_s >= 0:
             raise RotaError(f"patience_s is {self.patience_s:g}; it must be a number of seconds, or inf")
 

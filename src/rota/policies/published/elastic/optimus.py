@@ -136,15 +136,15 @@ class Optimus(DefaultSizeRule):
         """Return the work until convergence by the fitted loss curve, or by the user's estimate without losses."""
         live = found.live
         done = live.work_done(now_s)
-        told = self._reports.losses(live.job, done)
-        if told is None or len(told.losses) < 3:
+        reports = self._reports.losses(live.job, done)
+        if reports is None or len(reports.losses) < 3:
             guess_s = UNKNOWN_WORK_S if live.job.estimate_s is None else live.job.estimate_s
             return max(guess_s * live.nominal_rate - done, live.nominal_rate)
-        epochs = len(told.losses)
+        epochs = len(reports.losses)
         known = self._epochs_left.get(live.seq)
         if known is None or known[0] != epochs:
-            curve = fit(told.losses)
-            at = epochs + 1.0 if curve is None else curve.converges_at(told.threshold)
+            curve = fit(reports.losses)
+            at = epochs + 1.0 if curve is None else curve.converges_at(reports.threshold)
             known = self._epochs_left[live.seq] = (epochs, min(max(at - epochs, 0.5), _LONGEST_EPOCHS))
         return known[1] * done / epochs
 
