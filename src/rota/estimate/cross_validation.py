@@ -54,9 +54,9 @@ def measure(label: str, runs: Sequence[Observation], seed: int = 0) -> Trust:
     mine = enough(label, runs)
     truth = np.array([run.labels[label] for run in mine])
     folds = folds_by([run.key for run in mine], FOLDS, seed)
-    said = held_out(mine, folds, lambda seen: LabelFit(label, seen, seed=seed).predict)
+    estimated = held_out(mine, folds, lambda seen: LabelFit(label, seen, seed=seed).predict)
     by_kind: dict[str, list[float]] = {}
-    for run, error in zip(mine, np.abs(said - truth) / truth, strict=True):
+    for run, error in zip(mine, np.abs(estimated - truth) / truth, strict=True):
         by_kind.setdefault(run.kind, []).append(float(error))
     errors = {kind: float(np.median(found)) for kind, found in by_kind.items() if len(found) >= FEWEST_OF_KIND}
     unseen = uncounted = None
@@ -71,7 +71,9 @@ def measure(label: str, runs: Sequence[Observation], seed: int = 0) -> Trust:
                 blind, folds, lambda seen: LabelFit(label, seen, EstimateMethod.FOREST, seed=seed).predict
             )
             uncounted = _spread(truth, said_blindly, len(by_kind))
-    return Trust(runs=len(mine), reach=reach(np.log(truth / said)), errors=errors, unseen=unseen, uncounted=uncounted)
+    return Trust(
+        runs=len(mine), reach=reach(np.log(truth / estimated)), errors=errors, unseen=unseen, uncounted=uncounted
+    )
 
 
 def enough(label: str, runs: Sequence[Observation]) -> list[Observation]:
@@ -87,10 +89,10 @@ def enough(label: str, runs: Sequence[Observation]) -> list[Observation]:
 
 def without_counts(run: Observation) -> Observation:
     """Return the run with only what its command declares."""
-    told = {name: value for name, value in run.attributes.items() if name not in COUNTED}
-    return Observation(attributes=told, labels=run.labels)
+    attributes = {name: value for name, value in run.attributes.items() if name not in COUNTED}
+    return Observation(attributes=attributes, labels=run.labels)
 
 
-def _spread(truth: Floats, said: Floats, kinds: int) -> Spread:
-    error = float(np.median(np.abs(said - truth) / truth)) if kinds >= FEWEST_KINDS else None
-    return Spread(reach=reach(np.log(truth / said)), error=error)
+def _spread(truth: Floats, estimated: Floats, kinds: int) -> Spread:
+    error = float(np.median(np.abs(estimated - truth) / truth)) if kinds >= FEWEST_KINDS else None
+    return Spread(reach=reach(np.log(truth / estimated)), error=error)

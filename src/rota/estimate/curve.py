@@ -112,8 +112,8 @@ def _left_out(x: Floats, y: Floats, terms: tuple[tuple[float, int], ...]) -> flo
     for place in np.unique(x):
         seen = x != place
         costs = _robust(x[seen], y[seen], terms)
-        said = _basis(x[~seen], terms) @ costs
-        errors.extend(np.abs(said - y[~seen]) / y[~seen])
+        estimated = _basis(x[~seen], terms) @ costs
+        errors.extend(np.abs(estimated - y[~seen]) / y[~seen])
     return float(np.median(errors))
 
 

@@ -103,13 +103,21 @@ class Estimator:
 
     def _completed(self, run: Observation) -> Observation:
         """Return the run with its model's family, and counts from a run that differs only in how it trains."""
-        told = dict(run.attributes)
+        attributes = dict(run.attributes)
         for known in reversed(self.runs):
-            if "family" in known.attributes and "model" in told and known.attributes.get("model") == told["model"]:
-                told.setdefault("family", known.attributes["family"])
-            if not all(name in told for name in COUNTED) and explains(known) and same_model(known.attributes, told):
-                told |= {name: known.attributes[name] for name in COUNTED}
-        return Observation(attributes=told, labels={})
+            if (
+                "family" in known.attributes
+                and "model" in attributes
+                and known.attributes.get("model") == attributes["model"]
+            ):
+                attributes.setdefault("family", known.attributes["family"])
+            if (
+                not all(name in attributes for name in COUNTED)
+                and explains(known)
+                and same_model(known.attributes, attributes)
+            ):
+                attributes |= {name: known.attributes[name] for name in COUNTED}
+        return Observation(attributes=attributes, labels={})
 
 
 def _is_new(run: Observation, mine: Sequence[Observation]) -> bool:

@@ -85,10 +85,10 @@ def held_out(
     fit: Callable[[list[Observation]], Callable[[list[Observation]], Floats]],
 ) -> Floats:
     """Return the estimate of each run by a fit that has not seen its fold."""
-    said = np.zeros(len(runs))
+    estimated = np.zeros(len(runs))
     for here, elsewhere in parts(folds):
-        said[here] = fit([runs[index] for index in elsewhere])([runs[index] for index in here])
-    return said
+        estimated[here] = fit([runs[index] for index in elsewhere])([runs[index] for index in here])
+    return estimated
 
 
 def parts(folds: Floats) -> Iterator[tuple[list[int], list[int]]]:

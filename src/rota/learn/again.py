@@ -45,7 +45,7 @@ def learn_again(
     trainer.net.load_state_dict(
         {name: torch.from_numpy(np.array(of)) for name, of in now.network.of.items()}, strict=False
     )
-    trainer.run(intervals, lambda said: None)
+    trainer.run(intervals, lambda progress: None)
     about = {
         "command": "learned by a manager",
         "reward_model": {"samples": fit.samples, "median_error": fit.median, "p90_error": fit.p90},

@@ -47,16 +47,21 @@ def rows_of(kind: Ints, kinds: int, workers: Floats, servers: Floats) -> Observa
     own_kind = kind[at, job]
     own_workers, own_servers = workers[at, job, node], servers[at, job, node]
     nodes = (here > 0).sum(-1)[at, job]
-    beside = tasks[at, node].copy()
+    neighbours = tasks[at, node].copy()
     rows = np.arange(len(at))
-    beside[rows, 0, own_kind] -= own_workers
-    beside[rows, 1, own_kind] -= own_servers
+    neighbours[rows, 0, own_kind] -= own_workers
+    neighbours[rows, 1, own_kind] -= own_servers
     others = talking[at, node].copy()
     others[rows, own_kind] -= np.where(nodes > 1, own_workers + own_servers, 0.0)
     all_workers, all_servers = workers.sum(-1)[at, job], servers.sum(-1)[at, job]
     own = np.stack([own_workers, own_servers, all_workers, all_servers, nodes, nodes > 1], axis=1)
     inputs = np.concatenate(
-        [np.eye(kinds + 1)[own_kind], own / TASKS, beside.reshape(len(at), 2 * (kinds + 1)) / TASKS, others / TASKS],
+        [
+            np.eye(kinds + 1)[own_kind],
+            own / TASKS,
+            neighbours.reshape(len(at), 2 * (kinds + 1)) / TASKS,
+            others / TASKS,
+        ],
         axis=1,
     )
     return ObservationRows(inputs.astype(np.float32), at * kind.shape[1] + job)

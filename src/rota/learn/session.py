@@ -87,9 +87,9 @@ def run_training(order: TrainingRequest, tell: Callable[[int], None], say: Calla
                 f"{order.intervals} requests no more; nothing is trained"
             )
 
-    def point(said: Progress) -> None:
+    def point(progress: Progress) -> None:
         curve.append(
-            {**dataclasses.asdict(said), "cpu_s": time.process_time() - began_s, "jct_s": _jct_s(trainer, order)}
+            {**dataclasses.asdict(progress), "cpu_s": time.process_time() - began_s, "jct_s": _jct_s(trainer, order)}
         )
         if order.checkpoint is not None:
             _save(order.checkpoint, {**trainer.state(), "curve": curve})

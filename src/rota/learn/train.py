@@ -142,7 +142,7 @@ class Trainer:
 
     def _progress(self) -> Progress:
         losses = np.array(self._losses or [(0.0, 0.0, 0.0)]).mean(0)
-        said = Progress(
+        progress = Progress(
             self.interval,
             self.world.placed,
             self._cpu_s,
@@ -152,7 +152,7 @@ class Trainer:
             float(np.mean(self._costs or [0.0])),
         )
         self._costs, self._losses = [], []
-        return said
+        return progress
 
     def _place_all(self) -> None:
         """Place the waiting jobs of all clusters in order; jobs that do not fit keep waiting."""

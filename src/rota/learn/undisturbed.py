@@ -30,10 +30,10 @@ def read_undisturbed(work: Workload, journal: TraceSource) -> Workload | None:
     try:
         with journal.text() as lines:
             header = next(lines)
-            told = json.loads(header)
-            if told.get("snapshot") is None and not told.get("speed", {}).get("contention"):
+            decoded = json.loads(header)
+            if decoded.get("snapshot") is None and not decoded.get("speed", {}).get("contention"):
                 return None
-            return undisturbed(work, chain([header], lines), decode_cluster(told["cluster"]))
+            return undisturbed(work, chain([header], lines), decode_cluster(decoded["cluster"]))
     except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise RotaError(f"{journal.path}: can't be read: {type(err).__name__}: {err}") from err
 

@@ -25,11 +25,11 @@ def fit_linear(history: Experience) -> Floats:
     seen = history.speed[at, job] > 0
     at, job, node = at[seen], job[seen], node[seen]
     own = history.kind[at, job]
-    beside = tasks[at, node].copy()
+    neighbours = tasks[at, node].copy()
     rows = np.arange(len(at))
-    beside[rows, 0, own] -= history.workers[at, job, node]
-    beside[rows, 1, own] -= history.servers[at, job, node]
-    inputs = np.concatenate([np.ones((len(at), 1)), beside.reshape(len(at), -1)], axis=1)
+    neighbours[rows, 0, own] -= history.workers[at, job, node]
+    neighbours[rows, 1, own] -= history.servers[at, job, node]
+    inputs = np.concatenate([np.ones((len(at), 1)), neighbours.reshape(len(at), -1)], axis=1)
     lost = 1.0 - history.speed[at, job]
     for kind in range(kinds + 1):
         mine = inputs[own == kind]

@@ -125,8 +125,8 @@ class Catalogue:
         """Return efficiencies measured for the model on the type, else for the model, else for all models."""
         entry = self.models[model]
         own = entry.speeds.get(device_type)
-        everyone = [row for other in self.models.values() for row in other.speeds.values()]
-        rows = [[own] if own is not None else [], list(entry.speeds.values()), everyone]
+        all_rows = [row for other in self.models.values() for row in other.speeds.values()]
+        rows = [[own] if own is not None else [], list(entry.speeds.values()), all_rows]
         return next(found for found in map(_efficiencies, rows) if found)
 
 

@@ -86,9 +86,9 @@ class EstimateSpec:
         if not 0 <= self.known <= 1:
             raise RotaError(f"the known fraction of the profiles is {self.known:g}; it must be from 0 to 1")
 
-    def encode(self, told: SpeedEstimate) -> dict[str, Any]:
+    def encode(self, estimate: SpeedEstimate) -> dict[str, Any]:
         """Return JSON values for a journal, with the error of the estimate."""
-        error = told.speeds.error
+        error = estimate.speeds.error
         return {
             "known": self.known,
             "fill": self.fill.value,

@@ -84,9 +84,9 @@ class AntMan(DefaultColocationRule):
         return (job.model, job.priority, job.labels if self._speed.interleaved else ())
 
     def _place_task(self, search: FractionalPlacement, live: LiveJob, groups: DeviceGroups) -> Reason | None:
-        beside = {holder: None for at in search.devices for holder in groups.holders.get(at, ())}
+        sharing = {holder: None for at in search.devices for holder in groups.holders.get(at, ())}
         for device in sorted(search.shared_devices(), key=lambda device: (device.left_milli, device.at)):
-            mates = beside | dict.fromkeys(device.holders)
+            mates = sharing | dict.fromkeys(device.holders)
             kept = all(
                 self._keeps_bound(each, groups.partners(each) | {live: None}, device.kind) for each in device.holders
             )
