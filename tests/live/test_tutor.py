@@ -12,6 +12,7 @@ import pytest
 
 from rota.cli.main import status
 from rota.core.model.job import JobId
+from rota.drivers.local.driver import LocalDriver
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.experience import Experience
 from rota.learn.from_journal import experience_of
@@ -23,6 +24,7 @@ from rota.live.workers.retraining_worker import StepRates, judge, teach
 from rota.mechanisms.learned.weights import Learned, load_learned, save_learned
 from rota.perf.speed.model import SpeedModel
 from rota.policies.published.learned.harmony import SHIPPED
+from rota.scenario import Scenario
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.store.records import Records
@@ -36,7 +38,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of jobs that slowed each other down."""
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     cluster = cluster_of(SERVERS)
-    header = JournalHeader(cluster=cluster, policy="fifo", placement="spread", tenancy="none")
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="spread", cluster=cluster))
     with JournalWriter(path, header) as writer:
         setting = Setting(cluster=cluster, placement="spread", speed=SpeedModel(contention=True))
         simulate(workload(WorkloadShape(servers=SERVERS), 1), "fifo:backfill=true", setting, journal=writer)
@@ -158,7 +160,7 @@ def test_who_learns_often_takes_less_trouble(learn_s: float, part: float) -> Non
 @pytest.fixture
 def tutor(tmp_path: Path) -> Iterator[Retraining]:
     records = Records(open_database(tmp_path / "rota.db"))
-    yield Retraining(boot(records, scheduling()), scheduling(), records.url, tmp_path)
+    yield Retraining(boot(records, scheduling(), LocalDriver.contract), scheduling(), records.url, tmp_path)
     records.close()
 
 

@@ -46,7 +46,7 @@ def undisturbed(work: Workload, lines: Iterable[str], cluster: Cluster) -> Workl
         job = submission.job
         return replace(submission, job=replace(job, work=(job.work or 0.0) * speeds.get(job.id, 1.0)))
 
-    return replace(work, submissions=tuple(map(alone, work.submissions)))
+    return replace(work, submissions=tuple(map(alone, work.submissions)), contention_removed=True)
 
 
 def mean_speeds(lines: Iterable[str], cluster: Cluster) -> dict[JobId, float]:

@@ -1,1 +1,1 @@
-"""What policies share: the list scheduler today; rounds, resizing and sharing as they come."""
+"""Policy families (ordering, rounds, selection, elastic, colocation, network, learned) and the solvers they share."""

@@ -11,6 +11,7 @@ from rota.core.state.history import History
 from rota.report.metrics import Metrics, finish_time_fairness
 from rota.report.series import Floats
 from rota.report.timeline import Timeline
+from rota.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +19,11 @@ class RunReport:
     """One run under the name that the report shows it by."""
 
     name: str
+    scenario: Scenario
     metrics: Metrics
     tenants: Mapping[str, Metrics]
     history: History
     timeline: Timeline
-    placement: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ _TENANT_COLUMNS = tuple(
 
 def summary_table(runs: Sequence[RunReport]) -> str:
     """The table of all runs as HTML."""
-    labels = [[run.name, run.placement] for run in runs]
+    labels = [[run.name, run.scenario.placement or "-"] for run in runs]
     return _table(["policy", "placement"], labels, [run.metrics for run in runs], COLUMNS, mark=True)
 
 

@@ -6,13 +6,12 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations_with_replacement
 
-from rota.cli.study.request import Ready, SimRequest
 from rota.core.errors import did_you_mean
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job
+from rota.drivers.simulator.load import LoadedScenario
 from rota.mechanisms.rounds.rule import above_zero
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.contention_constants import KINDS
-from rota.perf.speed.interleaving import LABEL as STAGES
 from rota.perf.speed.shared_servers import kind_of
 from rota.policies import find_policy
 from rota.policies.published.colocation.antman import AntManParams
@@ -25,40 +24,40 @@ _FAMILY = "gavel/"
 _LABELS = {"priority_weight": "it counts as 1", "slo": "it is no deadline"}
 
 
-def study_notes(ready: Ready, request: SimRequest, policies: Sequence[str]) -> tuple[str, ...]:
+def scenario_notes(loaded: LoadedScenario) -> tuple[str, ...]:
     """Everything worth a line on stderr, in the order in which it is found."""
     return (
-        *_unknown_types(ready),
-        *_unmeasured_pairs(ready, request, policies),
-        *_unread_labels(ready, policies),
-        *_unknown_names(ready, policies),
-        *_unknown_kinds(ready, request, policies),
-        *_unshared(ready, policies),
-        *_undisturbed(ready),
+        *_unknown_types(loaded),
+        *_unmeasured_pairs(loaded),
+        *_unread_labels(loaded),
+        *_unknown_names(loaded),
+        *_unknown_kinds(loaded),
+        *_unshared(loaded),
+        *_undisturbed(loaded),
     )
 
 
-def _unknown_types(ready: Ready) -> Iterator[str]:
-    profiles = ready.speeds.profiles
+def _unknown_types(loaded: LoadedScenario) -> Iterator[str]:
+    profiles = loaded.speeds.profiles
     if profiles is None:
         return
     known = {str(kind) for kind, _, _ in profiles.steps_per_s}
-    lacking = [str(kind) for kind, count in ready.setting.cluster.devices_by_type.items() if count]
+    lacking = [str(kind) for kind, count in loaded.setting.cluster.devices_by_type.items() if count]
     lacking = [kind for kind in lacking if kind not in known]
     if lacking:
         named = ", ".join(f"{kind!r} ({did_you_mean(kind, known)})" for kind in lacking)
         yield f"profiles {profiles.source}: no speed on type {named}; no job of its models runs there"
 
 
-def _unmeasured_pairs(ready: Ready, request: SimRequest, policies: Sequence[str]) -> Iterator[str]:
-    told = {part.partition("=")[0].strip() for part in request.neighbours.split(",")}
-    packing = [spec for spec in policies if "packed" in find_policy(spec)[0].traits.placement]
-    if not packing or told & {"device", STAGES}:
+def _unmeasured_pairs(loaded: LoadedScenario) -> Iterator[str]:
+    speed = loaded.scenario.speed
+    packing = [spec for spec in loaded.scenario.policies if find_policy(spec)[0].packs]
+    if not packing or speed.device_neighbour != 1.0 or speed.interleaved:
         return
-    profiles = ready.speeds.profiles
+    profiles = loaded.speeds.profiles
     lack = "no pair of jobs on the same devices was measured"
     if profiles is not None and profiles.knows_pairs:
-        missing, pairs = _pairs(ready, profiles)
+        missing, pairs = _pairs(loaded, profiles)
         if not missing:
             return
         lack = f"{missing:,} of {pairs:,} pairs of models on the same devices were not measured"
@@ -68,13 +67,13 @@ def _unmeasured_pairs(ready: Ready, request: SimRequest, policies: Sequence[str]
     )
 
 
-def _pairs(ready: Ready, profiles: Profiles) -> tuple[int, int]:
+def _pairs(loaded: LoadedScenario, profiles: Profiles) -> tuple[int, int]:
     """Of the workload's models, by type and number of devices: pairs that were not measured, and all pairs."""
-    jobs = [submission.job for submission in ready.workload.submissions]
+    jobs = [submission.job for submission in loaded.workload.submissions]
     sizes = {(max(job.gpu_milli // WHOLE, 1), job.model) for job in jobs if job.model is not None}
     found = [
         profiles.beside(kind, one, other, devices)
-        for kind in ready.setting.cluster.devices_by_type
+        for kind in loaded.setting.cluster.devices_by_type
         for devices in {size for size, _ in sizes}
         for one, other in combinations_with_replacement(
             sorted(model for size, model in sizes if size == devices and profiles.rate(kind, model, devices)), 2
@@ -83,10 +82,10 @@ def _pairs(ready: Ready, profiles: Profiles) -> tuple[int, int]:
     return sum(rate is None for rate in found), len(found)
 
 
-def _unread_labels(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
-    consequences = dict(_LABELS) if any(spec.startswith(_FAMILY) for spec in policies) else {}
+def _unread_labels(loaded: LoadedScenario) -> Iterator[str]:
+    consequences = dict(_LABELS) if any(spec.startswith(_FAMILY) for spec in loaded.scenario.policies) else {}
     wrong: dict[str, list[str]] = {}
-    for submission in ready.workload.submissions:
+    for submission in loaded.workload.submissions:
         for name, text in submission.job.labels:
             if name in consequences and above_zero(text) is None:
                 wrong.setdefault(name, []).append(f"job {submission.job.id}: label {name} is {text!r}")
@@ -95,27 +94,27 @@ def _unread_labels(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
         yield f"{found[0]}, not a number above 0; {consequences[name]}{more}"
 
 
-def _unknown_names(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
-    types = {str(kind) for kind in ready.setting.cluster.devices_by_type}
-    for spec in policies:
+def _unknown_names(loaded: LoadedScenario) -> Iterator[str]:
+    types = {str(kind) for kind in loaded.setting.cluster.devices_by_type}
+    for spec in loaded.scenario.policies:
         declared, options = find_policy(spec)
         if not declared.name.startswith(_FAMILY):
             continue
         params = declared.read(options)
         for field in ("prices", "weights", "entities"):
             names = names_of(getattr(params, field, ()))
-            known = types if field == "prices" else _entities(ready) if names else set()
+            known = types if field == "prices" else _entities(loaded) if names else set()
             for name in names:
                 if name not in known:
                     what = "no type of the cluster" if field == "prices" else "no job's entity"
                     yield f"{spec}: {field} names {name!r}, which is {what}; {did_you_mean(name, known)}"
 
 
-def _unknown_kinds(ready: Ready, request: SimRequest, policies: Sequence[str]) -> Iterator[str]:
-    kinds = [kind_of(submission.job) for submission in ready.workload.submissions]
-    if request.contention and (lacking := _lacking(kinds, KINDS)):
+def _unknown_kinds(loaded: LoadedScenario) -> Iterator[str]:
+    kinds = [kind_of(submission.job) for submission in loaded.workload.submissions]
+    if loaded.scenario.speed.contention and (lacking := _lacking(kinds, KINDS)):
         yield f"--contention: {lacking}; they neither slow anybody down nor are slowed down"
-    for spec in policies:
+    for spec in loaded.scenario.policies:
         declared, options = find_policy(spec)
         params = declared.read(options)
         if isinstance(params, HarmonyParams) and (lacking := _lacking(kinds, learned(params.weights).network.kinds)):
@@ -125,27 +124,27 @@ def _unknown_kinds(ready: Ready, request: SimRequest, policies: Sequence[str]) -
 _HOW_BUSY = "Measured pairs (--profiles), the label utilization or unknown=PART say how busy they are"
 
 
-def _unshared(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
-    jobs = [submission.job for submission in ready.workload.submissions]
-    for spec in policies:
+def _unshared(loaded: LoadedScenario) -> Iterator[str]:
+    jobs = [submission.job for submission in loaded.workload.submissions]
+    for spec in loaded.scenario.policies:
         declared, options = find_policy(spec)
         params = declared.read(options)
-        if isinstance(params, AntManParams) and (lack := _lacks_guests(ready, jobs, params)):
+        if isinstance(params, AntManParams) and (lack := _lacks_guests(loaded, jobs, params)):
             yield f"{spec}: {lack}"
-        if isinstance(params, HorusParams) and (lack := _lacks_idle(ready, jobs, params)):
+        if isinstance(params, HorusParams) and (lack := _lacks_idle(loaded, jobs, params)):
             yield f"{spec}: {lack}"
         if isinstance(params, KubeShareParams) and not any(role.is_fraction for job in jobs for role in job.roles):
             yield f"{spec}: no job asks for a part of a device (gpus below 1); nobody shares one"
 
 
-def _lacks_guests(ready: Ready, jobs: Sequence[Job], params: AntManParams) -> str:
+def _lacks_guests(loaded: LoadedScenario, jobs: Sequence[Job], params: AntManParams) -> str:
     """Why no job can run beside one that has whole devices under `antman`; nothing if some can."""
     if params.patience_s == math.inf and not any(job.priority == OPPORTUNISTIC for job in jobs):
         return (
             "no job is opportunistic (priority -1); nobody joins a job that has whole devices. "
             "With patience_s=SECONDS jobs that have waited for so long do"
         )
-    kinds, speed = ready.setting.cluster.devices_by_type, ready.setting.speed
+    kinds, speed = loaded.setting.cluster.devices_by_type, loaded.setting.speed
     guaranteed = [job for job in jobs if job.priority > OPPORTUNISTIC and not job.roles[0].is_fraction]
     if any(speed.use(job, kind, params.unknown) < params.busy for job in guaranteed for kind in kinds):
         return ""
@@ -155,9 +154,9 @@ def _lacks_guests(ready: Ready, jobs: Sequence[Job], params: AntManParams) -> st
     )
 
 
-def _lacks_idle(ready: Ready, jobs: Sequence[Job], params: HorusParams) -> str:
+def _lacks_idle(loaded: LoadedScenario, jobs: Sequence[Job], params: HorusParams) -> str:
     """Why no two jobs run together under `horus`; nothing if some can, or if that is predicted from their models."""
-    kinds, speed = ready.setting.cluster.devices_by_type, ready.setting.speed
+    kinds, speed = loaded.setting.cluster.devices_by_type, loaded.setting.speed
     busy = sorted(min((speed.use(job, kind, params.unknown) for kind in kinds), default=1.0) for job in jobs)
     if speed.knows_pairs or sum(busy[:2]) <= params.limit:
         return ""
@@ -167,10 +166,10 @@ def _lacks_idle(ready: Ready, jobs: Sequence[Job], params: HorusParams) -> str:
     )
 
 
-def _undisturbed(ready: Ready) -> Iterator[str]:
-    if ready.is_undisturbed:
+def _undisturbed(loaded: LoadedScenario) -> Iterator[str]:
+    if loaded.workload.contention_removed:
         yield (
-            f"--contention: what neighbours had cost the jobs of {ready.workload.source} is taken out of their run "
+            f"--contention: what neighbours had cost the jobs of {loaded.workload.source} is taken out of their run "
             "times first, so that it does not count twice"
         )
 
@@ -189,6 +188,6 @@ def _lacking(kinds: Sequence[str | None], known: Collection[str]) -> str:
     )
 
 
-def _entities(ready: Ready) -> set[str]:
-    jobs = [submission.job for submission in ready.workload.submissions]
+def _entities(loaded: LoadedScenario) -> set[str]:
+    jobs = [submission.job for submission in loaded.workload.submissions]
     return {dict(job.labels).get("entity", str(job.tenant)) for job in jobs}

@@ -43,7 +43,7 @@ def report(
     if figures is not None:
         refuse_figures(figures)
     headers = [JournalReader(path).header for path in journals]
-    names = _names([header.policy for header in headers], journals)
+    names = _names([header.scenario.policy for header in headers], journals)
     runs = [
         replace(_replayed(path, header), name=name) for path, header, name in zip(journals, headers, names, strict=True)
     ]
@@ -52,7 +52,7 @@ def report(
     write_report(out, runs, command, _notes(journals, list(about)), figures=figures)
     rows = [
         _as_journalled(summary_row(run.name, run.metrics, run.tenants, events=run.timeline.events, wall_s=None))
-        | {"placement": run.placement, "journal": str(path)}
+        | {"placement": run.scenario.placement, "journal": str(path)}
         for run, path in zip(runs, journals, strict=True)
     ]
     emit(rows, [column for column in SUMMARY_COLUMNS if column.key in rows[0] and column.key != "wall_s"], output)
@@ -111,11 +111,11 @@ def _replayed(path: Path, header: JournalHeader) -> RunReport:
         raise RotaError(f"{path}: there is no job in this journal")
     return RunReport(
         name=outcome.policy,
+        scenario=header.scenario,
         metrics=measure(outcome.history),
         tenants=measure_tenants(outcome.history),
         history=outcome.history,
         timeline=timeline,
-        placement=outcome.placement,
     )
 
 

@@ -20,6 +20,7 @@ from rota.live.workers.retraining import FILE
 from rota.live.workers.worker_process import Json, answer_all
 from rota.mechanisms.learned.weights import load_learned, save_learned
 from rota.perf.speed.model import SpeedModel
+from rota.scenario import Scenario
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
@@ -52,7 +53,7 @@ def _answer(question: Json) -> Json:
 
 def _write(path: Path, cluster: Cluster, records: Records) -> None:
     """The journal of the last days."""
-    header = JournalHeader(cluster=cluster, policy="harmony", placement="any", tenancy="none")
+    header = JournalHeader(scenario=Scenario(policies=("harmony",), placement="any", cluster=cluster))
     steps = records.steps(records.first_step_since(time.time() - DAYS * 86400.0))
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(encode_header(header), separators=(",", ":")) + "\n")

@@ -1,15 +1,23 @@
-"""Declaration of co-location policies, and access to the job labels they read."""
+"""The family of co-location policies: a rule admits jobs to devices in use, the co-location scheduler places them."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
+from rota.core.engine.protocols import Policy
 from rota.core.model.job import Job
+from rota.mechanisms.colocation.checked import CheckedColocationRule
+from rota.mechanisms.colocation.rule import ColocationRule
 from rota.mechanisms.colocation.scheduler import ColocationScheduler
-from rota.mechanisms.declare import by_rule
+from rota.mechanisms.declare import MOVES, SHARES
+from rota.mechanisms.family import Build, Family
 
-sharing = partial(by_rule, ColocationScheduler)
+
+def _schedule(rule: ColocationRule, build: Build) -> Policy:
+    return ColocationScheduler(rule, build.allocator, name=build.name)
+
+
+colocation = Family(schedule=_schedule, check=CheckedColocationRule, emits=SHARES | MOVES)
 
 
 def label(job: Job, name: str) -> str | None:

@@ -11,9 +11,9 @@ import math
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import WHOLE, JobState
+from rota.core.model.job import WHOLE
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
@@ -25,6 +25,8 @@ from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, Size
 
 class ElasticScheduler:
     """Policy made of a rule for sizes."""
+
+    capabilities = Capabilities()
 
     def __init__(self, rule: SizeRule, allocator: Allocator, *, name: str) -> None:
         self._rule = rule
@@ -60,7 +62,7 @@ class ElasticScheduler:
         self._reset()
         self._rule.attach(state.jobs)
         for live in state.jobs.values():
-            if live.placement is not None or live.stopping is not None or _waits(live):
+            if live.placement is not None or live.is_leaving or _waits(live):
                 self._jobs[live] = None
         memory = state.memory
         if not isinstance(memory, dict) or memory.get("policy") != self._name:
@@ -249,7 +251,7 @@ class ElasticScheduler:
         if self._rule.plans_cpu_jobs:
             return
         for live in self._jobs:
-            if live.job.gpu_milli or live.placement is not None or live.stopping is not None:
+            if live.job.gpu_milli or live.placement is not None or live.is_leaving:
                 continue
             offered = draft.offer(live)
             if not isinstance(offered, Reason):
@@ -257,7 +259,7 @@ class ElasticScheduler:
 
     def _record_reasons(self, draft: Draft) -> None:
         for live in self._jobs:
-            if live.placement is None and live.stopping is None and live.wait_code is None:
+            if live.placement is None and not live.is_leaving and live.wait_code is None:
                 draft.because(live, self.explain(live, draft))
 
     def _next_relax_s(self, now_s: float) -> float:
@@ -277,17 +279,12 @@ def _exclusive_devices(inventory: Inventory) -> int:
 
 
 def _waits(live: LiveJob) -> bool:
-    return live.state is JobState.WAITING and not live.unmet
+    return live.is_contending
 
 
 def _is_in_transition(live: LiveJob) -> bool:
     """Return whether the driver has still to answer an order for a job."""
-    return (
-        live.stopping is not None
-        or live.reserved
-        or live.state is JobState.STARTING
-        or (live.state is JobState.RUNNING and live.run_milli != live.gpu_milli)
-    )
+    return live.is_in_transition
 
 
 def _holds_devices(live: LiveJob) -> bool:

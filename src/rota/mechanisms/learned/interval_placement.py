@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes, Policy
+from rota.core.engine.protocols import Capabilities, Changes, Policy
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
@@ -52,7 +52,7 @@ class IntervalPlacement:
     ) -> None:
         """Wrap a policy.
 
-        With `says_so`, the journal has a reason for each job that the chooser did not place. Jobs of a batch are placed
+        With `records_reasons`, the journal has a reason for each job that the chooser did not place. Jobs of a batch are placed
         in the order of `first`.
         """
         self._records_reasons = records_reasons
@@ -66,6 +66,11 @@ class IntervalPlacement:
     def use(self, chooser: Chooser) -> None:
         """Use another chooser from the next batch on."""
         self._chooser = chooser
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the policy inside."""
+        return self._inner.capabilities
 
     @property
     def wakeup_s(self) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes, Policy
+from rota.core.engine.protocols import Capabilities, Changes, Policy
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import Job
 from rota.core.model.placement import Placement
@@ -29,7 +30,12 @@ class BatchPlacement:
         self._weighting = weighting
         self._budget = budget
         self._seed = seed
-        self.overlaps = overlaps
+        self._overlaps = overlaps
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the policy inside, and whether jobs overlap."""
+        return replace(self._inner.capabilities, overlaps=self._overlaps)
 
     @property
     def wakeup_s(self) -> float:

@@ -86,20 +86,13 @@ class EstimateSpec:
         if not 0 <= self.known <= 1:
             raise RotaError(f"the known fraction of the profiles is {self.known:g}; it must be from 0 to 1")
 
-    def encode(self, estimate: SpeedEstimate) -> dict[str, Any]:
-        """Return JSON values for a journal, with the error of the estimate."""
-        error = estimate.speeds.error
-        return {
-            "known": self.known,
-            "fill": self.fill.value,
-            "observes": self.observes,
-            "seed": self.seed,
-            "held_out_error": None if error is None else round(error.median, 6),
-        }
+    def encode(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {"known": self.known, "fill": self.fill.value, "observes": self.observes, "seed": self.seed}
 
     @classmethod
     def decode(cls, value: Mapping[str, Any]) -> EstimateSpec:
-        """Restore from a journal."""
+        """Restore from the values of `encode`."""
         return cls(known=value["known"], fill=Fill(value["fill"]), observes=value["observes"], seed=value["seed"])
 
     def estimate(self, truth: Profiles) -> SpeedEstimate:

@@ -16,13 +16,13 @@ from rota.core.messages.reasons import Reason
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, DeviceType, Job
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.declare import sharing
+from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.fractional import FractionalPlacement, on_unshared_devices, place_tasks
 from rota.mechanisms.colocation.groups import DeviceGroups, is_settled, wants_fraction
 from rota.mechanisms.colocation.interference_bound import InterferenceBounds, ThrottledNeighbour, throttled
 from rota.mechanisms.colocation.pair_placement import HALF
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 from rota.perf.speed.busy_fraction import check_fraction
 from rota.perf.speed.throttling import PAUSED
 
@@ -228,7 +228,7 @@ def _is_guaranteed(live: LiveJob) -> bool:
     return live.job.priority > OPPORTUNISTIC
 
 
-antman = sharing(
+antman = colocation(
     "antman",
     AntMan,
     cites="Xiao et al., OSDI 2020",
@@ -253,4 +253,6 @@ antman = sharing(
         placement="consolidated, packed",
         intrusiveness="framework",
     ),
+    emits=SHARES | MOVES,
+    packs=True,
 )

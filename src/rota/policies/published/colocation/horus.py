@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.declare import sharing
+from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import SHARES, Knowledge, Traits
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.busy_fraction import check_fraction, said_by
 from rota.perf.speed.utilisation import Predictor
@@ -63,7 +63,7 @@ class Horus(DefaultColocationRule):
         return self._predictors[kind].of(model)
 
 
-horus = sharing(
+horus = colocation(
     "horus",
     Horus,
     cites="Yeung et al., TPDS 2022",
@@ -74,4 +74,6 @@ horus = sharing(
         scheduling_input="arrival order, predicted utilisation",
         placement="consolidated, packed",
     ),
+    emits=SHARES,
+    packs=True,
 )

@@ -10,11 +10,11 @@ from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.declare import label, number, sharing
+from rota.mechanisms.colocation.declare import colocation, label, number
 from rota.mechanisms.colocation.fractional import FractionalPlacement, SharedDevice, on_unshared_devices, place_tasks
 from rota.mechanisms.colocation.groups import DeviceGroups, wants_fraction
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import SHARES, Knowledge, Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def _rank(live: LiveJob, device: SharedDevice, affinity: str | None) -> tuple[bo
     return (True, -device.left_milli) if affinities else (False, device.left_milli)
 
 
-kubeshare = sharing(
+kubeshare = colocation(
     "kubeshare",
     KubeShare,
     cites="Yeh et al., HPDC 2020",
@@ -146,4 +146,5 @@ kubeshare = sharing(
         placement="tightest device, time-sliced",
         intrusiveness="CUDA calls are intercepted",
     ),
+    emits=SHARES,
 )

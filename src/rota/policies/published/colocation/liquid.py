@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.model.job import WHOLE, Job
 from rota.core.state.job_record import JobView, LiveJob
-from rota.mechanisms.colocation.declare import sharing
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.colocation.declare import colocation
+from rota.mechanisms.declare import NEVER_STOPS, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.network.batch_placement import BatchPlacement
 from rota.mechanisms.network.genetic import SearchBudget
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
@@ -69,7 +69,7 @@ class Liquid(Horus):
 
 
 liquid = replace(
-    sharing(
+    colocation(
         "liquid",
         Liquid,
         cites=_CITES,
@@ -78,6 +78,8 @@ liquid = replace(
         placement="liquid",
         traits=_TRAITS,
         predicts_use=True,
+        emits=SHARES,
+        packs=True,
     ),
     places=_placement,
 )
@@ -123,4 +125,5 @@ liquid_batch = DeclaredPolicy(
     places=_placement,
     make=_batch,
     whole_cluster=True,
+    emits=NEVER_STOPS,
 )

@@ -11,9 +11,9 @@ from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
 from rota.estimate.durations import Durations
-from rota.mechanisms.colocation.declare import sharing
+from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import SHARES, Knowledge, Traits
 
 TINY, MEDIUM, JUMBO = 0, 1, 2
 
@@ -96,7 +96,7 @@ def _did_s(live: LiveJob, now_s: float) -> float:
     return live.work_done(now_s) / (live.nominal_rate or 1.0)
 
 
-lucid = sharing(
+lucid = colocation(
     "lucid",
     Lucid,
     cites="Hu et al., ASPLOS 2023",
@@ -113,4 +113,6 @@ lucid = sharing(
         starvation="possible",
         placement="consolidated, packed",
     ),
+    emits=SHARES,
+    packs=True,
 )

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.declare import sharing
+from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.regroup import Group, SameDevices, form
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 from rota.perf.speed.interleaving import stages_of, throughput
 
 
@@ -81,7 +81,7 @@ def _throughput(jobs: Sequence[LiveJob]) -> float:
     return throughput(tuple(sorted(stages_of(each.job) for each in jobs)))
 
 
-muri = sharing(
+muri = colocation(
     "muri",
     Muri,
     cites="Zhao et al., SIGCOMM 2022",
@@ -100,4 +100,6 @@ muri = sharing(
         placement="consolidated, packed",
         intrusiveness="barriers between stages",
     ),
+    emits=SHARES | MOVES,
+    packs=True,
 )

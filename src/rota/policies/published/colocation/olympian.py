@@ -9,10 +9,10 @@ from enum import Enum
 from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE, DeviceType
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.declare import number, sharing
+from rota.mechanisms.colocation.declare import colocation, number
 from rota.mechanisms.colocation.groups import DeviceGroups
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 
 
 class Turns(Enum):
@@ -66,7 +66,7 @@ class Olympian(DefaultColocationRule):
         return min(max(weight, 0.001), 1000.0)
 
 
-olympian = sharing(
+olympian = colocation(
     "olympian",
     Olympian,
     cites="Hu et al., Middleware 2018",
@@ -80,4 +80,5 @@ olympian = sharing(
         placement="consolidated, time-sliced",
         intrusiveness="runtime",
     ),
+    emits=lambda params: SHARES | MOVES if params.migrate else SHARES,
 )

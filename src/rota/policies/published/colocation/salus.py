@@ -10,10 +10,10 @@ from enum import Enum
 from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE, DeviceType
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.declare import label, number, sharing
+from rota.mechanisms.colocation.declare import colocation, label, number
 from rota.mechanisms.colocation.groups import DeviceGroups
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 
 
 class LaneOrder(Enum):
@@ -99,7 +99,7 @@ class Salus(DefaultColocationRule):
         return max(math.ceil(min(max(part, 0.0), 1.0) * WHOLE), 1)
 
 
-salus = sharing(
+salus = colocation(
     "salus",
     Salus,
     cites="Yu and Chowdhury, MLSys 2020",
@@ -118,4 +118,5 @@ salus = sharing(
         placement="consolidated, time-sliced",
         intrusiveness="runtime",
     ),
+    emits=lambda params: SHARES | MOVES if params.migrate else SHARES,
 )

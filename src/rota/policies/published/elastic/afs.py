@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.elastic.declare import sizing
+from rota.mechanisms.elastic.declare import elastic
 from rota.mechanisms.elastic.rule import Candidate, DefaultSizeRule, SizePlan, SizeQuestion, Target
 from rota.mechanisms.elastic.scaling import Curve, ScalingCurves
 
@@ -175,7 +175,7 @@ _DIFFERS = (
     "speeds by size come from the speed model; the paper starts a new job with too many devices and profiles downwards."
 )
 
-afs_l = sizing(
+afs_l = elastic(
     "afs-l",
     AfsL,
     cites=_CITES,
@@ -192,7 +192,7 @@ afs_l = sizing(
         intrusiveness="elastic training",
     ),
 )
-afs_p = sizing(
+afs_p = elastic(
     "afs-p",
     AfsP,
     cites=_CITES,

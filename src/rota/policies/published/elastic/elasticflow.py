@@ -21,7 +21,7 @@ from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.elastic.declare import sizing
+from rota.mechanisms.elastic.declare import elastic
 from rota.mechanisms.elastic.rule import Candidate, DefaultSizeRule, SizePlan, SizeQuestion, Target
 from rota.mechanisms.elastic.scaling import Curve, ScalingCurves
 
@@ -215,7 +215,7 @@ def _allocate_leftovers(curves: dict[int, tuple[Candidate, Curve]], levels: dict
             offer(seq)
 
 
-elasticflow = sizing(
+elasticflow = elastic(
     "elasticflow",
     ElasticFlow,
     cites="Gu et al., ASPLOS 2023",

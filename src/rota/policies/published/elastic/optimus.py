@@ -17,7 +17,7 @@ from rota.core.errors import RotaError
 from rota.core.model.placement import tasks_of
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.elastic.declare import sizing
+from rota.mechanisms.elastic.declare import elastic
 from rota.mechanisms.elastic.rule import UNKNOWN_WORK_S, Candidate, DefaultSizeRule, SizePlan, SizeQuestion, Target
 from rota.perf.training.convergence import fit
 from rota.perf.training.speed_fit import SpeedCurve, fit_speed
@@ -149,7 +149,7 @@ class Optimus(DefaultSizeRule):
         return known[1] * done / epochs
 
 
-optimus = sizing(
+optimus = elastic(
     "optimus",
     Optimus,
     cites="Peng et al., EuroSys 2018",

@@ -19,7 +19,7 @@ from rota.core.model.job import JobId
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.elastic.dags import Dags
-from rota.mechanisms.elastic.declare import sizing
+from rota.mechanisms.elastic.declare import elastic
 from rota.mechanisms.elastic.resources import Floats, free, need, totals
 from rota.mechanisms.elastic.rule import Candidate, DefaultSizeRule, SizePlan, SizeQuestion, Target, candidate
 from rota.mechanisms.elastic.scaling import Curve, ScalingCurves
@@ -178,7 +178,7 @@ class Perotin(DefaultSizeRule):
                 behind[name] = max(behind.get(name, 0.0), length)
 
 
-perotin = sizing(
+perotin = elastic(
     "perotin",
     Perotin,
     cites="Perotin et al., ICPP 2021",

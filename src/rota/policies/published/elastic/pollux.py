@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.elastic.declare import sizing
+from rota.mechanisms.elastic.declare import elastic
 from rota.mechanisms.elastic.goodput import GoodputRule
 from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, Target
 
@@ -178,7 +178,7 @@ class Pollux(GoodputRule):
         return goodput[[asked.index(tasks) for tasks in own]] / base
 
 
-pollux = sizing(
+pollux = elastic(
     "pollux",
     Pollux,
     cites="Qiao et al., OSDI 2021",

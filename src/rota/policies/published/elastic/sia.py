@@ -18,7 +18,7 @@ from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE, DeviceType
 from rota.core.state.node_accounts import Pool
 from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.elastic.declare import sizing
+from rota.mechanisms.elastic.declare import elastic
 from rota.mechanisms.elastic.goodput import GoodputRule
 from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, Target, even_sizes
 from rota.mechanisms.solvers.lp import NoSolution, Program
@@ -163,7 +163,7 @@ def _room(question: SizeQuestion) -> list[int]:
     return [pool.free * WHOLE + held[at] for at, pool in enumerate(question.pools)]
 
 
-sia = sizing(
+sia = elastic(
     "sia",
     Sia,
     cites="Jayaram Subramanya et al., SOSP 2023",

@@ -18,7 +18,7 @@ from rota.core.model.job import JobId
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.elastic.dags import Dags
-from rota.mechanisms.elastic.declare import sizing
+from rota.mechanisms.elastic.declare import elastic
 from rota.mechanisms.elastic.resources import Floats, free, need, totals
 from rota.mechanisms.elastic.rule import Candidate, DefaultSizeRule, SizePlan, SizeQuestion, Target
 
@@ -100,7 +100,7 @@ class Ursa(DefaultSizeRule):
         return standing
 
 
-ursa = sizing(
+ursa = elastic(
     "ursa",
     Ursa,
     cites="Jin et al., EuroSys 2020",

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
-from rota.mechanisms.rounds.rule import Floats, Question, Shares
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import NoSolution, Program, Programmed, Solution, Solver
-from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, shares
+from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, gavel
 from rota.policies.published.gavel.entries import amount_of, entry_of, names_of
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
 from rota.policies.published.gavel.least import inverse, nothing
@@ -78,7 +79,7 @@ class WaterFilling(Programmed):
         self._params = params
         self._hierarchy = params if hierarchy and isinstance(params, HierarchyParams) else None
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """Fill until everyone is frozen."""
         alike = None if self._hierarchy is None else self._place_in_entity(question)
         layout = lay_out(question, packs=self.packs, alike=alike, collapse=self._params.collapse)
@@ -87,7 +88,7 @@ class WaterFilling(Programmed):
         found = self.fill(layout)
         return nothing(question) if found is None else layout.split(found)
 
-    def _place_in_entity(self, question: Question) -> Any:
+    def _place_in_entity(self, question: ShareQuestion) -> Any:
         """Alike are jobs of one entity; where that is first in, first out, no two of it are."""
         params = self._hierarchy
         assert params is not None
@@ -202,20 +203,20 @@ def _can_rise(layout: ProgramLayout, need: Floats, level: Floats, rising: NDArra
     return program
 
 
-max_min_fairness_water_filling_perf = shares(
+max_min_fairness_water_filling_perf = gavel(
     "max_min_fairness_water_filling_perf",
     lambda params, knowledge: WaterFilling(params),
     summary="The least effective throughput as large as can be, then the next least, and so on.",
     params=SizeParams,
 )
-max_min_fairness_water_filling_packed = shares(
+max_min_fairness_water_filling_packed = gavel(
     "max_min_fairness_water_filling_packed",
     lambda params, knowledge: WaterFilling(params, packs=True),
     summary="As water filling, with two jobs on a device where that helps.",
     params=PackParams,
     packs=True,
 )
-hierarchical = shares(
+hierarchical = gavel(
     "hierarchical",
     lambda params, knowledge: WaterFilling(params, hierarchy=True),
     summary="Fair among entities by weight; within an entity fair, or first in, first out.",

@@ -6,15 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
-from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.learned import declare as family
 from rota.mechanisms.learned.actor import Actor
-from rota.mechanisms.learned.interval_placement import IntervalPlacement
 from rota.mechanisms.learned.weights import Learned, load_learned
-from rota.mechanisms.ordering.list_scheduler import ListScheduler
-from rota.mechanisms.ordering.rule import Backfill, SimpleRule, Turn
 
 SHIPPED = Path(__file__).with_name("harmony.npz")
 """Weights that come with Rota; they contain how they were trained."""
@@ -54,18 +50,13 @@ def learned(weights: str) -> Learned:
     return _loaded(path, path.stat().st_mtime_ns if path.is_file() else 0)
 
 
-def _first_come(job: JobView, now_s: float) -> Turn:
-    return Turn((job.seq,))
+def _chooser(params: HarmonyParams, knowledge: Knowledge) -> Actor:
+    return Actor(learned(params.weights).network, knows_length=params.length)
 
 
-def _make(params: HarmonyParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
-    order = ListScheduler(SimpleRule(of=_first_come, backfill=Backfill.ANY, preempts=False), allocator)
-    actor = Actor(learned(params.weights).network, knows_length=params.length)
-    return IntervalPlacement(order, actor, params.interval_s, records_reasons=True)
-
-
-harmony = DeclaredPolicy(
-    name="harmony",
+harmony = family.learned(
+    "harmony",
+    _chooser,
     cites="Bao et al., INFOCOM 2019",
     summary="First in first out, each task where a trained network expects the least interference.",
     traits=Traits(
@@ -74,9 +65,6 @@ harmony = DeclaredPolicy(
         placement="learned",
     ),
     params=HarmonyParams,
-    placement="consolidate",
-    make=_make,
-    whole_cluster=True,
     differs="The networks see each server through the same encoder, so that one set of weights serves clusters of any "
     "size. Jobs of an interval are placed in order of arrival: the network chooses role and server, not the job. "
     "Training compares several placements of a job by the reward model. Jobs that are elastic, request fractions, "
