@@ -73,7 +73,7 @@ def test_experience_is_collected_from_a_journal(
     assert status(["learn", "collect", str(out), "--journal", str(journal)]) == 0
     assert Experience.load(out).samples > 100
     assert status(["learn", "collect", str(out), "--journal", str(out)]) == 2
-    assert "it can't be read" in capsys.readouterr().err
+    assert "can't be read" in capsys.readouterr().err
 
 
 def test_better_weights_are_kept_and_worse_ones_are_not(journal: Path, backwards: Path, tmp_path: Path) -> None:

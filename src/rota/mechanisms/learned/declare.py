@@ -17,7 +17,7 @@ class DefaultChooser:
 
     kinds: tuple[str, ...] = ()
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
         """Nothing is learned."""
 
 
@@ -28,7 +28,7 @@ def _by_arrival(job: JobView, now_s: float) -> Turn:
 def _schedule(chooser: Chooser, build: Build) -> Policy:
     """First in, first out with backfill; parameters with an `interval_s` collect the jobs of an interval."""
     order = ListScheduler(SimpleRule(of=_by_arrival, backfill=Backfill.ANY), build.allocator)
-    return IntervalPlacement(order, chooser, interval_of(build.values), says_so=True)
+    return IntervalPlacement(order, chooser, interval_of(build.values), records_reasons=True)
 
 
 def interval_of(values: object) -> float:

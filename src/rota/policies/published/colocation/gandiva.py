@@ -276,7 +276,7 @@ gandiva = DeclaredPolicy(
         dimensions="time and space",
         preemption="suspend and resume, move",
         starvation="no",
-        placement="by affinity of sizes; in turn, packed, migrated",
+        placement="by affinity of sizes; time-sliced, packed, migrated",
         intrusiveness="framework",
     ),
     params=GandivaParams,

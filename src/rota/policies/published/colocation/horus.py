@@ -12,7 +12,7 @@ from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import SHARES, Knowledge, Traits
 from rota.perf.profiles.speed_table import Profiles
-from rota.perf.speed.busy_fraction import check_part, said_by
+from rota.perf.speed.busy_fraction import check_fraction, said_by
 from rota.perf.speed.utilisation import Predictor
 
 
@@ -30,7 +30,7 @@ class HorusParams:
     def __post_init__(self) -> None:
         if not self.limit > 0 or self.most < 1:
             raise RotaError(f"limit is {self.limit:g} and most {self.most}; they must be above 0")
-        check_part("unknown", self.unknown)
+        check_fraction("unknown", self.unknown)
 
 
 class Horus(DefaultColocationRule):
