@@ -47,8 +47,10 @@ class CheckedChooser:
         for (number, node), tasks in chosen.items():
             role = live.job.roles[number]
             used[node] += tasks * np.array(needs_of(role), np.float64)
-            if not room.fits(role)[node] or (used[node] > free[node]).any():
-                self._user.refuse(function, answer, f"nodes with room for the tasks (room.fits); node {node} has none")
+            if not arrays.fits(role)[node] or (used[node] > free[node]).any():
+                self._user.refuse(
+                    function, answer, f"nodes with room for the tasks (arrays.fits); node {node} has none"
+                )
         return chosen
 
     def _tasks(self, function: str, answer: Mapping[Any, Any], live: LiveJob, nodes: int) -> Chosen:
