@@ -24,9 +24,10 @@ from rota.perf.training.reports import Reports
 Emits: TypeAlias = frozenset[DecisionKind] | Callable[[Any], frozenset[DecisionKind]]
 """The kinds of decision that a policy emits; a function of its parameters where they decide it."""
 NEVER_STOPS = frozenset({DecisionKind.START})
-PREEMPTS = NEVER_STOPS | {DecisionKind.STOP}
-LEASES = PREEMPTS | {DecisionKind.LEASE}
-RESIZES = PREEMPTS | {DecisionKind.RESIZE}
+PREEMPTS = NEVER_STOPS | {DecisionKind.STOP, DecisionKind.RESIZE}
+"""A plan that preempts may give a job other devices: an elastic job is then resized, any other stopped and started."""
+LEASES = NEVER_STOPS | {DecisionKind.STOP, DecisionKind.LEASE}
+RESIZES = PREEMPTS
 SHARES = NEVER_STOPS | {DecisionKind.SHARE}
 MOVES = PREEMPTS | {DecisionKind.MOVE}
 """A job whose new devices are not vacated yet is stopped and started there, so that what moves jobs also stops them."""
