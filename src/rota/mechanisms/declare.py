@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from rota.core.errors import RotaError
 from rota.core.messages.decisions import DecisionKind
 from rota.core.state.job_record import JobView
 from rota.mechanisms.consolidation import Consolidating, read_every_s
+from rota.mechanisms.hooks import RetrainedPolicy, SimulationInput
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
 from rota.mechanisms.ordering.rule import Backfill, Groups, OrderingRule, SimpleRule, Turn
 from rota.mechanisms.parameters import NoParams, parse_parameters
@@ -82,6 +83,12 @@ class DeclaredPolicy:
     """Where it is not what the paper describes, in a sentence or two."""
     predicts_use: bool = False
     """Whether jobs share devices by how busy they will keep them, so that a manager should say what it knows."""
+    remarks: Callable[[Any, SimulationInput], Iterable[str]] | None = None
+    """Tells users which parameters or jobs have no effect in a simulation, one sentence each."""
+    number_labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of jobs that it reads as numbers above 0, each with the consequence of any other value."""
+    retraining: RetrainedPolicy | None = None
+    """How a manager improves its weights, if it is learned."""
     places: Callable[[Any], str] | None = None
     """The placement by the parameters, where they decide it."""
     live: str = ""
@@ -116,6 +123,10 @@ class DeclaredPolicy:
     def can_span_types(self, options: str) -> bool:
         """Return whether one job may run on several device types at once with these options."""
         return self.spans_types is not None and self.spans_types(self.read(options))
+
+    def remarks_on(self, options: str, given: SimulationInput) -> list[str]:
+        """Return what users should know before a simulation with these options."""
+        return [] if self.remarks is None else list(self.remarks(self.read(options), given))
 
     def build(self, options: str, allocator: Allocator, knowledge: Knowledge | None = None) -> Policy:
         """The policy with its parameters read from `key=value,key=value`; `consolidate_s` is everybody's."""
@@ -158,6 +169,7 @@ def by_rule(
     differs: str = "",
     placement: str = "consolidate",
     predicts_use: bool = False,
+    remarks: Callable[[Any, SimulationInput], Iterable[str]] | None = None,
 ) -> DeclaredPolicy:
     """Declare a policy that shares out the whole cluster: a scheduler with a rule, made of parameters and knowledge."""
 
@@ -178,6 +190,7 @@ def by_rule(
         predicts_use=predicts_use,
         emits=emits,
         packs=packs,
+        remarks=remarks,
     )
 
 

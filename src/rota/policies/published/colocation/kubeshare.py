@@ -13,6 +13,7 @@ from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import label, number, sharing
 from rota.mechanisms.colocation.fractional import FractionalPlacement, SharedDevice, apart, lay
 from rota.mechanisms.colocation.groups import DeviceGroups, wants_part
+from rota.mechanisms.colocation.remarks import lacks_fractions
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import SHARES, Knowledge, Traits
 
@@ -138,4 +139,5 @@ kubeshare = sharing(
         intrusiveness="CUDA calls are intercepted",
     ),
     emits=SHARES,
+    remarks=lambda params, given: lacks_fractions(given),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -13,6 +13,7 @@ from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import DecisionKind
 from rota.mechanisms.declare import LEASES, RESIZES, SHARES, DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.lease_rules import LeaseRules, adaptive_round_s
 from rota.mechanisms.rounds.rule import SHARES_ONLY, Freedoms, ShareRule
 from rota.mechanisms.rounds.scheduler import RoundScheduler
@@ -56,6 +57,10 @@ class RoundParams:
     def freedoms(self) -> Freedoms:
         """What the rounds may decide beyond the shares."""
         return SHARES_ONLY
+
+    def remarks(self, given: SimulationInput) -> Iterable[str]:
+        """Return which names in the parameters mean nothing in a simulation."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,5 +173,7 @@ def shares(
         live="compat=none",
         emits=emits,
         packs=packs,
+        remarks=lambda values, given: values.remarks(given),
+        number_labels={"priority_weight": "it counts as 1", "slo": "it is no deadline"},
         spans_types=lambda values: values.freedoms.cross_type,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,12 +10,15 @@ from pathlib import Path
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.state.job_record import JobView
+from rota.mechanisms.consolidation import Consolidating
 from rota.mechanisms.declare import NEVER_STOPS, DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.hooks import RetrainingPlan, SimulationInput
 from rota.mechanisms.learned.actor import Actor
 from rota.mechanisms.learned.interval_placement import IntervalPlacement
 from rota.mechanisms.learned.weights import Learned, load_learned
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
 from rota.mechanisms.ordering.rule import Backfill, SimpleRule, Turn
+from rota.perf.speed.shared_servers import unknown_kinds
 
 SHIPPED = Path(__file__).with_name("harmony.npz")
 """Weights that come with Rota; they say themselves how they were trained."""
@@ -62,6 +66,37 @@ def _make(params: HarmonyParams, allocator: Allocator, knowledge: Knowledge) -> 
     return IntervalPlacement(order, actor, params.interval_s, says_so=True)
 
 
+def _remarks(params: HarmonyParams, given: SimulationInput) -> Iterator[str]:
+    """Tell of which jobs the network knows no kind."""
+    if lacking := unknown_kinds(given.jobs, learned(params.weights).network.kinds):
+        yield f"{lacking}; its weights take them all for one unknown kind"
+
+
+class HarmonyWeights:
+    """The weights of the placement network, as a manager retrains them."""
+
+    def plan(self, params: HarmonyParams) -> RetrainingPlan:
+        """Return the plan that the parameters ask for."""
+        weights = Path(params.weights) if params.weights else SHIPPED
+        return RetrainingPlan(weights=weights, every_s=params.learn_s, fewest=params.learn_from)
+
+    def check(self, weights: Path) -> None:
+        """Raise a `RotaError` if a file does not hold usable weights."""
+        load_learned(weights)
+
+    def options_with(self, options: str, weights: Path) -> str:
+        """Return the options with these weights in place of those they name."""
+        others = [part for part in options.split(",") if part and part.partition("=")[0].strip() != "weights"]
+        return ",".join([f"weights={weights}", *others])
+
+    def swap(self, policy: Policy, params: HarmonyParams) -> Callable[[], None]:
+        """Load the weights that the parameters name; return what lets the built policy use them."""
+        placing = policy.inner if isinstance(policy, Consolidating) else policy
+        assert isinstance(placing, IntervalPlacement)
+        actor = Actor(load_learned(self.plan(params).weights).network, knows_length=params.length)
+        return lambda: placing.use(actor)
+
+
 harmony = DeclaredPolicy(
     name="harmony",
     cites="Bao et al., INFOCOM 2019",
@@ -81,4 +116,6 @@ harmony = DeclaredPolicy(
     "devices, want nodes for themselves or insist on a locality, and those for whose tasks it finds no room go where "
     "the placement by name puts them.",
     emits=NEVER_STOPS,
+    remarks=_remarks,
+    retraining=HarmonyWeights(),
 )
