@@ -175,7 +175,10 @@ NEVER_IDLE = (
     "no two jobs are known to keep a device busy for at most 1.3 together, so that none share one. "
     "Measured pairs (--profiles), the label utilization or unknown=FRACTION say how busy they are"
 )
-ALL_BUSY = "no guaranteed job is known to keep its devices busy for less than 0.8 of the time, so that none is packed with another"
+ALL_BUSY = (
+    "no guaranteed job is known to keep its devices busy for less than 0.8 of the time, so that none is packed "
+    "with another"
+)
 
 
 @pytest.mark.parametrize(
@@ -194,14 +197,14 @@ ALL_BUSY = "no guaranteed job is known to keep its devices busy for less than 0.
         ("kubeshare", [{}, {"gpus": 0.5}], None),
     ],
 )
-def test_policies_that_let_nobody_share_here_say_why(
+def test_policies_under_which_no_jobs_share_here_tell_why(
     study: Study, policy: str, jobs: list[dict[str, Any]], note: str | None
 ) -> None:
     study.more = jobs
 
     _, told = study.run("--policy", policy)
 
-    assert ("nobody" in told) is (note is not None)
+    assert ("so that none" in told) is (note is not None)
     assert note is None or f"{policy}: {note}" in told
 
 
