@@ -21,7 +21,8 @@ from rota.core.model.job import WHOLE, DeviceType, Job, JobId, Role
 from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
-from rota.mechanisms.rounds.rule import Contender, Floats, Question, contender
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion, round_job
 from rota.mechanisms.solvers.lp import Solver
 from rota.perf.profiles.profile_files import read_profiles
 from rota.perf.profiles.speed_table import Profiles
@@ -50,12 +51,12 @@ def profiles() -> Profiles:
     return Profiles(steps_per_s=alone, pairs=pairs, source="random")
 
 
-def question(speed: SpeedModel, jobs: int, *, distinct: bool) -> Question:
+def question(speed: SpeedModel, jobs: int, *, distinct: bool) -> ShareQuestion:
     assert isinstance(speed.profiles, Profiles)
     rng = random.Random(1)
     models = sorted({model for _, model, devices in speed.profiles.steps_per_s if devices == 1})
     devices = (jobs // 4, jobs // 4, jobs // 4)
-    made: list[Contender] = []
+    made: list[RoundJob] = []
     for seq in range(jobs):
         weight = f"{rng.uniform(0.5, 2.0):.6f}" if distinct else "1"
         job = Job(
@@ -65,10 +66,10 @@ def question(speed: SpeedModel, jobs: int, *, distinct: bool) -> Question:
             work=1e5,
             labels=(("priority_weight", weight),),
         )
-        made.append(contender(LiveJob(job, seq, 0.0, 1.0), speed, TYPES, [True] * len(TYPES)))
+        made.append(round_job(LiveJob(job, seq, 0.0, 1.0), speed, TYPES, [True] * len(TYPES)))
     known: dict[tuple[object, object], Floats] = {}
 
-    def beside(one: Contender, other: Contender) -> Floats:
+    def beside(one: RoundJob, other: RoundJob) -> Floats:
         key = (one.kind, other.kind)
         if key not in known:
             a, b = one.live.job, other.live.job
@@ -76,7 +77,7 @@ def question(speed: SpeedModel, jobs: int, *, distinct: bool) -> Question:
             known[key] = np.array(rows).T
         return known[key]
 
-    return Question(0.0, made, TYPES, devices, beside)
+    return ShareQuestion(0.0, made, TYPES, devices, beside)
 
 
 def cpu_s(work: Callable[[], object], repeat: int = 3) -> float:
@@ -88,7 +89,7 @@ def cpu_s(work: Callable[[], object], repeat: int = 3) -> float:
     return best
 
 
-def solve(asked: Question, *, packs: bool, collapse: bool) -> float:
+def solve(asked: ShareQuestion, *, packs: bool, collapse: bool) -> float:
     layout = lay_out(asked, packs=packs, collapse=collapse)
     best = serve_the_least(Solver(), layout, fair_need(layout), spare=False)
     assert best is not None
@@ -96,7 +97,7 @@ def solve(asked: Question, *, packs: bool, collapse: bool) -> float:
     return best.t
 
 
-def again(asked: Question, *, warm: bool) -> float:
+def again(asked: ShareQuestion, *, warm: bool) -> float:
     """CPU seconds of a solve when one job in twenty has left and as many have come since the last one."""
     churn = len(asked.jobs) // 20
     solver = Solver()
@@ -107,7 +108,7 @@ def again(asked: Question, *, warm: bool) -> float:
     return cpu_s(lambda: serve_the_least(chosen, now, fair_need(now), spare=False), 1)
 
 
-def peer(asked: Question, *, packs: bool) -> float:
+def peer(asked: ShareQuestion, *, packs: bool) -> float:
     cp: Any = importlib.import_module("cvxpy")
 
     layout = lay_out(asked, packs=packs, collapse=False)

@@ -16,7 +16,7 @@ from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import Job, JobId, NodeId, Role
 from rota.core.model.placement import Slot
 from rota.core.state.inventory import Inventory
-from rota.mechanisms.network.genetic import Effort, improve
+from rota.mechanisms.network.genetic import SearchBudget, improve
 from rota.mechanisms.network.layout import BatchLayout, PlacementBatch, best_fit, free_on, interleaved, nodes_for
 from rota.perf.speed.network import LEVELS, Distances
 
@@ -65,7 +65,7 @@ def at_random(of: PlacementBatch, chance: random.Random) -> BatchLayout:
     """Every task on any node with room."""
     layout = BatchLayout(of)
     for number, task in enumerate(of.tasks):
-        layout.put(number, chance.choice([node for node in task.nodes if layout.fits(number, node)]))
+        layout.assign(number, chance.choice([node for node in task.nodes if layout.fits(number, node)]))
     return layout
 
 
@@ -84,7 +84,7 @@ def main() -> None:
         of = batch(seed, 100, BUSY)
         any_way, greedy = at_random(of, random.Random(seed)).network_cost, one_by_one(of)
         began, cpu = time.perf_counter(), time.process_time()
-        cost = improve(greedy, Effort(), random.Random(seed)).network_cost
+        cost = improve(greedy, SearchBudget(), random.Random(seed)).network_cost
         cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - began
         first = greedy.network_cost
         ratios.append((cost / first, cost / any_way))
@@ -102,7 +102,7 @@ def main() -> None:
             of = batch(seed, tasks, SMALL_BUSY)
             best = optimum(of, CLUSTER.nodes, LEVELS)
             assert best is not None
-            gaps.append(improve(one_by_one(of), Effort(), random.Random(seed)).score / best - 1.0)
+            gaps.append(improve(one_by_one(of), SearchBudget(), random.Random(seed)).score / best - 1.0)
     print(
         f"{len(gaps)} batches of {SMALL[0]} to {SMALL[-1]} tasks: {max(gaps):.1%} above the optimum at most, "
         f"{sum(gap < 1e-6 for gap in gaps)} of them optimal"

@@ -105,5 +105,5 @@ def test_guarantees_to_tenants_are_refused_by_name(tmp_path: Path, policy: str) 
     told = manager.rota("up", "--port", "0", "--emulate", str(cluster), "--policy", policy, "--tenancy", "quota")
 
     assert told.returncode == 2
-    assert f"policy {policy!r} shares out the whole cluster and can't run with tenancy 'quota'" in told.stderr
+    assert f"policy {policy!r} divides the whole cluster and can't run with tenancy 'quota'" in told.stderr
     assert len(told.stderr.strip().splitlines()) == 1

@@ -10,7 +10,8 @@ import pytest
 
 from builders import World, on, start
 from rota.core.errors import RotaError
-from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.declare import Traits
+from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn
 from rota.mechanisms.parameters import NoParams, describe_type, parse_parameters, read_value, show_value
 from rota.placement import style
@@ -166,7 +167,7 @@ def test_policy_of_ones_own_is_found_in_its_file(mine: Path, options: str, first
     [
         ("", "say which function, as"),
         (":newst", "it has no 'newst'; did you mean 'newest'?"),
-        (":plain", "'plain' is not a policy; put @ordering(...) above it"),
+        (":plain", "'plain' is not a policy; put @ordering(...) or another family's decorator above it"),
     ],
 )
 def test_wrong_function_of_a_file_is_told(mine: Path, tail: str, message: str) -> None:

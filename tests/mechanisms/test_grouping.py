@@ -15,13 +15,21 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, Role
 from rota.core.model.placement import Slot
 from rota.core.state.inventory import Inventory
-from rota.mechanisms.network.genetic import Effort, improve
-from rota.mechanisms.network.layout import BatchLayout, PlacementBatch, best_fit, free_on, interleaved, nodes_for
+from rota.mechanisms.network.genetic import SearchBudget, improve
+from rota.mechanisms.network.layout import (
+    BatchLayout,
+    Opening,
+    PlacementBatch,
+    best_fit,
+    free_on,
+    interleaved,
+    nodes_for,
+)
 from rota.perf.speed.network import LEVELS, NODE_COUNTS, Distances, Weighting, network_cost
 
 SMALL = cluster(*(node(f"n{i}", 2, rack=f"r{i // 2}", domain=f"d{i // 3}") for i in (0, 1, 3, 4)))
 LARGE = cluster(*(node(f"n{i}", 4, rack=f"r{i // 4}", domain=f"d{i // 8}") for i in range(16)))
-QUICK = Effort(work=8_000)
+QUICK = SearchBudget(work=8_000)
 GBIT = 1_000_000_000
 
 
@@ -50,7 +58,7 @@ def batch_of(of: Cluster, jobs: list[Job], seed: int = 0, busy: float = 0.0, by:
     return PlacementBatch(
         jobs=jobs,
         tasks=interleaved(jobs, nodes),
-        free=[free_on(books) for books in inventory.nodes],
+        free=[free_on(account) for account in inventory.nodes],
         devices=[each.devices for each in of.nodes],
         distances=Distances(of.nodes, by),
     )
@@ -64,7 +72,7 @@ def exhaustive(batch: PlacementBatch) -> float:
         for number, at in enumerate(where):
             if not layout.fits(number, at):
                 break
-            layout.put(number, at)
+            layout.assign(number, at)
         else:
             scores.append(layout.score)
     return min(scores)
@@ -89,7 +97,7 @@ def test_search_is_within_three_per_cent_of_the_optimum(seed: int) -> None:
     assert first is not None
     assert best is not None
 
-    found = improve(first, Effort(work=60_000), random.Random(0)).score
+    found = improve(first, SearchBudget(work=60_000), random.Random(0)).score
     assert best - 1e-6 <= found <= 1.03 * best
 
 
@@ -132,23 +140,46 @@ def test_nobody_is_put_across_domains_where_that_is_barred() -> None:
     assert improve(first, QUICK, random.Random(0)).network_cost < float("inf")
 
 
-def test_time_counts_for_the_first_layouts_as_well() -> None:
+def test_search_needs_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_clock() -> float:
+        raise AssertionError("a simulated search must not read the clock")
+
+    for name in ("monotonic", "perf_counter", "time", "process_time"):
+        monkeypatch.setattr(time, name, no_clock)
     first = best_fit(batch_of(LARGE, some_jobs(random.Random(3), 40), 3))
     assert first is not None
-    chance = random.Random(0)
 
-    improve(first, Effort(limit_s=1e-9), chance)
-
-    assert chance.getstate() == random.Random(0).getstate(), "nobody was drawn"
+    assert improve(first, QUICK, random.Random(0)).score <= first.score
 
 
-def test_time_is_limited() -> None:
+@pytest.mark.parametrize(
+    ("tasks", "nodes", "offspring"), [(10, 1, 640), (10, 64, 640), (10, 128, 320), (20, 64, 320), (0, 64, 6400)]
+)
+def test_budget_counts_tasks_of_offspring_and_nodes_beyond_the_usual(tasks: int, nodes: int, offspring: int) -> None:
+    assert SearchBudget(work=6400).offspring(tasks, nodes) == offspring
+
+
+class CountingRandom(random.Random):
+    """Counts how often a layout of a population is selected."""
+
+    selections = 0
+
+    def randrange(self, *limits: int) -> int:  # type: ignore[override] # the search passes one limit
+        self.selections += limits[0] > len(Opening)
+        return super().randrange(*limits)
+
+
+def test_budget_ends_the_search() -> None:
     batch = batch_of(LARGE, some_jobs(random.Random(3), 40), 3)
     first = best_fit(batch)
     assert first is not None
-    began = time.process_time()
-    improve(first, Effort(limit_s=0.05, work=100_000_000), random.Random(0))
+    chance = CountingRandom(0)
 
-    assert time.process_time() - began < 2.0
-    with pytest.raises(RotaError, match="limit_s is 0"):
-        Effort(limit_s=0)
+    improve(first, SearchBudget(work=50 * len(batch.tasks)), chance)
+
+    assert chance.selections == 50 * 4, "two tournaments of two for each layout that the budget pays for"
+
+
+def test_budget_is_not_negative() -> None:
+    with pytest.raises(RotaError, match="work is -1"):
+        SearchBudget(work=-1)

@@ -48,13 +48,13 @@ def test_jobs_with_as_much_left_do_not_swap_for_ever(rows: Rows) -> None:
 
 
 @st.composite
-def odd_rows(draw: st.DrawFn) -> Rows:
-    now_s = draw(st.sampled_from([0.0, 1e6 + 0.1, 1.7e9 + 0.3]))
+def odd_rows(select: st.DrawFn) -> Rows:
+    now_s = select(st.sampled_from([0.0, 1e6 + 0.1, 1.7e9 + 0.3]))
     rows = []
-    for _ in range(draw(st.integers(2, 10))):
-        now_s += draw(st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.7, 1.1]))
-        work_s = draw(st.sampled_from([0.0, 0.1, 0.3, 0.7, 0.7, 1.1, 1 / 3]))
-        rows.append((now_s, draw(st.sampled_from([1, 1, 2])), work_s))
+    for _ in range(select(st.integers(2, 10))):
+        now_s += select(st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.7, 1.1]))
+        work_s = select(st.sampled_from([0.0, 0.1, 0.3, 0.7, 0.7, 1.1, 1 / 3]))
+        rows.append((now_s, select(st.sampled_from([1, 1, 2])), work_s))
     return rows
 
 

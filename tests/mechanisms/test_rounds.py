@@ -1,4 +1,4 @@
-"""Rounds: who is drawn, what a lease comes to, when the next round begins."""
+"""Rounds: who is selected, what a lease comes to, when the next round begins."""
 
 from __future__ import annotations
 
@@ -147,36 +147,36 @@ def test_nodes_that_left_the_cluster_are_not_shared_out() -> None:
 
 
 def test_who_has_had_least_of_its_share_goes_first() -> None:
-    ledger = Deficits(1, 50.0)
-    ledger.join([(0,)], 1, np.array([[True]]))
-    ledger.join([(1,)], 1, np.array([[True]]))
-    ledger.set_shares({(0,): [0.5], (1,): [0.5]})
-    ledger.close(0.0)
-    ledger.served((0,), 0, 100.0)
+    deficits = Deficits(1, 50.0)
+    deficits.join([(0,)], 1, np.array([[True]]))
+    deficits.join([(1,)], 1, np.array([[True]]))
+    deficits.set_shares({(0,): [0.5], (1,): [0.5]})
+    deficits.close(0.0)
+    deficits.served((0,), 0, 100.0)
 
-    assert ledger.order(ledger.priorities(), 0).tolist() == [1, 0]
+    assert deficits.order(deficits.priorities(), 0).tolist() == [1, 0]
 
 
 def test_nobody_has_a_share_of_a_type_that_is_too_small_for_it() -> None:
-    ledger = Deficits(2, 50.0)
-    ledger.join([(0,)], 4, np.array([[True, False]]))
+    deficits = Deficits(2, 50.0)
+    deficits.join([(0,)], 4, np.array([[True, False]]))
 
-    ledger.set_shares({(0,): [0.5, 0.5]})
+    deficits.set_shares({(0,): [0.5, 0.5]})
 
-    assert ledger.share.tolist() == [[0.5, 0.0]]
+    assert deficits.share.tolist() == [[0.5, 0.0]]
 
 
 def test_deficit_breaks_ties_and_who_left_is_forgotten() -> None:
-    ledger = Deficits(1, 50.0)
+    deficits = Deficits(1, 50.0)
     for seq in range(3):
-        ledger.join([(seq,)], 1, np.array([[True]]))
-    ledger.set_shares({(0,): [0.3], (1,): [0.3], (2,): [0.3]})
-    ledger.served((0,), 0, 60.0)
-    ledger.close(100.0)
-    ledger.leave({1})
+        deficits.join([(seq,)], 1, np.array([[True]]))
+    deficits.set_shares({(0,): [0.3], (1,): [0.3], (2,): [0.3]})
+    deficits.served((0,), 0, 60.0)
+    deficits.close(100.0)
+    deficits.leave({1})
 
-    assert ledger.parties == [(0,), (2,)]
-    assert ledger.order(ledger.priorities(), 0).tolist() == [1, 0]
+    assert deficits.contenders == [(0,), (2,)]
+    assert deficits.order(deficits.priorities(), 0).tolist() == [1, 0]
 
 
 def test_adaptive_round_follows_restart_cost_and_length() -> None:

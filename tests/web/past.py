@@ -17,12 +17,14 @@ from typing import Any
 
 from sqlalchemy import event
 
+from rota.core.engine.driver import ExitDetail
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, Event, JobEnded, Resized, Started, Stopped
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
-from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
+from rota.drivers.local.driver import LocalDriver
+from rota.drivers.local.launch_order import LaunchOrder
 from rota.live.loop import boot as boot_module
 from rota.live.loop import control as control_module
 from rota.live.loop import requests as requests_module
@@ -171,9 +173,9 @@ async def _live(records: Records, scheduling: Scheduling, jobs: int, seed: int) 
     past: list[Past] = []
     begin_s = end_s - DAY_S
     with _clock(lambda: past[0].now_s if past else begin_s):
-        control = boot(records, scheduling)
+        control = boot(records, scheduling, LocalDriver.contract)
         past.append(Past(control, begin_s, rng))
-        control.give_to(past[0])
+        control.give_to(LocalDriver(past[0], control.state, control.kept))
         requests = Requests(control, records, lambda _: None, ForecastWorker(scheduling, records.url))
         tasks: list[asyncio.Task[object]] = []
         for number in range(jobs):

@@ -167,15 +167,15 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         "priority": spec.get("priority") or (-1 if spec.get("class") == "opportunistic" else 0),
         "version": row.version,
     }
-    if live is not None and live.placement is not None and not live.reserved:
-        out["tasks"] = sum(slot.tasks for slot in live.placement)
+    if live is not None and live.held:
+        out["tasks"] = sum(slot.tasks for slot in live.held)
         out["gpus"] = live.gpus
     if whole:
         out["spec"] = masked(spec)
         out["nodes"] = []
-        if live is not None and live.placement is not None and not live.reserved:
+        if live is not None and live.held:
             nodes = control.state.inventory.nodes
-            out["nodes"] = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.placement))
+            out["nodes"] = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))
     return out
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes, Policy
+from rota.core.engine.protocols import Capabilities, Changes, Policy
 from rota.core.errors import RotaError
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import WHOLE, JobState
@@ -20,8 +20,8 @@ from rota.core.model.placement import Placement, Slot, device_indexes
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.colocation.groups import is_settled, may_share, seats_of
-from rota.mechanisms.colocation.time_slicing import is_resting
+from rota.mechanisms.colocation.groups import devices_of, is_settled, may_share
+from rota.mechanisms.colocation.time_slicing import is_suspended
 from rota.mechanisms.constrained_job import on_node
 
 Homes = list[tuple[LiveJob, Placement]]
@@ -161,7 +161,7 @@ def is_movable(live: LiveJob) -> bool:
         not others
         and not slot.in_turn
         and slot.milli == min(role.device_milli, WHOLE)
-        and bool(seats_of(live.placement))
+        and bool(devices_of(live.placement))
     )
 
 
@@ -192,7 +192,11 @@ class Consolidating:
         self._blocked = False
         """Whether it has to wait for answers to orders."""
         self._due_s = -math.inf
-        self.suspends = getattr(policy, "suspends", False)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the policy inside."""
+        return self._policy.capabilities
 
     @property
     def inner(self) -> Policy:
@@ -243,7 +247,7 @@ class Consolidating:
             self._blocked = True
             return
         self._stale = False
-        if not consolidate(draft, self._holders, parts=getattr(self._policy, "moves_parts", True)):
+        if not consolidate(draft, self._holders, parts=self._policy.capabilities.moves_parts):
             self._due_s = draft.now_s + self._every_s
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
@@ -253,7 +257,7 @@ class Consolidating:
 
 def is_calm(live: LiveJob) -> bool:
     """Whether no order for a job is on its way."""
-    return is_settled(live) or is_resting(live)
+    return is_settled(live) or is_suspended(live)
 
 
 def read_every_s(options: str, owner: str) -> tuple[str, float | None]:

@@ -1,7 +1,7 @@
-"""The published policies. This module is the table of names, and what a policy of one's own imports.
+"""The table of policies, and all that a policy in a user's file imports.
 
 Adding a policy is one line in `BUILT_IN`; other packages add theirs through the entry point group
-`rota.policies`. Modules are imported when their policy is asked for.
+`rota.policies`. Modules are imported when their policy, or a name for writing one, is asked for.
 """
 
 from __future__ import annotations
@@ -9,25 +9,95 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import DeclaredPolicy, Traits, ordering
-from rota.mechanisms.ordering.rule import Backfill, Turn
+
+if TYPE_CHECKING:
+    from rota.core.messages.reasons import Reason, ReasonCode
+    from rota.core.model.job import DeviceType, Job
+    from rota.core.state.job_record import JobView, LiveJob
+    from rota.mechanisms.colocation.declare import colocation
+    from rota.mechanisms.colocation.rule import DefaultColocationRule
+    from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+    from rota.mechanisms.elastic.declare import elastic
+    from rota.mechanisms.elastic.rule import Candidate, DefaultSizeRule, SizePlan, SizeQuestion, Target
+    from rota.mechanisms.learned.declare import DefaultChooser, learned
+    from rota.mechanisms.learned.heuristics import one_by_one
+    from rota.mechanisms.learned.server_arrays import Chosen, ServerArrays
+    from rota.mechanisms.ordering.declare import ordering
+    from rota.mechanisms.ordering.rule import Backfill, Groups, Turn
+    from rota.mechanisms.rounds.declare import RoundParams, rounds
+    from rota.mechanisms.rounds.rule import DefaultShareRule, RoundJob, ShareQuestion, Shares
+    from rota.mechanisms.selection.declare import selection
+    from rota.mechanisms.selection.rule import DefaultSelectionRule, DeviceRequest, Selection, SelectionContext
 
 __all__ = [
     "BUILT_IN",
     "Backfill",
+    "Candidate",
+    "Chosen",
     "DeclaredPolicy",
+    "DefaultChooser",
+    "DefaultColocationRule",
+    "DefaultSelectionRule",
+    "DefaultShareRule",
+    "DefaultSizeRule",
+    "DeviceRequest",
+    "DeviceType",
+    "Groups",
+    "Job",
     "JobView",
+    "Knowledge",
+    "LiveJob",
+    "Reason",
+    "ReasonCode",
+    "RotaError",
+    "RoundJob",
+    "RoundParams",
+    "Selection",
+    "SelectionContext",
+    "ServerArrays",
+    "ShareQuestion",
+    "Shares",
+    "SizePlan",
+    "SizeQuestion",
+    "Target",
     "Traits",
     "Turn",
+    "colocation",
+    "elastic",
     "find_policy",
+    "learned",
     "names",
+    "one_by_one",
     "ordering",
+    "rounds",
+    "selection",
 ]
+
+_EXPORTS = {
+    "rota.core.messages.reasons": ("Reason", "ReasonCode"),
+    "rota.core.model.job": ("DeviceType", "Job"),
+    "rota.core.state.job_record": ("JobView", "LiveJob"),
+    "rota.mechanisms.declare": ("DeclaredPolicy", "Knowledge", "Traits"),
+    "rota.mechanisms.ordering.declare": ("ordering",),
+    "rota.mechanisms.ordering.rule": ("Backfill", "Groups", "Turn"),
+    "rota.mechanisms.rounds.declare": ("RoundParams", "rounds"),
+    "rota.mechanisms.rounds.rule": ("DefaultShareRule", "RoundJob", "ShareQuestion", "Shares"),
+    "rota.mechanisms.selection.declare": ("selection",),
+    "rota.mechanisms.selection.rule": ("DefaultSelectionRule", "DeviceRequest", "Selection", "SelectionContext"),
+    "rota.mechanisms.elastic.declare": ("elastic",),
+    "rota.mechanisms.elastic.rule": ("Candidate", "DefaultSizeRule", "SizePlan", "SizeQuestion", "Target"),
+    "rota.mechanisms.colocation.declare": ("colocation",),
+    "rota.mechanisms.colocation.rule": ("DefaultColocationRule",),
+    "rota.mechanisms.learned.declare": ("DefaultChooser", "learned"),
+    "rota.mechanisms.learned.heuristics": ("one_by_one",),
+    "rota.mechanisms.learned.server_arrays": ("Chosen", "ServerArrays"),
+}
+_MODULE_OF = {name: module for module, exported in _EXPORTS.items() for name in exported}
 
 BUILT_IN = {
     "fifo": "rota.policies.published.ordering.fifo:first_in_first_out",
@@ -103,6 +173,14 @@ BUILT_IN |= {
 _ENTRY_POINTS = "rota.policies"
 
 
+def __getattr__(name: str) -> Any:
+    """Import a name for writing policies when it is first used."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    return found
+
+
 def names() -> list[str]:
     """All policies that can be named: the built-in ones, then those of other packages."""
     others = sorted(point.name for point in entry_points(group=_ENTRY_POINTS) if point.name not in BUILT_IN)
@@ -114,29 +192,39 @@ def find_policy(spec: str) -> tuple[DeclaredPolicy, str]:
     head, _, rest = spec.partition(":")
     if head.endswith(".py"):
         function, _, options = rest.partition(":")
-        return _from_file(Path(head), function), options
+        return _from_file(head, function), options
     return _by_name(head), rest
 
 
 def _by_name(name: str) -> DeclaredPolicy:
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
-        declared = getattr(importlib.import_module(module), attribute)
-    else:
-        points = [point for point in entry_points(group=_ENTRY_POINTS) if point.name == name]
-        if not points:
-            raise RotaError(f"unknown policy {name!r}; {did_you_mean(name, names())}")
-        declared = points[0].load()
-    assert isinstance(declared, DeclaredPolicy)
-    return declared
+        declared: DeclaredPolicy = getattr(importlib.import_module(module), attribute)
+        return declared
+    points = [point for point in entry_points(group=_ENTRY_POINTS) if point.name == name]
+    if not points:
+        raise RotaError(f"unknown policy {name!r}; {did_you_mean(name, names())}")
+    return _from_entry_point(points[0])
 
 
-def _from_file(path: Path, function: str) -> DeclaredPolicy:
+def _from_entry_point(point: EntryPoint) -> DeclaredPolicy:
+    where = f"policy {point.name!r} of the entry point {point.value}"
+    try:
+        found = point.load()
+    except RotaError:
+        raise
+    except Exception as error:  # the package is not ours: any fault in it is reported by its name
+        raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
+    return _declared(found, where, point.name)
+
+
+def _from_file(path: str, function: str) -> DeclaredPolicy:
+    where = f"policy file {path}"
     if not function:
-        raise RotaError(f"policy file {path}: say which function, as {path}:FUNCTION")
-    if not path.is_file():
-        raise RotaError(f"policy file {path}: there is no such file")
-    module_spec = importlib.util.spec_from_file_location(f"rota_policy_{path.stem}", path)
+        raise RotaError(f"{where}: say which function, as {path}:FUNCTION")
+    if not Path(path).is_file():
+        raise RotaError(f"{where}: there is no such file")
+    module_spec = importlib.util.spec_from_file_location(f"rota_policy_{Path(path).stem}", path)
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
@@ -145,12 +233,27 @@ def _from_file(path: Path, function: str) -> DeclaredPolicy:
         module_spec.loader.exec_module(module)
     except RotaError:
         raise
-    except (ImportError, SyntaxError, NameError, TypeError, AttributeError, ValueError) as err:
-        raise RotaError(f"policy file {path}: it can't be loaded: {type(err).__name__}: {err}") from err
-    declared = getattr(module, function, None)
-    if declared is None:
+    except (Exception, SystemExit) as error:  # the file is the user's: any fault in it is reported by its name
+        raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
+    found = getattr(module, function, None)
+    if found is None:
+        from rota.mechanisms.declare import DeclaredPolicy
+
         known = [name for name, value in vars(module).items() if isinstance(value, DeclaredPolicy)]
-        raise RotaError(f"policy file {path}: it has no {function!r}; {did_you_mean(function, known)}")
-    if not isinstance(declared, DeclaredPolicy):
-        raise RotaError(f"policy file {path}: {function!r} is not a policy; put @ordering(...) above it")
-    return declared
+        raise RotaError(f"{where}: it has no {function!r}; {did_you_mean(function, known)}")
+    return _declared(found, f"{where}: {function!r}", f"{path}:{function}")
+
+
+def _declared(found: object, where: str, policy: str) -> DeclaredPolicy:
+    """The value as a policy whose answers are checked."""
+    from rota.mechanisms.declare import DeclaredPolicy
+
+    if not isinstance(found, DeclaredPolicy):
+        raise RotaError(f"{where} is not a policy; put @ordering(...) or another family's decorator above it")
+    return found.written_by_user(policy)
+
+
+def _describe(error: BaseException) -> str:
+    from rota.mechanisms.user_code import describe_error
+
+    return describe_error(error)

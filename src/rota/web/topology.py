@@ -37,8 +37,7 @@ def holders_of(state: State) -> Holders:
     holders: Holders = {}
     for live in state.jobs.values():
         leaving = state.vacating.get(live.job.id)
-        held = () if live.placement is None or live.reserved else live.placement
-        for slot in (*held, *(() if leaving is None else leaving[1])):
+        for slot in (*live.held, *(() if leaving is None else leaving[1])):
             devices = holders.setdefault(slot.node, {})
             for device in device_indexes(slot.devices):
                 devices.setdefault(device, []).append(Hold(live, slot.milli))

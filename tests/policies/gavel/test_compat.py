@@ -1,4 +1,4 @@
-"""Gavel's own quirks, by hand: they are behind `compat=gavel` and nowhere else."""
+"""Gavel's own quirks, by selector: they are behind `compat=gavel` and nowhere else."""
 
 from __future__ import annotations
 

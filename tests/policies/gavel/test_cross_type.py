@@ -1,4 +1,4 @@
-"""One job on several device types at once: in the program, in the draw, on devices, in the books, in the simulator."""
+"""One job on several device types at once: in programs, selection, placement, deficits and simulation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rota.core.model.job import DeviceType, JobId, Level, Locality
 from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, oversized, simulate
 from rota.mechanisms.rounds.multi_type import divided, may_spread, spread_out
-from rota.mechanisms.rounds.rule import Contender, Question, contender
+from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion, round_job
 from rota.mechanisms.solvers.lp import Solver
 from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
@@ -36,15 +36,15 @@ TWO_BY_TWO = Cluster.uniform(("a", 2, 2), ("b", 2, 2))
 THREE_BY_THREE = Cluster.uniform(("a", 3, 3), ("b", 3, 3))
 
 
-def gang(name: str, workers: int, *, rooms: tuple[int, ...], speed: SpeedModel, able: bool = False) -> Contender:
+def gang(name: str, workers: int, *, rooms: tuple[int, ...], speed: SpeedModel, able: bool = False) -> RoundJob:
     live = LiveJob(job(name, workers=workers, work=1000.0), int(name[1:]), 0.0, 1.0)
     types = (A, B, C)[: len(rooms)]
-    return spread_out(contender(live, speed, types, [able] * len(types)), speed, types, rooms)
+    return spread_out(round_job(live, speed, types, [able] * len(types)), speed, types, rooms)
 
 
-def asked(*jobs: Contender, devices: tuple[int, ...]) -> Question:
+def asked(*jobs: RoundJob, devices: tuple[int, ...]) -> ShareQuestion:
     types = (A, B, C)[: len(devices)]
-    return Question(0.0, list(jobs), types, devices, lambda one, other: pytest.fail("nobody is packed"))
+    return ShareQuestion(0.0, list(jobs), types, devices, lambda one, other: pytest.fail("nobody is packed"))
 
 
 def ends(jobs: list[int], cluster: Cluster, speed: SpeedModel, *, cross_type: bool) -> list[float | None]:

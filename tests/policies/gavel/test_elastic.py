@@ -1,4 +1,4 @@
-"""The number of tasks as a decision: in the program, in the books of rounds, on devices, in the simulator's speed."""
+"""The number of tasks as a decision: in the program, in the account of rounds, on devices, in the simulator's speed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rota.core.model.job import DeviceType, Elastic, JobId
 from rota.core.model.placement import tasks_of
 from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms.rounds.elastic_shares import elastic_contender, sizes_of
-from rota.mechanisms.rounds.rule import Question, sized
+from rota.mechanisms.rounds.elastic_shares import elastic_round_job, sizes_of
+from rota.mechanisms.rounds.rule import ShareQuestion, sized
 from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
 from rota.policies.published.gavel.declare import SizeParams
@@ -31,12 +31,12 @@ def stretchy(name: str, *, low: int = 1, high: int = 4, workers: int = 1, work: 
     return LiveJob(made, int(name[1:]), 0.0, 1.0)
 
 
-def asked(*jobs: LiveJob, devices: int, speed: SpeedModel = SQUARE_ROOT) -> Question:
+def asked(*jobs: LiveJob, devices: int, speed: SpeedModel = SQUARE_ROOT) -> ShareQuestion:
     made = []
     for live in jobs:
         able_at = {tasks: [tasks <= devices] for tasks in sizes_of(live.job)}
-        made.append(elastic_contender(live, speed, GPU, able_at, (devices,)))
-    return Question(0.0, made, GPU, (devices,), lambda one, other: pytest.fail("nobody is packed"))
+        made.append(elastic_round_job(live, speed, GPU, able_at, (devices,)))
+    return ShareQuestion(0.0, made, GPU, (devices,), lambda one, other: pytest.fail("nobody is packed"))
 
 
 def test_sizes_are_the_bounds_the_asked_and_powers_of_two() -> None:

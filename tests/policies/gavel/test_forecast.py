@@ -11,7 +11,8 @@ from builders import job
 from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.rounds.rule import Contender, Floats, Question
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion
 from rota.policies import find_policy
 from rota.policies.published.gavel.declare import LpParams
 from rota.policies.published.gavel.forecast import ArrivalForecast
@@ -20,16 +21,16 @@ from rota.policies.published.gavel.max_min import MaxMin
 TYPES = (DeviceType("fast"), DeviceType("slow"))
 
 
-def one(seq: int, came_s: float, speeds: tuple[float, float]) -> Contender:
+def one(seq: int, came_s: float, speeds: tuple[float, float]) -> RoundJob:
     live = LiveJob(job(f"j{seq}", work=9000.0, model="m"), seq, came_s, 1.0)
-    return Contender(live, seq, 1, 1.0, None, "a", speeds, (True, True), (1, 1), ("m", 1, speeds, (1, 1)))
+    return RoundJob(live, seq, 1, 1.0, None, "a", speeds, (True, True), (1, 1), ("m", 1, speeds, (1, 1)))
 
 
-def asked(now_s: float, jobs: Sequence[Contender]) -> Question:
-    def beside(a: Contender, b: Contender) -> Floats:
+def asked(now_s: float, jobs: Sequence[RoundJob]) -> ShareQuestion:
+    def beside(a: RoundJob, b: RoundJob) -> Floats:
         return np.zeros((2, 2))
 
-    return Question(now_s, list(jobs), TYPES, (1, 1), beside)
+    return ShareQuestion(now_s, list(jobs), TYPES, (1, 1), beside)
 
 
 def rule(*, sees_types: bool = True) -> ArrivalForecast:

@@ -13,7 +13,8 @@ from rota.core.model.job import WHOLE, DeviceType, JobId
 from rota.core.model.placement import Slot, same_devices, whole
 from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms.rounds.rule import PairSpeeds, Question, contender, nests
+from rota.mechanisms.rounds.pair_speeds import PairSpeeds, nests
+from rota.mechanisms.rounds.rule import ShareQuestion, round_job
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
@@ -55,14 +56,14 @@ def test_pair_uses_the_devices_of_the_larger_one_whoever_is_older() -> None:
     """Two small jobs and a large one on two devices: only what is really there is shared out."""
     sizes = {0: 1, 1: 2, 2: 1}
     lives = [LiveJob(job(f"j{seq}", workers=size, work=1000.0), seq, 0.0, 1.0) for seq, size in sizes.items()]
-    jobs = [contender(live, SLOWEST, (V100,), [True]) for live in lives]
-    question = Question(0.0, jobs, (V100,), (2,), PairSpeeds(SLOWEST, (V100,), mixed=True), mixed=True)
+    jobs = [round_job(live, SLOWEST, (V100,), [True]) for live in lives]
+    question = ShareQuestion(0.0, jobs, (V100,), (2,), PairSpeeds(SLOWEST, (V100,), mixed=True), mixed=True)
 
     shares = MinTotalDuration(PackParams(), sees_types=True, packs=True).shares(question)
 
-    used = sum(max(sizes[seq] for seq in party) * part for party, (part,) in shares.items())
+    used = sum(max(sizes[seq] for seq in contender) * part for contender, (part,) in shares.items())
     assert used == pytest.approx(2.0)
-    assert any(len({sizes[seq] for seq in party}) > 1 and part > 0 for party, (part,) in shares.items())
+    assert any(len({sizes[seq] for seq in contender}) > 1 and part > 0 for contender, (part,) in shares.items())
 
 
 def test_without_it_they_take_turns() -> None:

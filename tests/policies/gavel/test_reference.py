@@ -1,4 +1,4 @@
-"""The published simulator's own numbers, where the data is at hand."""
+"""The published simulator's own numbers, where the data is at selector."""
 
 from __future__ import annotations
 

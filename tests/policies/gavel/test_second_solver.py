@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from questions import question
+from rota.mechanisms.arrays import Floats
 from rota.mechanisms.declare import Knowledge
-from rota.mechanisms.rounds.rule import Floats, Party, Question, Shares
+from rota.mechanisms.rounds.rule import Contender, ShareQuestion, Shares
 from rota.policies import find_policy
 from rota.policies.published.gavel.isolated import isolated_shares
 from rota.policies.published.gavel.layout import lay_out
@@ -30,33 +31,33 @@ MODELS = (4, 1, 2)
 
 @dataclass
 class Model:
-    """Time of parties on types, and what each job gets done by it; `seen` are the speeds that the rule counts with."""
+    """Time of contenders on types, and the work of each job; `seen` are the speeds that the rule assumes."""
 
-    asked: Question
+    asked: ShareQuestion
     seen: Floats
     packs: bool = False
 
     def __post_init__(self) -> None:
         jobs = self.asked.jobs
-        self.parties: list[Party] = [(row,) for row in range(len(jobs))]
+        self.contenders: list[Contender] = [(row,) for row in range(len(jobs))]
         if self.packs:
             pairs = itertools.combinations(range(len(jobs)), 2)
-            self.parties += [pair for pair in pairs if jobs[pair[0]].scale == jobs[pair[1]].scale]
-        self.x = cp.Variable((len(self.parties), len(self.asked.types)), nonneg=True)
-        self.speed_of = [np.zeros((len(self.parties), len(self.asked.types))) for _ in jobs]
-        for number, party in enumerate(self.parties):
-            speeds = self.seen[list(party)]
-            if len(party) > 1:
-                speeds = self.asked.beside(jobs[party[0]], jobs[party[1]])
-            for row, speed in zip(party, speeds, strict=True):
+            self.contenders += [pair for pair in pairs if jobs[pair[0]].scale == jobs[pair[1]].scale]
+        self.x = cp.Variable((len(self.contenders), len(self.asked.types)), nonneg=True)
+        self.speed_of = [np.zeros((len(self.contenders), len(self.asked.types))) for _ in jobs]
+        for number, contender in enumerate(self.contenders):
+            speeds = self.seen[list(contender)]
+            if len(contender) > 1:
+                speeds = self.asked.pair_speeds(jobs[contender[0]], jobs[contender[1]])
+            for row, speed in zip(contender, speeds, strict=True):
                 self.speed_of[row][number] = speed
 
     @property
     def limits(self) -> list[Any]:
         """Devices by type and the time of every job."""
-        scale = np.array([self.asked.jobs[party[0]].scale for party in self.parties])
+        scale = np.array([self.asked.jobs[contender[0]].scale for contender in self.contenders])
         member = np.array(
-            [[row in party for party in self.parties] for row in range(len(self.asked.jobs))], dtype=float
+            [[row in contender for contender in self.contenders] for row in range(len(self.asked.jobs))], dtype=float
         )
         return [scale @ self.x <= self.asked.capacity, cp.sum(member @ self.x, axis=1) <= 1]
 
@@ -67,10 +68,10 @@ class Model:
     def worth(self, shares: Shares) -> Floats:
         """Work a second of every job under shares that a rule gave."""
         seqs = [job.seq for job in self.asked.jobs]
-        value = np.zeros((len(self.parties), len(self.asked.types)))
-        rows = {tuple(seqs[row] for row in party): number for number, party in enumerate(self.parties)}
-        for party, part in shares.items():
-            value[rows[party]] = part
+        value = np.zeros((len(self.contenders), len(self.asked.types)))
+        rows = {tuple(seqs[row] for row in contender): number for number, contender in enumerate(self.contenders)}
+        for contender, part in shares.items():
+            value[rows[contender]] = part
         return np.array([(speed * value).sum() for speed in self.speed_of])
 
 
@@ -81,14 +82,14 @@ def best(goal: Any, limits: list[Any], tolerance: float = 1e-10) -> float:
     return float(problem.value)
 
 
-def shares_of(policy: str, asked: Question) -> Shares:
+def shares_of(policy: str, asked: ShareQuestion) -> Shares:
     declared, options = find_policy(policy)
     built: Any = declared.build(options, None, Knowledge())  # type: ignore[arg-type] # no rule places
     answer: Shares = built._rule.shares(asked)
     return answer
 
 
-def seen_by(policy: str, asked: Question) -> Floats:
+def seen_by(policy: str, asked: ShareQuestion) -> Floats:
     if policy == "gavel/max_min_fairness":
         return np.where(asked.speeds > 0, 1.0, 0.0)
     if policy in ("gavel/min_total_duration", "gavel/finish_time_fairness"):
@@ -96,7 +97,7 @@ def seen_by(policy: str, asked: Question) -> Floats:
     return asked.speeds
 
 
-def fair_part(asked: Question, seen: Floats) -> Floats:
+def fair_part(asked: ShareQuestion, seen: Floats) -> Floats:
     """w p / s: what a job's throughput is measured in."""
     mean = seen @ asked.capacity / asked.capacity.sum()
     part: Floats = asked.weight * mean / asked.scale
@@ -171,21 +172,21 @@ def test_sum_of_throughputs(policy: str, seed: int) -> None:
 
 
 def steps_for_the_price(policy: str, model: Model) -> Floats:
-    """By party and type, the steps a second of all its jobs, over the price of the type where that counts."""
+    """By contender and type, the steps a second of all its jobs, over the price of the type where that counts."""
     price = np.array([PRICES[str(kind)] if "cost" in policy else 1.0 for kind in model.asked.types])
     total: Floats = sum(model.speed_of, np.zeros_like(model.speed_of[0])) / price
     return total
 
 
 def worth_in_all(total: Floats, model: Model, given: Shares) -> float:
-    rows = {tuple(model.asked.jobs[row].seq for row in party): n for n, party in enumerate(model.parties)}
-    return sum(float(total[rows[party]] @ np.array(part)) for party, part in given.items())
+    rows = {tuple(model.asked.jobs[row].seq for row in contender): n for n, contender in enumerate(model.contenders)}
+    return sum(float(total[rows[contender]] @ np.array(part)) for contender, part in given.items())
 
 
 SLOS = [f"max_sum_throughput_normalized_by_cost_{kind}_SLOs" for kind in ("perf", "packed")]
 
 
-def due(asked: Question, needs: Floats) -> Question:
+def due(asked: ShareQuestion, needs: Floats) -> ShareQuestion:
     """The same jobs, each with the deadline that it meets at such a speed; 0: it has none."""
     for each, need, left in zip(asked.jobs, needs, asked.remaining, strict=True):
         at_s = asked.now_s + left / need if need else None

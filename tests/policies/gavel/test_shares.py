@@ -12,8 +12,9 @@ from scipy.optimize import linprog
 
 from builders import in_rounds, job
 from questions import feasible, odd_questions, question
+from rota.mechanisms.arrays import Floats
 from rota.mechanisms.declare import Knowledge
-from rota.mechanisms.rounds.rule import Floats, Question
+from rota.mechanisms.rounds.rule import ShareQuestion
 from rota.mechanisms.solvers.lp import NoSolution, Program, Solution, Solver
 from rota.policies import find_policy
 from rota.policies.published.gavel.declare import LpParams
@@ -173,7 +174,7 @@ def test_shares_are_always_feasible_numbers(name: str, case: str) -> None:
 @pytest.mark.parametrize("name", IN_ROUNDS)
 @given(asked=odd_questions())
 @settings(max_examples=10)
-def test_odd_profiles_have_a_defined_outcome(name: str, asked: Question) -> None:
+def test_odd_profiles_have_a_defined_outcome(name: str, asked: ShareQuestion) -> None:
     feasible(asked, dict(rule(name).shares(asked)))  # type: ignore[attr-defined] # every rule has shares
 
 
@@ -201,12 +202,12 @@ def test_impossible_programs_have_a_reason() -> None:
 
 def test_isolated_shares_do_not_depend_on_the_order_of_types() -> None:
     asked = question(jobs=7)
-    turned = Question(
+    turned = ShareQuestion(
         asked.now_s,
         [replace(job, speeds=job.speeds[::-1]) for job in asked.jobs],
         asked.types[::-1],
         asked.devices[::-1],
-        asked.beside,
+        asked.pair_speeds,
     )
     scale = np.array([1.0, 1.0, 2.0, 4.0, 1.0, 2.0, 1.0])
 
@@ -219,7 +220,7 @@ def test_shortest_job_first_serves_who_is_soonest_through() -> None:
     for each, (work, speed) in zip(asked.jobs, ((100.0, 1.0), (400.0, 2.0), (50.0, 1.0)), strict=True):
         each.live.job = job(f"j{each.seq}", work=work)
         asked.jobs[each.seq] = replace(each, scale=1, speeds=(speed, 0.0, 0.0), kind=(each.seq,))
-    asked = Question(0.0, asked.jobs, asked.types, asked.devices, asked.beside)
+    asked = ShareQuestion(0.0, asked.jobs, asked.types, asked.devices, asked.pair_speeds)
 
     given = rule("gavel/shortest_job_first_perf").shares(asked)  # type: ignore[attr-defined] # every rule has shares
 

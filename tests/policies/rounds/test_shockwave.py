@@ -1,4 +1,4 @@
-"""Shockwave: a window's market cleared by hand."""
+"""Shockwave: a window's market cleared by selector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
-from rota.mechanisms.rounds.rule import Contender, Floats, Question, contender
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion, round_job
 from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
 from rota.policies.published.rounds.shockwave import Shockwave, ShockwaveParams, outlook
@@ -19,22 +20,22 @@ from rota.traces.workload import Submission, Workload
 GPU = DeviceType("gpu")
 
 
-def beside(one: Contender, other: Contender) -> Floats:
+def beside(one: RoundJob, other: RoundJob) -> Floats:
     raise AssertionError("nobody shares devices")
 
 
-def question(*works: float, devices: int = 1, now_s: float = 0.0, gpus: tuple[int, ...] = ()) -> Question:
+def question(*works: float, devices: int = 1, now_s: float = 0.0, gpus: tuple[int, ...] = ()) -> ShareQuestion:
     """Jobs of so many seconds on one type."""
     sizes = gpus or (1,) * len(works)
     lives = [
         LiveJob(job(f"j{seq}", gpus=size, work=work), seq, 0.0, 1.0)
         for seq, (work, size) in enumerate(zip(works, sizes, strict=True))
     ]
-    made = [contender(live, SpeedModel(), (GPU,), (live.job.gpus <= devices,)) for live in lives]
-    return Question(now_s, made, (GPU,), (devices,), beside)
+    made = [round_job(live, SpeedModel(), (GPU,), (live.job.gpus <= devices,)) for live in lives]
+    return ShareQuestion(now_s, made, (GPU,), (devices,), beside)
 
 
-def bought(asked: Question, **fields: float) -> list[float]:
+def bought(asked: ShareQuestion, **fields: float) -> list[float]:
     """What each job buys of a window of two rounds of 100 s."""
     values = {"future_rounds": 2, "round_s": 100.0, "priority_power": 0.0, "regularizer": 0.0, **fields}
     shares = Shockwave(ShockwaveParams(**values)).shares(asked)  # type: ignore[arg-type] # rounds are whole

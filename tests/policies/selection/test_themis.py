@@ -117,14 +117,14 @@ def test_what_a_winner_may_not_keep_goes_to_the_others_by_lot() -> None:
 
 
 def test_spread_makes_a_bid_worth_less() -> None:
-    books = Inventory(cluster(node("n1", 4, rack="r1"), node("n2", 4, rack="r1"), node("n3", 4, rack="r2")))
-    pool = books.pools[0]
+    account = Inventory(cluster(node("n1", 4, rack="r1"), node("n2", 4, rack="r1"), node("n3", 4, rack="r2")))
+    pool = account.pools[0]
 
-    assert [slowdown(books, pool, gpus) for gpus in (4, 5, 8, 9, 12)] == [1.0, 1.1, 1.1, 1.3, 1.3]
+    assert [slowdown(account, pool, gpus) for gpus in (4, 5, 8, 9, 12)] == [1.0, 1.1, 1.1, 1.3, 1.3]
 
 
 def test_tenancy_beside_it_is_refused() -> None:
-    with pytest.raises(RotaError, match="'themis' shares out the whole cluster and can't run with tenancy 'quota'"):
+    with pytest.raises(RotaError, match="'themis' divides the whole cluster and can't run with tenancy 'quota'"):
         scheduler("themis", Setting(cluster=cluster(node("n1")), tenancy="quota"))
 
 

@@ -1,7 +1,7 @@
-"""Parts of devices, task by task: which device each goes to, by who has parts of it already.
+"""Placement of tasks that request fractions of devices: which device each task goes to.
 
-A `FractionalPlacement` tries devices in the inventory as the draft sees it. At the end it returns all of them
-and reports which they were.
+A `FractionalPlacement` claims devices in the inventory of the draft while it searches. At the end it releases the
+claims and returns the placement.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from rota.mechanisms.colocation.groups import Device, DeviceGroups, is_settled
 
 @dataclass(frozen=True, slots=True)
 class SharedDevice:
-    """A device of which parts are held: by whom, how much would be left after one more task, and how many are its own.
+    """A device with holders of fractions: the thousandths left after one more task, and the tasks of the same job on
+    it.
 
-    What others have beyond what they asked for counts as left.
+    What holders have beyond the fractions they requested counts as left.
     """
 
     at: Device
@@ -31,109 +32,116 @@ class SharedDevice:
     own: int
 
 
-def lay(
+def place_tasks(
     live: LiveJob,
     draft: Draft,
-    guests: DeviceGroups,
-    one: Callable[[FractionalPlacement], Reason | None],
+    groups: DeviceGroups,
+    place_one: Callable[[FractionalPlacement], Reason | None],
     *,
-    turns: bool = False,
+    time_sliced: bool = False,
 ) -> Placement | Reason:
-    """Each task of a job as `one` lays it, all on devices of one type; or why the first of them found no place."""
+    """Place every task of a job by `place_one`, all on devices of one type; return why the first task has no place
+    otherwise."""
     role = live.job.roles[0]
     types = [pool.device_type for pool in draft.inventory.eligible(role)] or list(role.device_types)
     first: Reason | None = None
     while True:
-        laying = FractionalPlacement(live, draft, guests, types, turns=turns)
-        reason = next((reason for _ in range(role.count) if (reason := one(laying)) is not None), None)
+        search = FractionalPlacement(live, draft, groups, types, time_sliced=time_sliced)
+        reason = next((reason for _ in range(role.count) if (reason := place_one(search)) is not None), None)
         if reason is None:
-            return laying.done()
-        laying.give_up()
+            return search.finish()
+        search.abandon()
         first = first or reason
-        types = [kind for kind in types if kind != laying.kind]
-        if laying.kind is None or not types:
+        types = [kind for kind in types if kind != search.kind]
+        if search.kind is None or not types:
             return first
 
 
 class FractionalPlacement:
-    """Lays the tasks of a job of one role that asks for parts of devices: where the first goes, the others follow."""
+    """Search that places the tasks of a job of one role one by one, all on the device type of the first."""
 
     def __init__(
-        self, live: LiveJob, draft: Draft, guests: DeviceGroups, types: Sequence[DeviceType], *, turns: bool = False
+        self,
+        live: LiveJob,
+        draft: Draft,
+        groups: DeviceGroups,
+        types: Sequence[DeviceType],
+        *,
+        time_sliced: bool = False,
     ) -> None:
         self._live = live
         self._draft = draft
-        self._guests = guests
+        self._groups = groups
         self._types = types
-        self._turns = turns
+        self._time_sliced = time_sliced
         self._role = live.job.roles[0]
         self._mark = draft.mark()
         self.slots: list[Slot] = []
 
     @property
     def kind(self) -> DeviceType | None:
-        """The type of the devices that were found so far."""
+        """The device type of the tasks placed so far."""
         return self._draft.inventory.nodes[self.slots[0].node].node.device_type if self.slots else None
 
     @property
-    def _open_to(self) -> Sequence[DeviceType]:
-        """The types of which the next task's device may be."""
+    def _allowed_types(self) -> Sequence[DeviceType]:
+        """The device types that the next task may use."""
         return self._types if self.kind is None else [self.kind]
 
     @property
     def devices(self) -> list[Device]:
-        """The devices of the tasks so far."""
+        """The devices of the tasks placed so far."""
         return [(slot.node, slot.devices) for slot in self.slots]
 
-    def places(self) -> Iterator[SharedDevice]:
-        """The devices with room for one more task beside those that have parts of them."""
+    def shared_devices(self) -> Iterator[SharedDevice]:
+        """Iterate over the shared devices that have room for one more task."""
         nodes, own = self._draft.inventory.nodes, self.devices
-        types, milli = self._open_to, self._role.device_milli
-        asked = self._guests.asked
+        types, milli = self._allowed_types, self._role.device_milli
+        asked = self._groups.requested
         for at in asked if not own else dict.fromkeys([*asked, *own]):
             here = own.count(at)
             left = WHOLE - asked.get(at, 0) - (here + 1) * milli
             kind = nodes[at[0]].node.device_type
             if left >= 0 and kind in types:
-                yield SharedDevice(at, kind, tuple(self._guests.parts.get(at, ())), left, here)
+                yield SharedDevice(at, kind, tuple(self._groups.holders.get(at, ())), left, here)
 
-    def put(self, place: SharedDevice) -> bool:
-        """One more task on a device, whose holders give back what they have beyond what they asked for."""
+    def add(self, device: SharedDevice) -> bool:
+        """Place one more task on a shared device, whose holders shrink to their requests; return success."""
         mark = self._draft.mark()
-        if all(map(self._trimmed, place.holders)) and self._take(
-            Slot(*place.at, 1, 0, self._role.device_milli, self._turns)
+        if all(map(self._shrink_to_request, device.holders)) and self._take(
+            Slot(*device.at, 1, 0, self._role.device_milli, self._time_sliced)
         ):
             return True
         self._draft.undo(mark)
         return False
 
-    def _trimmed(self, holder: LiveJob) -> bool:
+    def _shrink_to_request(self, holder: LiveJob) -> bool:
         assert holder.placement is not None
-        asked = asked_parts(holder, holder.placement)
+        asked = requested_fractions(holder, holder.placement)
         if asked == holder.placement:
             return True
-        if not can_give(holder, self._draft):
+        if not can_resize(holder, self._draft):
             return False
         self._draft.share(holder, asked)
         return True
 
-    def open(self) -> Reason | None:
-        """One more task on a device that nobody has, or why there is none."""
-        offered = self._draft.offer(_alone(self._live, self._open_to))
+    def add_unshared(self) -> Reason | None:
+        """Place one more task on a device without holders; return why there is none otherwise."""
+        offered = self._draft.offer(_single_task(self._live, self._allowed_types))
         if isinstance(offered, Reason):
             return offered
-        took = self._take(offered[0]._replace(milli=self._role.device_milli, in_turn=self._turns))
-        assert took, "a device that was offered whole has room for a part"
+        took = self._take(offered[0]._replace(milli=self._role.device_milli, in_turn=self._time_sliced))
+        assert took, "a device that is offered whole has room for a fraction"
         return None
 
-    def done(self) -> Placement:
-        """Where the tasks are to be; the places are free again for them."""
-        self._give_back()
+    def finish(self) -> Placement:
+        """Release the claims of the search and return the placement."""
+        self._release()
         return tuple(self.slots)
 
-    def give_up(self) -> None:
-        """Leave everything as it was."""
-        self._give_back()
+    def abandon(self) -> None:
+        """Release the claims of the search and undo its changes of the draft."""
+        self._release()
         self._draft.undo(self._mark)
 
     def _take(self, slot: Slot) -> bool:
@@ -143,18 +151,18 @@ class FractionalPlacement:
         self.slots.append(slot)
         return True
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         for slot in reversed(self.slots):
             self._draft.inventory.give((slot,), self._live.job.roles)
 
 
-def can_give(live: LiveJob, draft: Draft) -> bool:
-    """Whether a job's part can become another: it runs and no order is on its way, or this plan gave it its part."""
+def can_resize(live: LiveJob, draft: Draft) -> bool:
+    """Return whether the fraction of a job can change: it is settled, or this plan assigned it."""
     return is_settled(live) or live in draft.touched
 
 
-def asked_parts(live: LiveJob, placement: Placement) -> Placement:
-    """The same devices, of which no task that wants a part has more than it asked for."""
+def requested_fractions(live: LiveJob, placement: Placement) -> Placement:
+    """Return the placement with every fraction reduced to what the task requested."""
     roles = live.job.roles
     return tuple(
         slot._replace(milli=min(roles[slot.role].device_milli * slot.tasks, slot.milli))
@@ -164,32 +172,32 @@ def asked_parts(live: LiveJob, placement: Placement) -> Placement:
     )
 
 
-def apart(live: LiveJob, draft: Draft, together: int = WHOLE) -> Placement | Reason:
-    """Devices that nobody has for tasks that want parts, as few as will do, and what is offered for the others.
+def on_unshared_devices(live: LiveJob, draft: Draft, together: int = WHOLE) -> Placement | Reason:
+    """Place the tasks that request fractions on as few devices without holders as possible, the others as offered.
 
-    At most so many of them together on one.
+    At most `together` of these tasks share a device.
     """
     roles = live.job.roles
     most = min(together, max(WHOLE // role.device_milli for role in roles if role.is_fraction))
-    tried = dict.fromkeys(tuple(_together(role, tasks) for role in roles) for tasks in range(most, 0, -1))
+    tried = dict.fromkeys(tuple(_per_device(role, tasks) for role in roles) for tasks in range(most, 0, -1))
     first: Reason | None = None
     for numbers in tried:
-        asked = tuple(_on_whole(role, tasks) for role, tasks in zip(roles, numbers, strict=True))
+        asked = tuple(_bundled(role, tasks) for role, tasks in zip(roles, numbers, strict=True))
         offered = draft.offer(_probe(live, replace(live.job, roles=asked, elastic=None)))
         if not isinstance(offered, Reason):
-            return asked_parts(live, tuple(_one_by_one(offered, roles, numbers)))
+            return requested_fractions(live, tuple(_split_by_device(offered, roles, numbers)))
         first = first or offered
     assert first is not None
     return first
 
 
-def _together(role: Role, most: int) -> int:
-    """How many tasks that want a part are on one device, if not more than so many should be."""
+def _per_device(role: Role, most: int) -> int:
+    """Return how many tasks of a role share a device, at most `most`."""
     return min(most, WHOLE // role.device_milli, role.count) if role.is_fraction else 1
 
 
-def _on_whole(role: Role, tasks: int) -> Role:
-    """A role as if so many of its tasks together were one that asks for a whole device."""
+def _bundled(role: Role, tasks: int) -> Role:
+    """Return the role in which each bundle of `tasks` tasks is one task that requests a whole device."""
     if not role.is_fraction:
         return role
     return replace(
@@ -204,8 +212,8 @@ def _on_whole(role: Role, tasks: int) -> Role:
     )
 
 
-def _one_by_one(offered: Placement, roles: Sequence[Role], numbers: Sequence[int]) -> Iterator[Slot]:
-    """A slot for each device of tasks that want parts, with so many of them, the last with those that are left."""
+def _split_by_device(offered: Placement, roles: Sequence[Role], numbers: Sequence[int]) -> Iterator[Slot]:
+    """Split offered slots into one for each device of fractional tasks, each with its bundle of tasks."""
     left = [role.count for role in roles]
     for slot in offered:
         if not roles[slot.role].is_fraction:
@@ -217,8 +225,8 @@ def _one_by_one(offered: Placement, roles: Sequence[Role], numbers: Sequence[int
             yield slot._replace(devices=1 << device, tasks=tasks)
 
 
-def _alone(live: LiveJob, types: Sequence[DeviceType]) -> LiveJob:
-    """A single task of a job, had it asked for a whole device of one of these types."""
+def _single_task(live: LiveJob, types: Sequence[DeviceType]) -> LiveJob:
+    """Return a job of a single task that requests a whole device of one of these types."""
     role = replace(live.job.roles[0], device_milli=WHOLE, count=1, device_types=tuple(types))
     return _probe(live, replace(live.job, roles=(role,)))
 

@@ -1,4 +1,4 @@
-"""Growth of elastic jobs: larger on their node while nobody waits, small again as soon as somebody does."""
+"""Growth of elastic jobs on their node while no job waits; they shrink as soon as one does."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rota.mechanisms.elastic.resize import fewer, more
 
 
 class Growth:
-    """Remembers since when nobody has waited."""
+    """Resizing of elastic jobs by how long no job has waited."""
 
     def __init__(self, after_s: float) -> None:
         self._after_s = after_s
         self.idle_since_s: float | None = None
         self.due_s = math.inf
-        """When somebody may grow."""
+        """When jobs may grow next."""
 
-    def tend(self, draft: Draft, holders: Sequence[LiveJob], *, somebody_waits: bool) -> None:
-        """Shrink at once if somebody waits, grow when nobody has for long enough."""
+    def resize(self, draft: Draft, holders: Sequence[LiveJob], *, jobs_wait: bool) -> None:
+        """Shrink elastic jobs at once if jobs wait; grow them after no job has waited for long enough."""
         self.due_s = math.inf
         elastic = [live for live in holders if _may_change(live) and live not in draft.touched]
-        if somebody_waits:
+        if jobs_wait:
             self.idle_since_s = None
             for live in elastic:
                 self._shrink(draft, live)
@@ -49,7 +49,7 @@ class Growth:
             draft.assign_offered(live, fewer(held, elastic.min_tasks, live.job.roles[0].device_milli // WHOLE))
 
     def _grow(self, draft: Draft, live: LiveJob) -> None:
-        """As many tasks as its one node has room for."""
+        """Grow a job to as many tasks as its node has room for."""
         held, elastic = live.placement or (), live.job.elastic
         assert elastic is not None
         if len(held) > 1:

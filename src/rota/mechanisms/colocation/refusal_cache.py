@@ -1,31 +1,31 @@
-"""Which groups a kind of job has not asked yet as they are now, so that nobody asks twice who is refused for good."""
+"""Cache of permanent refusals: which groups are still worth asking for a class of jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from rota.mechanisms.colocation.groups import Seats
+from rota.mechanisms.colocation.groups import DeviceSet
 
 
 class RefusalCache:
-    """Groups by kind of job: those that it has not asked, or that have changed since."""
+    """By class of jobs, the groups that have not refused it since they last changed."""
 
     def __init__(self) -> None:
-        self._by_kind: dict[Hashable, dict[Seats, None]] = {}
+        self._by_class: dict[Hashable, dict[DeviceSet, None]] = {}
 
-    def of(self, kind: Hashable, groups: Iterable[Seats]) -> dict[Seats, None]:
-        """The groups that are worth asking, of all there are; whoever asks takes out those that refuse."""
-        found = self._by_kind.get(kind)
+    def candidates(self, job_class: Hashable, groups: Iterable[DeviceSet]) -> dict[DeviceSet, None]:
+        """Return the groups to ask, all of `groups` for a new class; the caller deletes those that refuse."""
+        found = self._by_class.get(job_class)
         if found is None:
-            found = self._by_kind[kind] = dict.fromkeys(groups)
+            found = self._by_class[job_class] = dict.fromkeys(groups)
         return found
 
-    def changed(self, groups: Iterable[Seats]) -> None:
-        """These groups may give another answer than before."""
-        for seats in groups:
-            for untried in self._by_kind.values():
-                untried[seats] = None
+    def changed(self, groups: Iterable[DeviceSet]) -> None:
+        """Drop the refusals of groups that have changed."""
+        for devices in groups:
+            for candidates in self._by_class.values():
+                candidates[devices] = None
 
-    def forget(self) -> None:
-        """Nobody asks any more."""
-        self._by_kind.clear()
+    def clear(self) -> None:
+        """Drop all classes."""
+        self._by_class.clear()

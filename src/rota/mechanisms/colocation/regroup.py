@@ -1,7 +1,7 @@
-"""Crews: which jobs should share devices with which, formed anew for all of them together.
+"""Regrouping: decide for all jobs together which of them share devices, as the matching of Muri does.
 
-A crew stays where most of its members are. Whoever was elsewhere comes there; whoever is in no crew, or finds no room
-with its own, waits.
+A group keeps the devices on which most of its members run. The other members move there. Jobs of no group, and members
+for which their group has no room, wait.
 """
 
 from __future__ import annotations
@@ -11,33 +11,42 @@ from collections.abc import Callable, Iterable, Sequence
 from rota.core.engine.draft import Draft
 from rota.core.model.job import WHOLE, Job
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.groups import DeviceGroups, Seats
+from rota.mechanisms.colocation.groups import DeviceGroups, DeviceSet
 from rota.mechanisms.solvers.weighted_matching import Pair, best_pairs
 
-Crew = list[LiveJob]
+Group = list[LiveJob]
 Weight = Callable[[Sequence[LiveJob], Sequence[LiveJob]], float]
-"""How good it is that two crews become one; 0 if they should not."""
-Near = Callable[[LiveJob, LiveJob], bool]
-Likeness = Callable[[Job], tuple[float, ...]]
+"""Weight of merging two groups; 0 if they must not be merged."""
+SameDevices = Callable[[LiveJob, LiveJob], bool]
+"""Whether two jobs share their devices already."""
+EquivalenceKey = Callable[[Job], tuple[float, ...]]
+"""Key of jobs that have the same weight in every group."""
 
 
-def form(jobs: Sequence[LiveJob], devices: int, most: int, weight: Weight, near: Near, alike: Likeness) -> list[Crew]:
-    """Crews of jobs of one size, in order of their first members, so that all find room on so many devices.
+def form(
+    jobs: Sequence[LiveJob],
+    devices: int,
+    most: int,
+    weight: Weight,
+    together: SameDevices,
+    equivalence_key: EquivalenceKey,
+) -> list[Group]:
+    """Group jobs of equal size so that all groups fit on that many devices; return them in order of precedence.
 
-    Jobs come in order of priority; no more of them are looked at than there would be room for in full crews. Crews are
-    joined two by two, those of greatest weight first, until all have room or none can be joined. Of those that are as
-    good, jobs that are `near` each other stay together. Jobs with the same key `alike` weigh the same in any crew.
+    `jobs` is sorted by precedence; only as many are considered as fit in groups of `most`. Groups are merged in
+    pairs, by maximum weight, until all of them fit or no pair has a weight. Among equal weights, jobs that share
+    devices already stay together.
     """
     rank = {live: at for at, live in enumerate(jobs)}
-    crews = [[live] for live in _foremost(jobs, devices * most * WHOLE)]
+    groups = [[live] for live in _first_within(jobs, devices * most * WHOLE)]
     size = 1
-    while size < most and _demand(crews) > devices * WHOLE:
-        crews = _joined(crews, devices, most, weight, near, alike)
+    while size < most and _demand_milli(groups) > devices * WHOLE:
+        groups = _merged(groups, devices, most, weight, together, equivalence_key)
         size *= 2
-    return sorted(crews, key=lambda crew: min(rank[live] for live in crew))
+    return sorted(groups, key=lambda group: min(rank[live] for live in group))
 
 
-def _foremost(jobs: Iterable[LiveJob], room_milli: int) -> list[LiveJob]:
+def _first_within(jobs: Iterable[LiveJob], room_milli: int) -> list[LiveJob]:
     found = []
     for live in jobs:
         room_milli -= live.job.gpu_milli
@@ -47,87 +56,98 @@ def _foremost(jobs: Iterable[LiveJob], room_milli: int) -> list[LiveJob]:
     return found
 
 
-def _demand(crews: Iterable[Crew]) -> int:
-    return sum(crew[0].job.gpu_milli for crew in crews)
+def _demand_milli(groups: Iterable[Group]) -> int:
+    return sum(group[0].job.gpu_milli for group in groups)
 
 
-def _joined(crews: list[Crew], devices: int, most: int, weight: Weight, near: Near, alike: Likeness) -> list[Crew]:
-    """One round: the best pairs of crews of one size, as many as are needed."""
-    excess = _demand(crews) - devices * WHOLE
-    left = dict(enumerate(crews))
-    for size in sorted({crew[0].job.gpu_milli for crew in crews}, reverse=True):
-        sized = [at for at, crew in enumerate(crews) if crew[0].job.gpu_milli == size]
-        for first, second in _matched([crews[at] for at in sized], most, weight, near, alike):
+def _merged(
+    groups: list[Group],
+    devices: int,
+    most: int,
+    weight: Weight,
+    together: SameDevices,
+    equivalence_key: EquivalenceKey,
+) -> list[Group]:
+    """Merge the best pairs of groups of equal size once, as many as are needed to fit."""
+    excess = _demand_milli(groups) - devices * WHOLE
+    left = dict(enumerate(groups))
+    for size in sorted({group[0].job.gpu_milli for group in groups}, reverse=True):
+        sized = [at for at, group in enumerate(groups) if group[0].job.gpu_milli == size]
+        for first, second in _matched([groups[at] for at in sized], most, weight, together, equivalence_key):
             if excess <= 0:
                 return list(left.values())
-            left[sized[first]] = [*crews[sized[first]], *crews[sized[second]]]
+            left[sized[first]] = [*groups[sized[first]], *groups[sized[second]]]
             del left[sized[second]]
             excess -= size
     return list(left.values())
 
 
-def _matched(crews: Sequence[Crew], most: int, weight: Weight, near: Near, alike: Likeness) -> list[Pair]:
-    """The best pairs of crews of one size."""
+def _matched(
+    groups: Sequence[Group], most: int, weight: Weight, together: SameDevices, equivalence_key: EquivalenceKey
+) -> list[Pair]:
+    """Return the maximum-weight pairs of groups of equal size."""
 
-    def gain(one: _Kind, other: _Kind) -> float:
-        return weight(one.crew, other.crew) if len(one.crew) + len(other.crew) <= most else 0.0
+    def gain(one: _GroupKind, other: _GroupKind) -> float:
+        return weight(one.group, other.group) if len(one.group) + len(other.group) <= most else 0.0
 
-    def meet(one: int, other: int) -> bool:
-        return near(crews[one][0], crews[other][0])
+    def prefers(one: int, other: int) -> bool:
+        return together(groups[one][0], groups[other][0])
 
-    return best_pairs([_Kind(crew, alike) for crew in crews], gain, meet)
+    return best_pairs([_GroupKind(group, equivalence_key) for group in groups], gain, prefers)
 
 
-class _Kind:
-    """A crew, equal to those whose members are alike."""
+class _GroupKind:
+    """A group that equals all groups whose members have the same equivalence keys."""
 
-    def __init__(self, crew: Crew, alike: Likeness) -> None:
-        self.crew = crew
-        self._key = tuple(sorted(alike(live.job) for live in crew))
+    def __init__(self, group: Group, equivalence_key: EquivalenceKey) -> None:
+        self.group = group
+        self._key = tuple(sorted(equivalence_key(live.job) for live in group))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Kind) and self._key == other._key
+        return isinstance(other, _GroupKind) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
 
 
-def anchors(crews: Sequence[Crew], guests: DeviceGroups) -> list[Seats | None]:
-    """Where each crew stays: the devices on which most of its members are, unless an earlier crew stays there."""
-    taken: set[Seats] = set()
-    found: list[Seats | None] = []
-    for crew in crews:
-        here: dict[Seats, int] = {}
-        for live in crew:
-            seats = guests.seats(live)
-            if seats is not None and seats not in taken:
-                here[seats] = here.get(seats, 0) + 1
-        best = max(here, key=lambda seats: (here[seats], seats), default=None)
+def anchors(formed: Sequence[Group], groups: DeviceGroups) -> list[DeviceSet | None]:
+    """Return the devices each group keeps: those of most of its members that no earlier group keeps, else None."""
+    taken: set[DeviceSet] = set()
+    found: list[DeviceSet | None] = []
+    for group in formed:
+        members: dict[DeviceSet, int] = {}
+        for live in group:
+            devices = groups.devices_of(live)
+            if devices is not None and devices not in taken:
+                members[devices] = members.get(devices, 0) + 1
+        best = max(members, key=lambda devices: (members[devices], devices), default=None)
         found.append(best)
         if best is not None:
             taken.add(best)
     return found
 
 
-def gather(
+def regroup(
     draft: Draft,
     jobs: Iterable[LiveJob],
-    crews: Sequence[Crew],
-    guests: DeviceGroups,
-    seat: Callable[[LiveJob, Seats | None], Seats | None],
+    formed: Sequence[Group],
+    groups: DeviceGroups,
+    place: Callable[[LiveJob, DeviceSet | None], DeviceSet | None],
 ) -> None:
-    """Let crews of these jobs come together: who has to leave first, then crew by crew.
+    """Release the jobs that do not stay on their devices, then place the members of each group.
 
-    `seat` gives a job devices, those that are named or any that are free, and says which; None if there are none.
+    `place` gives a job the named devices, or any free ones for None, and returns those it got; None if there are none.
     """
-    homes = anchors(crews, guests)
-    stays = {live for crew, home in zip(crews, homes, strict=True) for live in crew if guests.seats(live) == home}
+    kept = anchors(formed, groups)
+    stays = {
+        live for group, home in zip(formed, kept, strict=True) for live in group if groups.devices_of(live) == home
+    }
     for live in jobs:
         if live not in stays and live.placement is not None:
             draft.release(live)
-            guests.rekey(live)
-    for crew, anchor in zip(crews, homes, strict=True):
+            groups.rekey(live)
+    for group, anchor in zip(formed, kept, strict=True):
         home = anchor
-        for live in crew:
-            if guests.seats(live) is None:
-                home = seat(live, home) or home
+        for live in group:
+            if groups.devices_of(live) is None:
+                home = place(live, home) or home

@@ -1,4 +1,9 @@
-"""What a policy that shares devices says of them: who goes first, who may join whom, and who has how much."""
+"""Contract between a co-location policy and the co-location scheduler, cut by meaning into small protocols.
+
+A policy subclasses `DefaultColocationRule` and implements `admit`. It overrides `order`, `is_shareable` and `fractions`
+where first in first out, whole devices and equal fractions are not what it wants. All other methods are for policies
+that do more: place fractions of devices, regroup jobs, observe speeds, preempt, or remember something.
+"""
 
 from __future__ import annotations
 
@@ -12,172 +17,209 @@ from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.groups import DeviceGroups, may_share
-from rota.mechanisms.colocation.regroup import Crew, Near
+from rota.mechanisms.colocation.regroup import Group, SameDevices
 
 
-class ColocationRule(Protocol):
-    """Who goes first, who may join whom, and how a group shares its devices out."""
+class AdmissionRule(Protocol):
+    """Decides which job is served first, and which running jobs it may be co-located with."""
+
+    def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
+        """Return the sort key of a waiting job; the smallest is served first, ties by submission."""
+
+    def is_shareable(self, job: Job) -> bool:
+        """Return whether a job may be co-located at all; otherwise it gets exactly what it requests."""
+
+    def admit(
+        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
+    ) -> tuple[float, ...] | None:
+        """Return the cost of co-locating a job with `hosts`, a smaller one being better; None to refuse."""
 
     @property
-    def turns(self) -> bool:
-        """Whether the jobs of a group have the devices in turn; otherwise they run beside each other."""
+    def refusals_stand(self) -> bool:
+        """Whether a refusal of `admit` holds for as long as the group does not change."""
+
+    def next_admission_s(self, waiting: LiveJob, now_s: float) -> float:
+        """Return when a waiting job may be admitted to a group that refuses it now; infinite for never."""
+
+
+class FractionRule(Protocol):
+    """Decides how a group of co-located jobs divides its devices and their memory."""
 
     @property
-    def overlaps(self) -> bool:
-        """Whether the next job loads on devices while the one before only saves."""
+    def time_sliced(self) -> bool:
+        """Whether the jobs of a group are time-sliced; otherwise they are packed and run concurrently."""
+
+    def fractions(self, jobs: Sequence[LiveJob], now_s: float, room: int, groups: DeviceGroups) -> Sequence[int]:
+        """Return the fraction of each job of a group, in thousandths of a device, of the `room` it has in total."""
+
+    def memory_fractions(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+        """Return the thousandths of its requested memory that each job keeps on a device of `room` bytes."""
+
+    def fits_memory(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
+        """Return whether a device has memory for a job and its hosts, beyond the check of their requests."""
+
+
+class FreeDeviceRule(Protocol):
+    """Decides where a job runs without co-location, and where tasks that request fractions go."""
+
+    def find_free(self, live: LiveJob, draft: Draft, groups: DeviceGroups) -> Placement | Reason:
+        """Return a placement that needs no admission, or the reason why there is none.
+
+        The rule may reclaim in the draft what jobs hold beyond the fractions they requested.
+        """
+
+    def placement_key(self, job: Job) -> Hashable:
+        """Return what decides about `find_free` in addition to the allocator's equivalence key."""
 
     @property
     def moves_parts(self) -> bool:
-        """Whether tasks with parts of devices may be moved to any others that have room."""
+        """Whether consolidation may move tasks that hold fractions of devices."""
 
     @property
-    def is_steady(self) -> bool:
-        """Whether a job that may not join a group may not do so later either, as long as the group stays as it is."""
+    def overlaps(self) -> bool:
+        """Whether a job loads its data while its predecessor on the same devices saves a checkpoint."""
 
-    def shares(self, job: Job) -> bool:
-        """Whether a job takes part in sharing at all; others have what they ask for to themselves."""
 
-    def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
-        """A key; the least is looked at first."""
-
-    def free(self, live: LiveJob, draft: Draft, guests: DeviceGroups) -> Placement | Reason:
-        """Devices, or parts of them, that a job can have without anybody's leave, or why there are none.
-
-        Those who share devices may have to give back in the draft what they have beyond what they asked for.
-        """
-
-    def joins(
-        self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
-    ) -> tuple[float, ...] | None:
-        """How good a group is for a job, less is better; None if it may not join."""
-
-    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
-        """Whether a group's devices have memory for a job too, by more than what they ask for."""
-
-    def looks_at(self, job: Job) -> Hashable:
-        """What of a job decides which devices it can have without anybody's leave, beside its shape."""
-
-    @property
-    def looks_around(self) -> bool:
-        """Whether it matters who else is on a job's nodes."""
-
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: DeviceGroups) -> Sequence[int]:
-        """Thousandths of the devices for each job of a group, of so many that those outside of it leave."""
-
-    def held_back(self, live: LiveJob, guests: DeviceGroups) -> Placement:
-        """What a job that takes no part in sharing should hold of its devices, by who else is near."""
-
-    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
-        """Thousandths of the memory it asks for that each job of a group keeps on devices of so many bytes."""
-
-    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
-        """Who of a group should have free devices to itself."""
-
-    def again_s(self, waiting: LiveJob, now_s: float) -> float:
-        """When a job that waits may join others whom it may not join now."""
-
-    def bears(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> bool:
-        """Whether a job can run beside others at all."""
+class RegroupingRule(Protocol):
+    """Decides which groups are formed from scratch, and which job leaves a group for free devices."""
 
     @property
     def regroup_s(self) -> float:
-        """How often groups are formed anew while somebody waits; infinite for never."""
+        """Seconds between two regroupings while jobs wait; infinite for none."""
 
-    def crews(self, jobs: Sequence[LiveJob], devices: int, near: Near) -> list[Crew]:
-        """The groups that these jobs should form on so many devices; first come first. Others have to wait."""
+    def form_groups(self, jobs: Sequence[LiveJob], devices: int, together: SameDevices) -> list[Group]:
+        """Return the groups to run on that many devices, in order of precedence; all other jobs wait."""
 
-    def saw(self, live: LiveJob, guests: DeviceGroups) -> Iterable[LiveJob]:
-        """A job is seen to run at its present speed among those around it; who should have another part for that."""
+    def can_run_with(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> bool:
+        """Return whether a job can be co-located with `hosts` at all on devices of that type."""
 
-    def left(self, live: LiveJob) -> None:
-        """A job is gone."""
+    def select_to_move(self, jobs: Sequence[LiveJob], *, jobs_wait: bool) -> LiveJob | None:
+        """Return the job of a group that should move to free devices of its own, if there is one."""
 
-    def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
-        """Who may be stopped so that a job gets devices, first come first."""
+
+class ObservationRule(Protocol):
+    """Adapts fractions to the speeds that jobs are observed to run at."""
+
+    @property
+    def observes_nodes(self) -> bool:
+        """Whether neighbours on the same node matter, not only those on the same devices."""
+
+    def observe(self, live: LiveJob, groups: DeviceGroups) -> Iterable[LiveJob]:
+        """Record the present speed of a running job; return the jobs whose fractions should be recomputed."""
+
+    def throttled(self, live: LiveJob, groups: DeviceGroups) -> Placement:
+        """Return the placement, on the same devices, of a job that is not shareable, throttled for its neighbours."""
+
+
+class DisplacementRule(Protocol):
+    """Decides which jobs are preempted."""
+
+    def victims(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
+        """Return the jobs that may be preempted to place a job, in the order in which they are tried."""
+
+
+class RuleMemory(Protocol):
+    """State of a rule between plans."""
 
     @property
     def memory(self) -> Any:
-        """What it must remember, as a serialisable value."""
+        """Serialisable state of the rule, None if it has none."""
 
     def recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
-        """Take up what was remembered."""
+        """Restore what `memory` returned; jobs by sequence number."""
+
+    def forget(self, live: LiveJob) -> None:
+        """Handle the end of a job: learn from it, and drop what is stored about it."""
+
+
+class ColocationRule(
+    AdmissionRule,
+    FractionRule,
+    FreeDeviceRule,
+    RegroupingRule,
+    ObservationRule,
+    DisplacementRule,
+    RuleMemory,
+    Protocol,
+):
+    """All that the co-location scheduler asks of a policy. `DefaultColocationRule` has defaults for all but `admit`."""
 
 
 class DefaultColocationRule:
-    """The rule of those who need no more than who may join whom: equal parts, first in first out."""
+    """Base of co-location policies: first in first out, packed, equal fractions, no preemption, no memory."""
 
-    turns = False
+    time_sliced = False
     migrates = False
-    """Whether who came last to a group moves to free devices for which nobody waits."""
+    """Whether the last job of a group moves to free devices when no job waits."""
     overlaps = False
-    looks_around = False
+    observes_nodes = False
     moves_parts = True
-    is_steady = True
+    refusals_stand = True
     regroup_s = math.inf
 
-    def shares(self, job: Job) -> bool:
-        """Those that ask for whole devices and can hold part of them."""
-        return may_share(job) and not job.roles[0].is_fraction
-
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
-        """Who came first."""
+        """First in first out."""
         return (live.seq,)
 
-    def free(self, live: LiveJob, draft: Draft, guests: DeviceGroups) -> Placement | Reason:
-        """What the allocator offers."""
-        return draft.offer(live)
+    def is_shareable(self, job: Job) -> bool:
+        """Jobs of one role, of fixed size and without hard locality that request whole devices."""
+        return may_share(job) and not job.roles[0].is_fraction
 
-    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
-        """As the inventory says by what they ask for."""
-        return True
-
-    def looks_at(self, job: Job) -> Hashable:
-        """Who it is and what it says."""
-        return (job.model, job.priority, job.labels)
-
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: DeviceGroups) -> Sequence[int]:
-        """Equal parts."""
-        return [WHOLE // len(jobs)] * len(jobs)
-
-    def held_back(self, live: LiveJob, guests: DeviceGroups) -> Placement:
-        """What it holds."""
-        return live.placement or ()
-
-    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
-        """All of it."""
-        return [WHOLE] * len(jobs)
-
-    def mover(self, jobs: Sequence[LiveJob], *, somebody_waits: bool) -> LiveJob | None:
-        """Nobody, or who came last if nobody waits."""
-        return jobs[-1] if self.migrates and not somebody_waits else None
-
-    def again_s(self, waiting: LiveJob, now_s: float) -> float:
-        """Never, unless something happens."""
+    def next_admission_s(self, waiting: LiveJob, now_s: float) -> float:
+        """Never: only an event changes what is admitted."""
         return math.inf
 
-    def bears(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> bool:
-        """As far as is known."""
+    def fractions(self, jobs: Sequence[LiveJob], now_s: float, room: int, groups: DeviceGroups) -> Sequence[int]:
+        """Equal fractions."""
+        return [WHOLE // len(jobs)] * len(jobs)
+
+    def memory_fractions(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+        """All of the requested memory."""
+        return [WHOLE] * len(jobs)
+
+    def fits_memory(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
+        """Rely on the inventory, which checks the requested memory."""
         return True
 
-    def crews(self, jobs: Sequence[LiveJob], devices: int, near: Near) -> list[Crew]:
-        """Never asked for."""
+    def find_free(self, live: LiveJob, draft: Draft, groups: DeviceGroups) -> Placement | Reason:
+        """Take the allocator's offer."""
+        return draft.offer(live)
+
+    def placement_key(self, job: Job) -> Hashable:
+        """Model, priority and labels."""
+        return (job.model, job.priority, job.labels)
+
+    def form_groups(self, jobs: Sequence[LiveJob], devices: int, together: SameDevices) -> list[Group]:
+        """No groups; not called while `regroup_s` is infinite."""
         return []
 
-    def saw(self, live: LiveJob, guests: DeviceGroups) -> Iterable[LiveJob]:
-        """Speeds do not matter."""
+    def can_run_with(self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType) -> bool:
+        """Any jobs."""
+        return True
+
+    def select_to_move(self, jobs: Sequence[LiveJob], *, jobs_wait: bool) -> LiveJob | None:
+        """The last job of the group, if the rule migrates and no job waits."""
+        return jobs[-1] if self.migrates and not jobs_wait else None
+
+    def observe(self, live: LiveJob, groups: DeviceGroups) -> Iterable[LiveJob]:
+        """Ignore speeds."""
         return ()
 
-    def left(self, live: LiveJob) -> None:
-        """Nothing to forget."""
+    def throttled(self, live: LiveJob, groups: DeviceGroups) -> Placement:
+        """The present placement."""
+        return live.placement or ()
 
-    def yields(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
-        """Nobody."""
+    def victims(self, live: LiveJob, holders: Sequence[LiveJob]) -> Sequence[LiveJob]:
+        """No preemption."""
         return ()
 
     @property
     def memory(self) -> Any:
-        """Nothing."""
+        """No state."""
         return None
 
     def recall(self, memory: Any, jobs: dict[int, LiveJob]) -> None:
-        """Nothing."""
+        """Restore nothing."""
+
+    def forget(self, live: LiveJob) -> None:
+        """Drop nothing."""

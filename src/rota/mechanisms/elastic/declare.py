@@ -1,10 +1,17 @@
-"""How policies that choose sizes introduce themselves: a rule that says how many tasks each job should have."""
+"""The family of elastic policies: a rule chooses how many tasks each job has, the elastic scheduler resizes jobs."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from rota.mechanisms.declare import by_rule
+from rota.core.engine.protocols import Policy
+from rota.mechanisms.declare import RESIZES
+from rota.mechanisms.elastic.checked import CheckedSizeRule
+from rota.mechanisms.elastic.rule import SizeRule
 from rota.mechanisms.elastic.scheduler import ElasticScheduler
+from rota.mechanisms.family import Build, Family
 
-sizing = partial(by_rule, ElasticScheduler)
+
+def _schedule(rule: SizeRule, build: Build) -> Policy:
+    return ElasticScheduler(rule, build.allocator, name=build.name)
+
+
+elastic = Family(schedule=_schedule, check=CheckedSizeRule, emits=RESIZES)

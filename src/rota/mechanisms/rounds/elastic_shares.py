@@ -1,4 +1,4 @@
-"""Jobs whose number of tasks is for a share rule to decide: which sizes there are, and how fast each is."""
+"""Jobs whose number of tasks a share rule decides: their sizes, and the speed of each."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.rounds.rule import Contender, Size, contender
+from rota.mechanisms.rounds.rule import RoundJob, Size, round_job
 from rota.perf.speed.model import SpeedModel
 
 
 def sizes_of(job: Job) -> list[int]:
-    """The numbers of tasks that are looked at: the bounds, what was asked for, and powers of two in between."""
+    """The numbers of tasks that are considered: the bounds, the requested number, and powers of two between."""
     if job.elastic is None or job.roles[0].device_milli % WHOLE or not job.roles[0].device_milli:
         return []
     low, high = job.elastic.min_tasks, job.elastic.max_tasks
@@ -20,22 +20,23 @@ def sizes_of(job: Job) -> list[int]:
     return sorted({low, high, job.roles[0].count, *(tasks for tasks in doubled if low < tasks < high)})
 
 
-def elastic_contender(
+def elastic_round_job(
     live: LiveJob,
     speed: SpeedModel,
     types: Sequence[DeviceType],
     able_at: Mapping[int, Sequence[bool]],
     node_devices: Sequence[int],
-) -> Contender:
-    """A job with its speeds at all sizes. Its usual size is that which it asks for, or the nearest that it can have.
+) -> RoundJob:
+    """The job with its speeds at all sizes. Its usual size is the requested one, or the nearest that fits.
 
-    `able_at` says for each size on which types it could be placed, `node_devices` what the largest node of a type has.
+    `able_at` holds for each size the types on which it could be placed, `node_devices` the devices of the largest node
+    by type.
     """
     job = live.job
     sizes = [_at(job, speed, types, tasks, able, node_devices) for tasks, able in able_at.items()]
     asked = job.roles[0].count
     usual = min(sizes, key=lambda size: (not any(size.speeds), abs(size.tasks - asked), size.tasks))
-    plain = contender(live, speed, types, able_at[usual.tasks])
+    plain = round_job(live, speed, types, able_at[usual.tasks])
     others = tuple(size for size in sizes if size.tasks != usual.tasks and any(size.speeds))
     return replace(
         plain,

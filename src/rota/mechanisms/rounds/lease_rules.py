@@ -1,6 +1,6 @@
-"""How a round is kept: what a lease comes to, what counts as time served, how often shares are worked out.
+"""The rules of leases: their length, what counts as time served, how often shares are computed.
 
-`LeaseRules` is how a cluster should be run. A reproduction of a published simulator brings its own.
+`LeaseRules` are those of a live cluster; the reproduction of a published simulator has its own.
 """
 
 from __future__ import annotations
@@ -10,58 +10,58 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rota.core.messages.decisions import Lease
-from rota.mechanisms.rounds.rule import Contender
+from rota.mechanisms.rounds.rule import RoundJob
 
 SHORTEST_ROUND_S, LONGEST_ROUND_S = 60.0, 3600.0
-"""Limits of an adaptive round: shorter ones only make work, longer ones make newcomers wait."""
+"""Limits of an adaptive round: shorter ones only make work, longer ones make serve_newcomers wait."""
 
 
 class SelectedJob(NamedTuple):
-    """A job that was drawn for a round, with its speed there."""
+    """A job that was placed in a round, with its speed there."""
 
-    job: Contender
+    job: RoundJob
     speed: float
     stays: bool = True
-    """Whether it runs there already; otherwise it has to be started first, which takes time."""
+    """Whether it already runs there; otherwise it has to be started, which takes time."""
 
 
 class LeaseRules:
-    """The plain way: jobs are served from the moment the round begins and end when they end."""
+    """Jobs are served from the start of the round until they end."""
 
     lists_all_pairs = False
-    """Whether every possible pair is in the books, or only those that have a share."""
+    """Whether the deficits hold every possible pair, or only those that have a share."""
     serves_newcomers = True
-    """Whether who joined after shares were worked out may run on devices that nobody else wants."""
+    """Whether a job that joined after shares were computed may run on devices without a claim."""
     failed = False
-    """Whether a lease of the present round is known to come to nothing, so that shares are worked out anew."""
+    """Whether a lease of the current round is known to fail, so that shares are computed again."""
     solve_gap_s = 0.0
-    """Least time between two looks at the shares."""
+    """Minimum time between two computations of shares."""
 
     def __init__(self, restart_s: float = 0.0) -> None:
         self.restart_s = restart_s
-        """What every start but the first costs."""
+        """The cost of every start but the first."""
 
     @property
     def memory(self) -> Any:
-        """What these habits must remember between two rounds, as a value that JSON can hold."""
+        """What these rules must remember between two rounds, as a value that JSON can hold."""
         return None
 
     def recall(self, memory: Any) -> None:
-        """Take up what `memory` said."""
+        """Restore what `memory` returned."""
 
     def served_from_s(self, began_s: float, last_round_end_s: float) -> float:
-        """From when on a round counts as time served."""
+        """From when a round counts as time served."""
         return began_s
 
     def served_until_s(self, lease_s: float, over_s: float) -> float:
-        """Until when a lease counts as time served: it may be over before its time."""
+        """Until when a lease counts as time served; it may end early."""
         return min(lease_s, over_s)
 
     def leases(self, seats: Sequence[SelectedJob], now_s: float, round_s: float) -> list[Lease]:
-        """Whole steps, at most a round of them but at least one, for each member of a party.
+        """Whole steps for each job of a contender, at least one and at most a round of them.
 
-        Who has to be started first has until the end of the round, however little it has left to do, and never less
-        than the start takes: or it might be stopped again and again before it has done anything.
+        A job that has to be started gets the whole round however little work is left, and never less than the start
+        takes: otherwise it could be preempted repeatedly before it makes progress.
         """
         leases = []
         for job, speed, stays in seats:
@@ -74,8 +74,8 @@ class LeaseRules:
         return leases
 
 
-def adaptive_round_s(jobs: Sequence[Contender], now_s: float, restart_s: float) -> float:
-    """A round's length from what a restart costs and how long jobs still run.
+def adaptive_round_s(jobs: Sequence[RoundJob], now_s: float, restart_s: float) -> float:
+    """The length of a round from the cost of a restart and the remaining run times.
 
     Over a job's remaining L seconds, rounds of R cost at most L / R restarts, and R / 2 of waiting for the round in
     which it begins; the sum is least at R = sqrt(2 L restart), as for the interval between checkpoints (Young, 1974).
@@ -86,6 +86,6 @@ def adaptive_round_s(jobs: Sequence[Contender], now_s: float, restart_s: float) 
 
 
 def timed_leases(seats: Sequence[SelectedJob], now_s: float, round_s: float) -> list[Lease]:
-    """A whole round for each, whatever that comes to in steps: for speeds that are only estimated."""
+    """A whole round for each job, for speeds that are only estimates."""
     works = [seat.job.live.job.work for seat in seats]
     return [Lease(math.inf if work is None else work, now_s + round_s) for work in works]

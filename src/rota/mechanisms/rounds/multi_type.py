@@ -1,8 +1,8 @@
-"""One job on several device types at once: which jobs may, how fast that is, and which part runs where.
+"""One job on several device types at once: which jobs may, at what speed, and how its tasks are split.
 
-In a program nothing is gained by it as long as a job fits on one type: with uneven batches, half of the devices all the
-time are worth as much as all of them half of the time. It lets a round use devices that are left over on several
-types, and lets jobs run that are too large for every type.
+A linear program gains nothing by it as long as a job fits on one type: with uneven batches, half of the devices all
+the time are worth as much as all of them half of the time. It lets a round use devices that are left over on several
+types, and lets jobs run that are too large for any single type.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rota.core.model.job import DeviceType, Job, Level
-from rota.mechanisms.rounds.rule import Contender, shape_of
+from rota.mechanisms.rounds.rule import RoundJob, shape_of
 from rota.perf.speed.model import SpeedModel
 
 
 def may_spread(job: Job) -> bool:
-    """Whether a job has tasks that can be apart: several of one role, with whole devices, on whichever nodes."""
+    """Whether a job's tasks can be split: several of one role, with whole devices, without locality."""
     is_free = job.locality is None or job.locality.level is Level.CLUSTER
     return is_free and job.tasks > 1 and shape_of(job) is not None
 
 
-def spread_out(plain: Contender, speed: SpeedModel, types: Sequence[DeviceType], rooms: Sequence[int]) -> Contender:
-    """The same job, if it may run on several types at once; `rooms` says how many of its tasks each type could hold.
+def spread_out(plain: RoundJob, speed: SpeedModel, types: Sequence[DeviceType], rooms: Sequence[int]) -> RoundJob:
+    """The same job as one that may run on several types at once; `rooms` is how many of its tasks fit by type.
 
-    One that is too large for every type has speeds for its parts. Where the slowest device sets the pace, it keeps to
-    the fastest types that together are enough for it.
+    A job that is too large for any single type has speeds for its parts. Where the slowest device sets the pace, it
+    keeps to the fastest types that together hold it.
     """
     speeds = tuple(speed.on_type(plain.live.job, kind) for kind in types)
     usable = tuple(room if part > 0 else 0 for room, part in zip(rooms, speeds, strict=True))
@@ -38,7 +38,7 @@ def spread_out(plain: Contender, speed: SpeedModel, types: Sequence[DeviceType],
     return replace(found, speeds=own if speed.uneven else _at_one_pace(found))
 
 
-def _at_one_pace(job: Contender) -> tuple[float, ...]:
+def _at_one_pace(job: RoundJob) -> tuple[float, ...]:
     """Speeds of the parts of a job whose slowest device sets the pace."""
     chosen: list[int] = []
     for at in sorted(range(len(job.rooms)), key=lambda at: (-job.part_speeds[at], at)):
@@ -48,16 +48,16 @@ def _at_one_pace(job: Contender) -> tuple[float, ...]:
     return tuple(pace if at in chosen and room else 0.0 for at, room in enumerate(job.rooms))
 
 
-def divided(job: Contender, left: Sequence[int], wishes: Sequence[float]) -> tuple[int, ...] | None:
-    """How many tasks of a job run on each type, out of the devices that are left there; None if there is no room.
+def divided(job: RoundJob, left: Sequence[int], claims: Sequence[float]) -> tuple[int, ...] | None:
+    """How many tasks of a job run on each type, on the devices left there; None if they do not fit.
 
-    Types are taken in the order of what the job is owed of them, then of its speed. A job that spans keeps to those on
+    Types are used in order of the job's claims on them, then of its speed. A job that spans types keeps to those on
     which it has a speed.
     """
     per_task = job.scale // job.count
     parts = [0] * len(left)
     missing = job.count
-    for at in sorted(range(len(left)), key=lambda at: (-wishes[at], -job.part_speeds[at], at)):
+    for at in sorted(range(len(left)), key=lambda at: (-claims[at], -job.part_speeds[at], at)):
         if not job.spans or job.speeds[at] > 0:
             parts[at] = min(job.rooms[at], left[at] // per_task, missing)
             missing -= parts[at]

@@ -1,4 +1,4 @@
-"""Where the parties of a round sit: who stays on a type keeps its devices, then the others find theirs."""
+"""Placement of the contenders of a round: jobs that stay on a type keep their devices, then the others are placed."""
 
 from __future__ import annotations
 
@@ -18,59 +18,56 @@ from rota.core.state.node_accounts import NodeAccount
 from rota.mechanisms.colocation.pair_placement import shared
 from rota.mechanisms.constrained_job import narrowed
 from rota.mechanisms.elastic.resize import fewer
-from rota.mechanisms.rounds.rule import Contender, Party, members_of, tasks_of_party
+from rota.mechanisms.rounds.rule import Contender, RoundJob, members_of, tasks_of_contender
 
 _RELAXED_S = 1e300
 """A moment by which every locality that ever relaxes has done so."""
 
 
-class Drawn(NamedTuple):
-    """A party and the type that it runs on in a round; of one that runs on several, its tasks on each."""
+class Selected(NamedTuple):
+    """A contender and its type in a round; for one that runs on several types, its tasks on each."""
 
-    party: Party
+    contender: Contender
     at: int
     parts: tuple[int, ...] = ()
 
 
-def parts_of(drawn: Drawn) -> list[tuple[int, float]]:
-    """The types that a party runs on, and which part of it runs on each."""
-    total = sum(drawn.parts)
-    return [(at, tasks / total) for at, tasks in enumerate(drawn.parts) if tasks] if total else [(drawn.at, 1.0)]
+def fractions_of(selected: Selected) -> list[tuple[int, float]]:
+    """The types that a contender runs on, and the fraction of its tasks on each."""
+    total = sum(selected.parts)
+    return [(at, tasks / total) for at, tasks in enumerate(selected.parts) if tasks] if total else [(selected.at, 1.0)]
 
 
 @dataclass(slots=True)
-class _Try:
-    """One way to seat a round: who sits, and who found no place and why."""
+class _Attempt:
+    """One way to place a round: the contenders placed, and the reason of each that was not."""
 
-    seated: list[Drawn]
-    failed: dict[Drawn, Reason]
+    placed: list[Selected]
+    failed: dict[Selected, Reason]
 
 
 class RoundPlacement:
-    """Finds devices for parties. Remembers, for every job and type, the job as if it had asked for just that type."""
+    """Finds devices for contenders; caches each job narrowed to each type (a probe)."""
 
-    def __init__(self, types: Sequence[DeviceType], jobs: Mapping[int, Contender]) -> None:
+    def __init__(self, types: Sequence[DeviceType], jobs: Mapping[int, RoundJob]) -> None:
         self._types = types
         self._empty: Inventory | None = None
         self._verdicts: dict[Hashable, bool] = {}
         self._jobs = jobs
         self._probes: dict[tuple[int, int, int], LiveJob] = {}
         self._before: Mapping[int, Placement] = {}
-        """Where everybody was before the present round was seated."""
-        self.failed: dict[Drawn, Reason] = {}
-        """Who was drawn for the present round and found no place, and why."""
+        """The placements before the current round."""
+        self.failed: dict[Selected, Reason] = {}
+        """Contenders of the current round that found no placement, with the reason."""
         self.relaxes_s = math.inf
-        """When somebody who found no place now asks for less."""
+        """When a job that found no placement relaxes its locality."""
 
     def forget(self, seqs: set[int]) -> None:
-        """Jobs are gone."""
+        """Drop the probes of jobs that are gone."""
         self._probes = {key: probe for key, probe in self._probes.items() if key[0] not in seqs}
 
     def able(self, draft: Draft, live: LiveJob, tasks: int = 0) -> list[bool]:
-        """By type, whether a job could be placed if it had the cluster for itself, once its wishes have relaxed.
-
-        With `tasks`, had it asked for so many of them.
-        """
+        """By type, whether an empty cluster could place a job, its locality relaxed; with `tasks`, that many tasks."""
         if self._empty is None:
             self._empty = _vacated(draft.inventory)
         able = []
@@ -84,154 +81,154 @@ class RoundPlacement:
         return able
 
     def rooms(self, draft: Draft, live: LiveJob) -> list[int]:
-        """By type, how many tasks of a job could be there if it had the cluster for itself: all that fit, or none."""
+        """By type, how many tasks of a job an empty cluster could place there."""
         role, rooms = live.job.roles[0], []
         for at in range(len(self._types)):
-            usable = [books for books in draft.inventory.nodes if books.pool == at and in_use(books)]
-            tasks = min(sum(books.node.devices * WHOLE // role.device_milli for books in usable), role.count)
+            usable = [account for account in draft.inventory.nodes if account.pool == at and is_schedulable(account)]
+            tasks = min(sum(account.node.devices * WHOLE // role.device_milli for account in usable), role.count)
             rooms.append(tasks if tasks and self.able(draft, live, tasks)[at] else 0)
         return rooms
 
-    def seat(self, draft: Draft, drawn: Sequence[Drawn]) -> list[Drawn]:
-        """Everyone gets up and sits down again; who really sits where.
+    def place(self, draft: Draft, selected: Sequence[Selected]) -> list[Selected]:
+        """Release all placements, then place the selected contenders; return those that were placed.
 
-        Whoever finds no place because others kept theirs is asked first the second time: otherwise a job that
-        needs a whole node could be drawn round after round and never run.
+        If some fail because others kept their devices, a second attempt places the failed ones first: otherwise a job
+        that needs a whole node could be selected in every round and never run.
         """
         before: dict[int, Placement] = {}
         for seq, job in self._jobs.items():
-            if job.live.placement is not None and job.live.stopping is None:
+            if job.live.placement is not None and not job.live.is_leaving:
                 before[seq] = job.live.placement
                 draft.release(job.live)
-        able = self._present(drawn)
+        able = self._present(selected)
         mark = draft.mark()
-        found = self._try(draft, [], able, before)
-        if found.failed and found.seated:
+        found = self._attempt(draft, [], able, before)
+        if found.failed and found.placed:
             draft.undo(mark)
-            found = self._try(draft, list(found.failed), able, before)
+            found = self._attempt(draft, list(found.failed), able, before)
         self._before, self.relaxes_s = before, math.inf
         self._explain(draft, found)
         self.failed = found.failed
-        return found.seated
+        return found.placed
 
-    def seat_rest(self, draft: Draft, drawn: Sequence[Drawn]) -> list[Drawn]:
-        """Others sit down where those who found no place now would have sat; who really does."""
-        found = self._try(draft, [], self._present(drawn), self._before)
+    def place_rest(self, draft: Draft, selected: Sequence[Selected]) -> list[Selected]:
+        """Place further contenders on the devices of those that failed; return those that were placed."""
+        found = self._attempt(draft, [], self._present(selected), self._before)
         self._explain(draft, found)
-        return found.seated
+        return found.placed
 
     def why(self, waiting: LiveJob) -> Reason | None:
-        """Why a job that was drawn for the present round found no place."""
-        return next((reason for each, reason in self.failed.items() if waiting.seq in members_of(each.party)), None)
+        """Why a job that was selected for the current round was not placed."""
+        return next((reason for each, reason in self.failed.items() if waiting.seq in members_of(each.contender)), None)
 
-    def _present(self, drawn: Sequence[Drawn]) -> list[Drawn]:
-        """Those of whom nobody is on its way out."""
+    def _present(self, selected: Sequence[Selected]) -> list[Selected]:
+        """The contenders of which no job is stopping."""
         jobs = self._jobs
-        return [each for each in drawn if all(jobs[seq].live.stopping is None for seq in members_of(each.party))]
+        return [each for each in selected if all(not jobs[seq].live.is_leaving for seq in members_of(each.contender))]
 
-    def _explain(self, draft: Draft, found: _Try) -> None:
-        for (party, at, _), reason in found.failed.items():
-            lead = self._lead(party)
+    def _explain(self, draft: Draft, found: _Attempt) -> None:
+        for (contender, at, _), reason in found.failed.items():
+            lead = self._lead(contender)
             draft.because(lead.live, reason)
-            probe = self._probe(lead.live, at, self._tasks(party))
+            probe = self._probe(lead.live, at, self._tasks(contender))
             _, relaxes_s = draft.allocator.stage(probe, draft.now_s)
             self.relaxes_s = min(self.relaxes_s, relaxes_s)
 
-    def _try(
-        self, draft: Draft, first: Sequence[Drawn], drawn: Sequence[Drawn], before: Mapping[int, Placement]
-    ) -> _Try:
-        found = _Try([], {})
+    def _attempt(
+        self, draft: Draft, first: Sequence[Selected], selected: Sequence[Selected], before: Mapping[int, Placement]
+    ) -> _Attempt:
+        found = _Attempt([], {})
         for each in first:
             self._find_place(draft, each, found)
-        waiting = [each for each in drawn if each not in first]
-        movers = [each for each in waiting if not self._sit_down(draft, each, before, found)]
+        waiting = [each for each in selected if each not in first]
+        movers = [each for each in waiting if not self._keep_devices(draft, each, before, found)]
         for each in movers:
             self._find_place(draft, each, found)
         return found
 
-    def _lead(self, party: Party) -> Contender:
-        """Whose devices a party has: the larger of two, or the older if they are of one size."""
-        return max((self._jobs[seq] for seq in members_of(party)), key=lambda job: (job.scale, -job.seq))
+    def _lead(self, contender: Contender) -> RoundJob:
+        """The job whose devices a contender uses: the larger of two, the older of two of equal size."""
+        return max((self._jobs[seq] for seq in members_of(contender)), key=lambda job: (job.scale, -job.seq))
 
-    def _sit_down(self, draft: Draft, drawn: Drawn, before: Mapping[int, Placement], found: _Try) -> bool:
-        """Back to the devices that one of the party had, if they are of the type and nobody took them."""
-        lead = self._lead(drawn.party)
-        for seq in members_of(drawn.party):
-            held = self._resized(before.get(seq), seq, drawn.party)
-            if held is None or self._jobs[seq].scale < lead.scale or not self._suits(held, drawn, draft.inventory):
+    def _keep_devices(self, draft: Draft, selected: Selected, before: Mapping[int, Placement], found: _Attempt) -> bool:
+        """Place a contender on the devices that one of its jobs held, if they are of the type and free."""
+        lead = self._lead(selected.contender)
+        for seq in members_of(selected.contender):
+            held = self._resized(before.get(seq), seq, selected.contender)
+            if held is None or self._jobs[seq].scale < lead.scale or not self._suits(held, selected, draft.inventory):
                 continue
             job = self._jobs[seq].live.job
             if self._jobs[seq].shape is not None:
                 held = whole(held)
             if draft.inventory.is_free(held, job.roles, job.exclusive, back=True):
-                self._take(draft, drawn, held, found)
+                self._take(draft, selected, held, found)
                 return True
         return False
 
-    def _suits(self, held: Placement, drawn: Drawn, inventory: Inventory) -> bool:
-        """Whether devices are of the type that was drawn, or as many of each type as were."""
+    def _suits(self, held: Placement, selected: Selected, inventory: Inventory) -> bool:
+        """Whether the devices are of the selected type, or split over types as selected."""
         tasks = dict.fromkeys(self._types, 0)
         for slot in held:
             if slot.devices:
                 tasks[inventory.nodes[slot.node].node.device_type] += slot.tasks
-        if drawn.parts:
-            return tuple(tasks.values()) == drawn.parts
-        return all(kind == self._types[drawn.at] for kind, count in tasks.items() if count)
+        if selected.parts:
+            return tuple(tasks.values()) == selected.parts
+        return all(kind == self._types[selected.at] for kind, count in tasks.items() if count)
 
-    def _resized(self, held: Placement | None, seq: int, party: Party) -> Placement | None:
-        """What a job held, or the part of it that an elastic job keeps if it is to have fewer tasks."""
+    def _resized(self, held: Placement | None, seq: int, contender: Contender) -> Placement | None:
+        """What a job held, cut to what it keeps if it is to have fewer tasks."""
         job = self._jobs[seq].live.job
         if held is None or job.elastic is None:
             return held
-        tasks = self._tasks(party) or job.roles[0].count
+        tasks = self._tasks(contender) or job.roles[0].count
         if tasks_of(held) <= tasks or job.roles[0].is_fraction:
             return held if tasks_of(held) == tasks else None
         return fewer(held, tasks, job.roles[0].device_milli // WHOLE)
 
-    def _tasks(self, party: Party) -> int:
-        """With how many tasks the first of a party runs, if not as it asks for."""
-        return tasks_of_party(party) or self._jobs[party[0]].tasks
+    def _tasks(self, contender: Contender) -> int:
+        """The number of tasks of a contender's first job, if it differs from the requested number; else 0."""
+        return tasks_of_contender(contender) or self._jobs[contender[0]].tasks
 
-    def _find_place(self, draft: Draft, drawn: Drawn, found: _Try) -> None:
-        offered = self._offer(draft, drawn)
+    def _find_place(self, draft: Draft, selected: Selected, found: _Attempt) -> None:
+        offered = self._offer(draft, selected)
         if isinstance(offered, Reason):
-            found.failed[drawn] = offered
+            found.failed[selected] = offered
         else:
-            self._take(draft, drawn, offered, found)
+            self._take(draft, selected, offered, found)
 
-    def _offer(self, draft: Draft, drawn: Drawn) -> Placement | Reason:
-        """Devices for a party, type by type if it has parts: no node has two types, so that parts never meet."""
-        live = self._lead(drawn.party).live
-        parts = [(at, tasks) for at, tasks in enumerate(drawn.parts) if tasks]
+    def _offer(self, draft: Draft, selected: Selected) -> Placement | Reason:
+        """Devices for a contender, by type if it spans several: no node has two types, so the parts never overlap."""
+        live = self._lead(selected.contender).live
+        parts = [(at, tasks) for at, tasks in enumerate(selected.parts) if tasks]
         slots: Placement = ()
-        for at, tasks in parts or [(drawn.at, self._tasks(drawn.party))]:
+        for at, tasks in parts or [(selected.at, self._tasks(selected.contender))]:
             offered = draft.offer(self._probe(live, at, tasks))
             if isinstance(offered, Reason):
                 return offered
             slots += offered
         return slots
 
-    def _take(self, draft: Draft, drawn: Drawn, place: Placement, found: _Try) -> None:
-        """Both of a pair on the same devices, or the one alone where the other finds too little of something else."""
-        party = drawn.party
-        lead = self._lead(party)
-        if len(members_of(party)) > 1:
-            mate = self._jobs[party[0] if lead.seq == party[1] else party[1]]
-            both = shared(place, lead, mate)
+    def _take(self, draft: Draft, selected: Selected, place: Placement, found: _Attempt) -> None:
+        """Place both jobs of a pair on the devices, or only the lead where the other lacks CPUs or memory."""
+        contender = selected.contender
+        lead = self._lead(contender)
+        if len(members_of(contender)) > 1:
+            partner = self._jobs[contender[0] if lead.seq == contender[1] else contender[1]]
+            both = shared(place, lead.shape, partner.shape)
             mark = draft.mark()
             if both is not None:
                 draft.assign_offered(lead.live, both[0])
-                if draft.inventory.is_free(both[1], mate.live.job.roles, back=True):
-                    draft.assign_offered(mate.live, both[1])
-                    found.seated.append(drawn)
+                if draft.inventory.is_free(both[1], partner.live.job.roles, back=True):
+                    draft.assign_offered(partner.live, both[1])
+                    found.placed.append(selected)
                     return
                 draft.undo(mark)
-            drawn = drawn._replace(party=(lead.seq,))
+            selected = selected._replace(contender=(lead.seq,))
         draft.assign_offered(lead.live, place)
-        found.seated.append(drawn)
+        found.placed.append(selected)
 
     def _probe(self, live: LiveJob, at: int, tasks: int) -> LiveJob:
-        """The same job, had it asked for just this type, and for so many tasks if that is not 0."""
+        """The job as if it requested only this type, and `tasks` tasks unless that is 0."""
         probe = self._probes.get((live.seq, at, tasks))
         if probe is None:
             probe = narrowed(live, self._types[at])
@@ -242,20 +239,20 @@ class RoundPlacement:
         return probe
 
 
-def in_use(books: NodeAccount) -> bool:
-    """Whether a node is there for jobs, whoever is on it now."""
-    return books.up and not books.drained and not books.removed
+def is_schedulable(account: NodeAccount) -> bool:
+    """Whether a node accepts jobs, whether or not it is full."""
+    return account.up and not account.drained and not account.removed
 
 
 def _vacated(inventory: Inventory) -> Inventory:
-    """The same nodes with nobody on them."""
-    empty = Inventory(Cluster(nodes=tuple(books.node for books in inventory.nodes)))
-    for index, books in enumerate(inventory.nodes):
-        empty.set_up(index, in_use(books))
+    """The same nodes, all free."""
+    empty = Inventory(Cluster(nodes=tuple(account.node for account in inventory.nodes)))
+    for index, account in enumerate(inventory.nodes):
+        empty.set_up(index, is_schedulable(account))
     return empty
 
 
-def stays_put(live: LiveJob, before: Placement | None) -> bool:
-    """Whether a job runs already where it is to run."""
+def is_unmoved(live: LiveJob, before: Placement | None) -> bool:
+    """Whether a job already runs on the devices where it is placed."""
     after = live.placement
     return live.run_since_s is not None and before is not None and after is not None and same_devices(before, after)

@@ -1,52 +1,48 @@
-"""What share rules are asked and answer: which part of the time each job, or pair of jobs, gets on each device type."""
+"""What share rules are asked and answer: the share of time of each contender on each device type."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.core.state.job_record import LiveJob
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.job_length import UNKNOWN_WORK_S
 from rota.perf.speed.model import SpeedModel
 
-Floats = NDArray[np.float64]
-NOBODY = -1
-"""The second member of a party of one."""
-Party = tuple[int, ...]
-"""Who runs together on the same devices: one job or two, by number of submission, the older first.
+NO_PARTNER = -1
+"""In place of the second job of a contender that is one job."""
+Contender = tuple[int, ...]
+"""What contends in a round: one job, or two that share devices, by number of submission, the older first.
 
-Three numbers, the second of them `NOBODY`, are one job with so many tasks, other than it usually has (`sized`).
+Three numbers, the second of them `NO_PARTNER`, are one job with another number of tasks than usual (`sized`).
 """
-Shares = Mapping[Party, Sequence[float]]
-"""The part of the time that a party should have on each type."""
-
-UNKNOWN_WORK_S = 3600.0
-"""How much longer a job is taken to run that says nothing of its length."""
+Shares = Mapping[Contender, Sequence[float]]
+"""The fraction of time that a contender should run on each type."""
 
 
-def sized(seq: int, tasks: int) -> Party:
-    """A job alone, with this many tasks."""
-    return (seq, NOBODY, tasks)
+def sized(seq: int, tasks: int) -> Contender:
+    """The contender of one job with this many tasks."""
+    return (seq, NO_PARTNER, tasks)
 
 
-def members_of(party: Party) -> Party:
-    """The jobs of a party, whatever its size."""
-    return party[:1] if len(party) > 2 else party
+def members_of(contender: Contender) -> Contender:
+    """The jobs of a contender."""
+    return contender[:1] if len(contender) > 2 else contender
 
 
-def tasks_of_party(party: Party) -> int:
-    """With how many tasks a job runs that has another size than usual; 0 for all others."""
-    return party[2] if len(party) > 2 else 0
+def tasks_of_contender(contender: Contender) -> int:
+    """The number of tasks of a job that runs with another number than usual; 0 otherwise."""
+    return contender[2] if len(contender) > 2 else 0
 
 
 class Size(NamedTuple):
-    """An elastic job at one of its sizes."""
+    """One size of an elastic job: tasks, devices, and speed by type."""
 
     tasks: int
     scale: int
@@ -54,8 +50,8 @@ class Size(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contender:
-    """A job as share rules see it: its size in devices and its speed on each type, 0 where it can't run."""
+class RoundJob:
+    """A job as share rules see it: its size in devices (`scale`) and its speed by type, 0 where it can't run."""
 
     live: LiveJob
     seq: int
@@ -65,30 +61,30 @@ class Contender:
     entity: str
     speeds: tuple[float, ...]
     able: tuple[bool, ...]
-    """On which types it could be placed."""
+    """By type, whether it could be placed there."""
     shape: tuple[int, int] | None
-    """Tasks and devices of a task, for jobs that may share their devices with one of the same shape."""
+    """Tasks and devices per task, for jobs that may share their devices; None for others."""
     kind: tuple[Any, ...]
-    """Equal for jobs that are alike in model and size."""
+    """Equal for jobs of equal model, size and speeds."""
     tasks: int = 0
-    """Its usual number of tasks, if that is not the one it asks for."""
+    """Its usual number of tasks, if that differs from the requested number; else 0."""
     sizes: tuple[Size, ...] = ()
-    """Other sizes that it may have, if that is for the policy to decide."""
+    """Other sizes that it may have, where the policy decides the size."""
     able_at: tuple[tuple[int, tuple[bool, ...]], ...] = ()
-    """By number of tasks, on which types it could be placed with so many."""
+    """By number of tasks, the types on which it could be placed with that many."""
     rooms: tuple[int, ...] = ()
-    """By type, how many of its tasks there could be, if it may run on several types at once."""
+    """By type, how many of its tasks fit, if it may run on several types at once."""
     part_speeds: tuple[float, ...] = ()
-    """By type, the speed that it would have if all its devices were of that type, be there so many or not."""
+    """By type, its speed if all its devices were of that type, whether or not there are that many."""
 
     @property
     def spans(self) -> bool:
-        """Whether it is too large for every type, and runs on several at once or not at all."""
+        """Whether it is too large for any single type, so that it runs on several at once or not at all."""
         return bool(self.rooms) and not any(self.able)
 
     @property
     def count(self) -> int:
-        """Tasks that it usually has."""
+        """Its usual number of tasks."""
         return self.tasks or self.live.job.tasks
 
     @property
@@ -96,13 +92,13 @@ class Contender:
         """Its speed on its best type at its best size."""
         return max((*self.speeds, *(speed for size in self.sizes for speed in size.speeds)), default=0.0)
 
-    def speed(self, party: Party, at: int) -> float:
-        """Its speed on a type when it runs alone, at the size that a party stands for."""
-        tasks = tasks_of_party(party)
+    def speed(self, contender: Contender, at: int) -> float:
+        """Its speed on a type when it runs alone, at the size of the contender."""
+        tasks = tasks_of_contender(contender)
         return next((size.speeds[at] for size in self.sizes if size.tasks == tasks), self.speeds[at])
 
     def remaining(self, now_s: float) -> float:
-        """Work still to do; for a job of unknown length, an hour's worth on its best type."""
+        """Work left; for a job of unknown length, what it does in an hour on its best type."""
         total = self.live.job.work
         if total is None:
             estimate = self.live.job.estimate_s
@@ -112,17 +108,17 @@ class Contender:
 
 
 @dataclass(slots=True)
-class Question:
-    """All contenders in order of submission, the types with their device counts, and what time it is."""
+class ShareQuestion:
+    """All jobs in order of submission, the device types with their counts, and the time."""
 
     now_s: float
-    jobs: list[Contender]
+    jobs: list[RoundJob]
     types: tuple[DeviceType, ...]
     devices: tuple[int, ...]
-    beside: Callable[[Contender, Contender], Floats]
-    """Speeds of two jobs on the same devices: a row each, a column per type."""
+    pair_speeds: Callable[[RoundJob, RoundJob], Floats]
+    """Speeds of two jobs on the same devices: a row per job, a column per type."""
     mixed: bool = False
-    """Whether two of different size may share devices, the larger with some of its own to itself."""
+    """Whether jobs of different size may share devices, the larger keeping some of its own to itself."""
     speeds: Floats = field(init=False)
     scale: Floats = field(init=False)
     weight: Floats = field(init=False)
@@ -137,7 +133,7 @@ class Question:
 
     @property
     def capacity(self) -> Floats:
-        """Devices by type, as numbers for a program."""
+        """Devices by type, as floats."""
         return np.array(self.devices, dtype=np.float64)
 
     @property
@@ -151,150 +147,72 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Freedoms:
-    """What is decided in rounds beside shares: the number of tasks of elastic jobs (`elastic`), whether jobs run on
-    several types at once (`cross_type`), and whether two of different size share devices (`mixed_sharing`)."""
+class RoundFeatures:
+    """What rounds decide in addition to shares: the number of tasks of elastic jobs (`elastic`), whether jobs run on
+    several types at once (`cross_type`), and whether jobs of different size share devices (`mixed_sharing`)."""
 
     elastic: bool = False
     cross_type: bool = False
     mixed_sharing: bool = False
 
 
-SHARES_ONLY = Freedoms()
-
-
-def nests(large: tuple[int, int] | None, small: tuple[int, int] | None) -> bool:
-    """Whether tasks of one shape (their number, devices of each) can share the devices of whole tasks of another."""
-    if large is None or small is None:
-        return False
-    return small[0] * small[1] < large[0] * large[1] and small[1] % large[1] == 0
-
-
-class PairSpeeds:
-    """The speeds of two jobs on the same devices, looked up once for all that are alike."""
-
-    def __init__(self, speed: SpeedModel, types: tuple[DeviceType, ...], mixed: bool = False) -> None:
-        self._speed = speed
-        self._types = types
-        self._mixed = mixed
-        self._found: dict[tuple[Any, Any], Floats] = {}
-        self._run: dict[tuple[Any, Any], NDArray[np.bool_]] = {}
-
-    def run_together(self, one: Contender, other: Contender) -> NDArray[np.bool_]:
-        """By type, whether both of them run."""
-        key = (one.kind, other.kind)
-        found = self._run.get(key)
-        if found is None:
-            found = self._run[key] = self(one, other).min(axis=0) > 0
-        return found
-
-    def __call__(self, one: Contender, other: Contender) -> Floats:
-        """A row each, a column per type; 0 where one of them can't run, or where they can't share devices."""
-        key = (one.kind, other.kind)
-        found = self._found.get(key)
-        if found is None:
-            a, b = one.live.job, other.live.job
-            fit = one.shape is not None and one.shape == other.shape
-            if self._mixed and not fit:
-                fit = nests(one.shape, other.shape) or nests(other.shape, one.shape)
-            fit &= not one.spans and not other.spans
-            may = [fit and x > 0 and y > 0 for x, y in zip(one.speeds, other.speeds, strict=True)]
-            rows = [
-                (self._speed.beside(a, b, kind), self._speed.beside(b, a, kind)) if fits else (0.0, 0.0)
-                for kind, fits in zip(self._types, may, strict=True)
-            ]
-            found = self._found[key] = np.array(rows, dtype=np.float64).reshape(-1, 2).T
-        return found
-
-
-class Mates:
-    """Those who are there, by size, with the number of their kind: who runs beside whom is asked once for all alike."""
-
-    def __init__(self, beside: PairSpeeds, jobs: Iterable[Contender]) -> None:
-        self._beside = beside
-        self._kinds: dict[Any, int] = {}
-        self._heads: list[Contender] = []
-        self._by_scale: dict[int, tuple[list[int], list[int]]] = {}
-        for job in jobs:
-            self.add(job)
-
-    def add(self, job: Contender) -> None:
-        """One more is there."""
-        number = self._kinds.setdefault(job.kind, len(self._heads))
-        if number == len(self._heads):
-            self._heads.append(job)
-        seqs, numbers = self._by_scale.setdefault(job.scale, ([], []))
-        seqs.append(job.seq)
-        numbers.append(number)
-
-    def pairs(self, job: Contender) -> tuple[list[Party], NDArray[np.bool_]]:
-        """All pairs of a newcomer with one of its size, and by type whether both of them run: a row each."""
-        seqs, numbers = self._by_scale.get(job.scale, ([], []))
-        parties: list[Party] = [(seq, job.seq) if seq < job.seq else (job.seq, seq) for seq in seqs]
-        runs = np.zeros((len(self._heads), len(job.speeds)), dtype=np.bool_)
-        for number in set(numbers):
-            runs[number] = self._beside.run_together(self._heads[number], job)
-        return parties, runs[numbers]
+SHARES_ONLY = RoundFeatures()
 
 
 class ShareRule(Protocol):
-    """A published way to divide time on device types among jobs."""
+    """Divides the time of each device type among jobs."""
 
     sees_types: bool
-    """Whether it knows that types differ in speed; if not, the order in which types are filled is left to chance."""
+    """Whether it considers that types differ in speed; if not, types are filled in random order."""
     packs: bool
-    """Whether two jobs may get a share of the same devices."""
+    """Whether two jobs may share devices."""
     backfills: bool
-    """Whether devices that nobody has a share of go to whoever is next."""
+    """Whether devices without a claim go to the next contender by priority."""
 
-    def shares(self, question: Question) -> Shares:
-        """The shares of all contenders; one who is not named gets none."""
+    def shares(self, question: ShareQuestion) -> Shares:
+        """The shares of all contenders; a contender that is not named gets none."""
 
     @property
     def memory(self) -> Any:
-        """What it must remember between two questions, as a value that JSON can hold."""
+        """What it must remember between two calls, as a value that JSON can hold."""
 
     def recall(self, memory: Any) -> None:
-        """Take up what `memory` said."""
+        """Restore what `memory` returned."""
 
 
 class Memoryless:
-    """A rule whose answer hangs on the question alone."""
+    """A rule whose answer depends on the question alone."""
 
     memory: Any = None
 
     def recall(self, memory: Any) -> None:
-        """There is nothing to take up."""
+        """There is nothing to restore."""
 
 
-def chance_of(rng: random.Random) -> Any:
-    """The state of a random generator, as lists."""
-    version, numbers, gauss = rng.getstate()
-    return [version, list(numbers), gauss]
+class DefaultShareRule(Memoryless):
+    """What rules do unless they override it: one job per contender, idle devices backfilled, nothing remembered."""
 
-
-def set_chance(rng: random.Random, memory: Any) -> None:
-    """Put a random generator into a state that `chance_of` gave."""
-    version, numbers, gauss = memory
-    rng.setstate((version, tuple(numbers), gauss))
+    sees_types = True
+    packs = False
+    backfills = True
 
 
 def shape_of(job: Job) -> tuple[int, int] | None:
-    """Tasks and devices of a task; None if the job can't share: it has fractions of devices, roles, or a node alone."""
+    """Tasks and devices per task; None for jobs that can't share: several roles, fractions, or exclusive nodes."""
     role = job.roles[0]
     if len(job.roles) > 1 or job.exclusive or not role.device_milli or role.device_milli % WHOLE:
         return None
     return role.count, role.device_milli // WHOLE
 
 
-def contender(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], able: Sequence[bool]) -> Contender:
-    """A job with its speeds, 0 on types on which it could not be placed."""
+def round_job(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], able: Sequence[bool]) -> RoundJob:
+    """The job with its speeds, 0 on types on which it could not be placed."""
     job = live.job
     scale = -(-job.gpu_milli // WHOLE)
     labels = dict(job.labels)
     shape = shape_of(job)
     speeds = tuple(speed.on_type(job, kind) if fits else 0.0 for kind, fits in zip(types, able, strict=True))
-    return Contender(
+    return RoundJob(
         live=live,
         seq=live.seq,
         scale=scale,
@@ -309,7 +227,7 @@ def contender(live: LiveJob, speed: SpeedModel, types: Sequence[DeviceType], abl
 
 
 def above_zero(text: str | None) -> float | None:
-    """The number that a label says; None where it says none above 0."""
+    """The number in a label; None unless it is finite and above 0."""
     if text is None:
         return None
     try:

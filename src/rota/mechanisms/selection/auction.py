@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Floats
+from rota.mechanisms.arrays import Floats
 
 _NEVER = -np.inf
 

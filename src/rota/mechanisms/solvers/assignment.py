@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Floats
+from rota.mechanisms.arrays import Floats
 from rota.mechanisms.solvers.lp import Ints
 
 _MANY = 300

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.mechanisms.rounds.rule import Floats
+from rota.mechanisms.arrays import Floats
 
 Ints = NDArray[np.int64]
 _LARGE = 1000

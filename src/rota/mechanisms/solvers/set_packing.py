@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Floats
+from rota.mechanisms.arrays import Floats
 from rota.mechanisms.solvers.lp import NoSolution, Program, Solution, Solver
 
 _HARDLY = 1e-6

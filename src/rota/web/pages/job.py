@@ -187,10 +187,10 @@ class JobPage:
         live = self._context.service.control.state.jobs.get(self._id)
         if self._row.state == "succeeded":
             return "Succeeded."
-        if live is None or live.placement is None or live.reserved:
+        if live is None or not live.held:
             return None
         nodes = self._context.service.control.state.inventory.nodes
-        names = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.placement))
+        names = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))
         where = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         return f"Running for {words.duration(live.run_s(time.time()))} on {where}."
 
@@ -217,7 +217,7 @@ class JobPage:
     def _show_placement(self) -> None:
         state = self._context.service.control.state
         live = state.jobs.get(self._id)
-        holders = holders_of(state) if live is not None and live.placement is not None and not live.reserved else {}
+        holders = holders_of(state) if live is not None and live.held else {}
         mine = [index for index, devices in holders.items() if any(_has(holds, self._id) for holds in devices.values())]
         if not mine:
             if self._map is not None or not self._placement.default_slot.children:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from nicegui import html, ui
 
 from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType, TenantId
-from rota.live.workers.whatif import Answer, Change
+from rota.live.workers.whatif import Answer, changed
 from rota.policies import names
+from rota.scenario import Scenario
 from rota.web import words
 from rota.web.frame import heading
 from rota.web.page_context import PageContext
@@ -71,26 +73,23 @@ class WhatIfPage:
     def _number(self, label: str, value: int) -> Any:
         return ui.number(label, value=value, min=0, precision=0).props("outlined dense stack-label")
 
-    def _change(self) -> Change:
+    def _scenarios(self) -> tuple[Scenario, Scenario]:
+        """The present scenario and the one that was entered."""
         guaranteed: dict[TenantId, dict[DeviceType, int]] = {}
         for (tenant, kind), field in self._quotas.items():
             guaranteed.setdefault(tenant, {})[kind] = _whole(field, f"the guarantee of {tenant}")
-        return Change(
-            policy=(self._policy.value or "").strip(),
-            added={
-                kind: _whole(field, f"the number of additional {kind} nodes") for kind, field in self._added.items()
-            },
-            guaranteed=guaranteed,
-            restart_s=float(_whole(self._restart, "the cost of a restart")),
-        )
+        added = {kind: _whole(field, f"the number of additional {kind} nodes") for kind, field in self._added.items()}
+        restart_s = float(_whole(self._restart, "the cost of a restart"))
+        cluster = self._context.cluster
+        now = self._context.what_if.present(cluster, restart_s=restart_s)
+        after = changed(cluster, added=added, guaranteed=guaranteed)
+        return now, replace(now.under((self._policy.value or "").strip()), cluster=after)
 
     async def _compare(self) -> None:
         self._show_status("Simulating both scenarios …", "")
         self._button.disable()
         try:
-            answer = await self._context.what_if.ask(
-                self._context.cluster, self._change(), float(self._days.value or 1)
-            )
+            answer = await self._context.what_if.ask(*self._scenarios(), float(self._days.value or 1))
         except RotaError as error:
             self._show_status(str(error), "refused")
             return

@@ -1,4 +1,7 @@
-"""Liquid: placed by network cost, one by one or in batches; devices shared by predicted use (Gu et al., TPDS 2022)."""
+"""Liquid: placement by network cost, singly or in batches; device sharing by predicted utilisation.
+
+Gu et al., TPDS 2022.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,31 @@ from dataclasses import dataclass, replace
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.model.job import WHOLE, Job
 from rota.core.state.job_record import JobView, LiveJob
-from rota.mechanisms.colocation.declare import sharing
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.colocation.declare import colocation
+from rota.mechanisms.declare import NEVER_STOPS, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.network.batch_placement import BatchPlacement
-from rota.mechanisms.network.genetic import Effort
+from rota.mechanisms.network.genetic import SearchBudget
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
 from rota.mechanisms.ordering.rule import Backfill, SimpleRule, Turn
 from rota.perf.speed.network import weighting
-from rota.policies.published.colocation.horus import Horus, HorusParams
+from rota.policies.published.colocation.horus import Horus, HorusParams, lacks_pairs_under
 
 _CITES = "Gu et al., TPDS 2022"
 USUAL_BYTES = 8 << 30
-"""Device memory of a job that does not say how much it needs, and of which nothing was learned."""
+"""Device memory assumed for a job that does not request any and of which none was learned."""
 _TRAITS = Traits(
     prior_knowledge="traffic of tasks; model, from which utilisation is predicted",
     scheduling_input="arrival order, network topology, predicted utilisation",
-    placement="near by network cost, packed",
+    placement="lowest network cost, packed",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiquidParams(HorusParams):
-    """Jobs of one device share it, at most `most` of them, while their predicted utilisations are at most `limit`.
+    """At most `most` jobs of one device share it, while the sum of their predicted utilisations is at most `limit`.
 
-    With `overlap` a job starts to load while the one before it on its devices saves. `h` is how far nodes are, as of
-    the placement.
+    With `overlap`, a job loads its data while its predecessor on the same devices still saves a checkpoint. `h` is the
+    distance between nodes, as of the placement `liquid`.
     """
 
     overlap: bool = True
@@ -43,58 +46,60 @@ class LiquidParams(HorusParams):
         weighting(self.h)
 
 
-def _nearby(params: LiquidParams | LiquidBatchParams) -> str:
-    """The placement that goes by the same distances."""
+def _placement(params: LiquidParams | LiquidBatchParams) -> str:
+    """Return the placement with the same distances."""
     return "liquid" if params.h == "levels" else f"liquid:h={params.h}"
 
 
 class Liquid(Horus):
-    """First in first out; jobs of one device that find none free share one, if use and memory allow."""
+    """First in first out; jobs of one device that find none free share one if utilisation and memory allow it."""
 
     def __init__(self, params: LiquidParams, knowledge: Knowledge) -> None:
         super().__init__(params, knowledge)
         self.overlaps = params.overlap
 
-    def shares(self, job: Job) -> bool:
-        """Single tasks with one whole device."""
-        return super().shares(job) and len(job.roles) == 1 and job.tasks == 1 and job.gpu_milli == WHOLE
+    def is_shareable(self, job: Job) -> bool:
+        """Jobs of one task on one whole device."""
+        return super().is_shareable(job) and len(job.roles) == 1 and job.tasks == 1 and job.gpu_milli == WHOLE
 
-    def has_room(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
-        """Whether the device's memory holds all, those with the usual amount who do not say how much they need."""
+    def fits_memory(self, live: LiveJob, hosts: Sequence[LiveJob], memory_bytes: int | None) -> bool:
+        """Return whether a device has memory for all jobs; those that request none count `USUAL_BYTES`."""
         needs = [each.job.roles[0].device_memory_bytes or USUAL_BYTES for each in (*hosts, live)]
         return memory_bytes is None or sum(needs) <= memory_bytes
 
 
 liquid = replace(
-    sharing(
+    colocation(
         "liquid",
         Liquid,
         cites=_CITES,
-        summary="First in first out, each task where it adds least traffic; jobs of one device share by predicted use.",
+        summary="First in first out at the least network cost; jobs of one device share it by predicted utilisation.",
         params=LiquidParams,
         placement="liquid",
         traits=_TRAITS,
         predicts_use=True,
+        emits=SHARES,
+        remarks=lacks_pairs_under,
+        packs=True,
     ),
-    places=_nearby,
+    places=_placement,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiquidBatchParams:
-    """`h` is how far nodes are, as of the placement; a search ends after `limit_s` seconds or `work` tasks touched.
+    """Distances `h` as of the placement `liquid`; the genetic search ends after `work` task placements.
 
-    With `overlap` a job starts to load while the one before it on its devices saves.
+    With `overlap`, a job loads its data while its predecessor on the same devices still saves a checkpoint.
     """
 
     h: str = "levels"
-    limit_s: float = 30.0
     work: int = 90_000
     overlap: bool = True
 
     def __post_init__(self) -> None:
         weighting(self.h)
-        Effort(limit_s=self.limit_s, work=self.work)
+        SearchBudget(work=self.work)
 
 
 def _first_come(job: JobView, now_s: float) -> Turn:
@@ -103,8 +108,7 @@ def _first_come(job: JobView, now_s: float) -> Turn:
 
 def _batch(params: LiquidBatchParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
     order = ListScheduler(SimpleRule(of=_first_come, backfill=Backfill.ANY, preempts=False), allocator)
-    effort = Effort(limit_s=params.limit_s, work=params.work)
-    return BatchPlacement(order, weighting(params.h), effort, knowledge.seed, params.overlap)
+    return BatchPlacement(order, weighting(params.h), SearchBudget(work=params.work), knowledge.seed, params.overlap)
 
 
 liquid_batch = DeclaredPolicy(
@@ -115,11 +119,12 @@ liquid_batch = DeclaredPolicy(
         _TRAITS,
         prior_knowledge="traffic of tasks",
         scheduling_input="arrival order, network topology",
-        placement="near by network cost",
+        placement="lowest network cost",
     ),
     params=LiquidBatchParams,
     placement="liquid",
-    places=_nearby,
+    places=_placement,
     make=_batch,
     whole_cluster=True,
+    emits=NEVER_STOPS,
 )

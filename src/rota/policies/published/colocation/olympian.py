@@ -1,4 +1,4 @@
-"""Olympian: jobs take turns on a device by the cost that each has run up (Hu et al., Middleware 2018)."""
+"""Olympian: jobs are time-sliced on a device by their accumulated cost (Hu et al., Middleware 2018)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from enum import Enum
 from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE, DeviceType
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.declare import number, sharing
+from rota.mechanisms.colocation.declare import colocation, number
 from rota.mechanisms.colocation.groups import DeviceGroups
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 
 
 class Turns(Enum):
-    """What a job's turns are in proportion to."""
+    """How the cost of jobs on one device is balanced."""
 
     FAIR = "fair"
     WEIGHTED = "weighted"
@@ -24,11 +24,12 @@ class Turns(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OlympianParams:
-    """At most `most` jobs share devices. The token goes on whenever its holder has run up as much cost as the others.
+    """At most `most` jobs share devices. The token passes on when its holder has accumulated as much cost as the
+    others.
 
-    With `migrate`, who came last moves to devices that become free.
-    With `turns=weighted`, cost counts in proportion to the label `weight`. The published quantum is 1.2 ms, far below
-    what is scheduled here: a job's turns come to a part of the device.
+    With `migrate`, the last job of a group moves to devices that become free. With `turns=weighted`, cost is balanced
+    in proportion to the label `weight`. The published quantum is 1.2 ms, far below the resolution of this scheduler:
+    time slices are modelled as a fraction of the device.
     """
 
     most: int = 4
@@ -41,22 +42,22 @@ class OlympianParams:
 
 
 class Olympian(DefaultColocationRule):
-    """First in first out; who finds no devices takes turns with the fewest."""
+    """First in first out; a job that finds no free devices is time-sliced with the smallest group."""
 
-    turns = True
+    time_sliced = True
 
     def __init__(self, params: OlympianParams, knowledge: Knowledge) -> None:
         self._params = params
         self.migrates = params.migrate
 
-    def joins(
+    def admit(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
-        """Where there are fewest; memory is the accounts' concern."""
+        """Return the size of the group; the inventory checks memory."""
         return (len(hosts),) if len(hosts) < self._params.most else None
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: DeviceGroups) -> Sequence[int]:
-        """Equal cost, or cost by weight: the same part of the time for each unit of weight."""
+    def fractions(self, jobs: Sequence[LiveJob], now_s: float, room: int, groups: DeviceGroups) -> Sequence[int]:
+        """Return fractions of time in proportion to weights, all equal by default."""
         weights = [self._weight(live) for live in jobs]
         return [max(int(WHOLE * weight / sum(weights)), 1) for weight in weights]
 
@@ -65,18 +66,19 @@ class Olympian(DefaultColocationRule):
         return min(max(weight, 0.001), 1000.0)
 
 
-olympian = sharing(
+olympian = colocation(
     "olympian",
     Olympian,
     cites="Hu et al., Middleware 2018",
-    summary="First in first out; who finds no devices takes turns with others, each as long as its cost is the same.",
+    summary="First in first out; jobs without free devices are time-sliced at equal accumulated cost.",
     params=OlympianParams,
     traits=Traits(
         scheduling_input="accumulated cost",
         dimensions="time and space",
         preemption="between operators",
         starvation="no",
-        placement="consolidated, in turn",
+        placement="consolidated, time-sliced",
         intrusiveness="runtime",
     ),
+    emits=lambda params: SHARES | MOVES if params.migrate else SHARES,
 )

@@ -10,14 +10,14 @@ from enum import Enum
 from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE, DeviceType
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.declare import label, number, sharing
+from rota.mechanisms.colocation.declare import colocation, label, number
 from rota.mechanisms.colocation.groups import DeviceGroups
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 
 
 class LaneOrder(Enum):
-    """Whose iteration comes next in a lane."""
+    """Which job of a lane runs the next iteration."""
 
     FIFO = "fifo"
     SRTF = "srtf"
@@ -27,11 +27,13 @@ class LaneOrder(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SalusParams:
-    """`order` is whose iterations come first: `fifo`, `srtf`, `fair`; with `pack` each has a lane of its own.
+    """`order` decides whose iterations run first in a lane: `fifo`, `srtf` or `fair`; with `pack` each job has its own
+    lane.
 
-    At most `most` jobs keep their memory on a device. With `migrate`, who came last moves to devices that become free.
-    Of the device memory that a job asks for, the part that its label `persistent` says is there all the time, or
-    `persistent` of those without it; the rest only while an iteration runs, so that jobs in a lane share it.
+    At most `most` jobs keep their memory on a device. With `migrate`, the last job of a group moves to devices that
+    become free. The label `persistent` is the fraction of a job's device memory that stays allocated between
+    iterations; the option `persistent` is the default for jobs without it. The rest is ephemeral and shared by the jobs
+    of a lane.
     """
 
     order: LaneOrder = LaneOrder.SRTF
@@ -41,78 +43,80 @@ class SalusParams:
 
     def __post_init__(self) -> None:
         if not 0 <= self.persistent <= 1:
-            raise RotaError(f"persistent is {self.persistent:g}; it must be a part of 1")
+            raise RotaError(f"persistent is {self.persistent:g}; it must be from 0 to 1")
         if not 1 <= self.most <= 100:
             raise RotaError(f"most is {self.most}; it must be from 1 to 100")
 
 
 class Salus(DefaultColocationRule):
-    """One lane a device: who is in it keeps its persistent memory there, one at a time computes with all of its own.
+    """One lane for each device: every job keeps its persistent memory there, and one at a time runs an iteration.
 
-    So the persistent memory of all and the most that one of them needs beside it fit on the device.
+    So the persistent memory of all jobs and the largest ephemeral memory of one fit on the device.
     """
 
     def __init__(self, params: SalusParams, knowledge: Knowledge) -> None:
         self._params = params
         self.migrates = params.migrate
         self._speed = knowledge.speed
-        self.turns = params.order is not LaneOrder.PACK
+        self.time_sliced = params.order is not LaneOrder.PACK
 
     def order(self, live: LiveJob, now_s: float) -> tuple[float, ...]:
-        """Who comes first, or who needs least."""
+        """Shortest remaining time first, or first in first out."""
         return (live.left_s(now_s),) if self._params.order is LaneOrder.SRTF else (live.seq,)
 
-    def joins(
+    def admit(
         self, live: LiveJob, hosts: Sequence[LiveJob], kind: DeviceType, now_s: float
     ) -> tuple[float, ...] | None:
-        """Where fewest are; that the memory of all fits is the accounts' concern."""
+        """Return the size of the group; the inventory checks memory."""
         if len(hosts) >= self._params.most:
             return None
-        if not self.turns and any(not self._speed.beside(live.job, host.job, kind) > 0 for host in hosts):
+        if not self.time_sliced and any(not self._speed.beside(live.job, host.job, kind) > 0 for host in hosts):
             return None
         return (len(hosts),)
 
-    def parts(self, jobs: Sequence[LiveJob], now_s: float, room: int, guests: DeviceGroups) -> Sequence[int]:
-        """Nearly all of the time for the one whose iterations go first, a thousandth for others in the lane."""
+    def fractions(self, jobs: Sequence[LiveJob], now_s: float, room: int, groups: DeviceGroups) -> Sequence[int]:
+        """Give nearly all of the time to the job whose iterations run first, a thousandth to each other job of the
+        lane."""
         if self._params.order in (LaneOrder.FAIR, LaneOrder.PACK):
             return [WHOLE // len(jobs)] * len(jobs)
         first = min(range(len(jobs)), key=lambda at: (*self.order(jobs[at], now_s), jobs[at].seq))
         return [WHOLE - len(jobs) + 1 if at == first else 1 for at in range(len(jobs))]
 
-    def memory_parts(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
-        """What is persistent of each, and all of the one that needs most beside it: that is the size of the lane."""
-        if not self.turns:
+    def memory_fractions(self, jobs: Sequence[LiveJob], room: int | None) -> Sequence[int]:
+        """Keep the persistent memory of every job, and all memory of the one with the largest ephemeral part."""
+        if not self.time_sliced:
             return [WHOLE] * len(jobs)
-        parts = [self._persistent(live) for live in jobs]
+        kept = [self._persistent(live) for live in jobs]
         needs = [live.job.roles[0].device_memory_bytes for live in jobs]
-        beside = [need * (WHOLE - part) for need, part in zip(needs, parts, strict=True)]
-        parts[beside.index(max(beside))] = WHOLE
-        return parts
+        ephemeral = [need * (WHOLE - part) for need, part in zip(needs, kept, strict=True)]
+        kept[ephemeral.index(max(ephemeral))] = WHOLE
+        return kept
 
     def _persistent(self, live: LiveJob) -> int:
-        """Thousandths of its memory that a job keeps on the device between its iterations."""
-        said = label(live.job, "persistent")
-        part = self._params.persistent if said is None else number(live.job, "persistent", 1.0)
+        """Return the thousandths of its memory that a job keeps on the device between iterations."""
+        labelled = label(live.job, "persistent")
+        part = self._params.persistent if labelled is None else number(live.job, "persistent", 1.0)
         return max(math.ceil(min(max(part, 0.0), 1.0) * WHOLE), 1)
 
 
-salus = sharing(
+salus = colocation(
     "salus",
     Salus,
     cites="Yu and Chowdhury, MLSys 2020",
-    summary="Jobs keep their memory on a device together and switch between iterations, by default the shortest first.",
+    summary="Jobs keep their memory on a shared device and switch between iterations, by default shortest first.",
     params=SalusParams,
     differs=(
-        "a device has one lane, in which jobs compute one at a time, or with `order=pack` one for each job; jobs that "
-        "do not say how much of their memory is persistent keep all of it."
+        "a device has one lane, in which one job computes at a time, or with `order=pack` one for each job; the "
+        "memory of jobs without the label `persistent` is persistent by default."
     ),
     traits=Traits(
         prior_knowledge="memory; duration (srtf)",
-        scheduling_input="arrival order or time left",
+        scheduling_input="arrival order or remaining time",
         dimensions="time and space",
         preemption="between iterations",
         starvation="possible (fifo, srtf)",
-        placement="consolidated, in turn",
+        placement="consolidated, time-sliced",
         intrusiveness="runtime",
     ),
+    emits=lambda params: SHARES | MOVES if params.migrate else SHARES,
 )

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from rota.core.errors import RotaError
-from rota.mechanisms.rounds.rule import Question, Shares
+from rota.mechanisms.rounds.rule import ShareQuestion, Shares
 from rota.mechanisms.solvers.assignment import earliest, first_places
-from rota.policies.published.gavel.declare import Compat, shares
+from rota.policies.published.gavel.declare import Compat, gavel
 from rota.policies.published.gavel.fifo import whole
 
 _NEVER = 1e10
@@ -37,7 +37,7 @@ class GavelAllox:
         """Everyone keeps its type."""
         self._type_of = dict(memory)
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """The first job in each free device's queue becomes fixed to that device's type."""
         active = {job.seq: job for job in question.jobs}
         self._type_of = {seq: at for seq, at in self._type_of.items() if seq in active and active[seq].speeds[at] > 0}
@@ -55,7 +55,7 @@ class GavelAllox:
             self._match(question, rows, devices)
         return {(job.seq,): whole(question, self._type_of.get(job.seq, _NO_TYPE)) for job in question.jobs}
 
-    def _match(self, question: Question, rows: list[int], devices: list[int]) -> None:
+    def _match(self, question: ShareQuestion, rows: list[int], devices: list[int]) -> None:
         """Hungarian method; being k-th from last on a device costs k times the run time (Le et al., section 4)."""
         speeds = question.speeds[np.ix_(rows, devices)]
         with np.errstate(divide="ignore"):
@@ -67,7 +67,7 @@ class GavelAllox:
                 self._type_of[question.jobs[rows[row]].seq] = devices[device]
 
 
-allox = shares(
+allox = gavel(
     "allox",
     lambda params, knowledge: GavelAllox(refuses_large=params.compat is Compat.GAVEL),
     summary="The matching of jobs to device queues with the least sum of completion times.",

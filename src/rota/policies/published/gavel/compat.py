@@ -1,4 +1,4 @@
-"""What only a reproduction of Gavel's simulator needs: its habits, right or wrong, behind one switch."""
+"""What only a reproduction of Gavel's simulator needs: its lease_rules, right or wrong, behind one switch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from rota.core.messages.decisions import Lease
 from rota.mechanisms.rounds.lease_rules import LeaseRules, SelectedJob
-from rota.mechanisms.rounds.rule import Contender
+from rota.mechanisms.rounds.rule import RoundJob
 
 _CHANCES = 5
 """Rounds in a row that may fail before Gavel drops a job."""
 
 
-class GavelHabits(LeaseRules):
+class GavelLeaseRules(LeaseRules):
     """As the published simulator (commit c4fa400) does it."""
 
     lists_all_pairs = True
@@ -44,7 +44,7 @@ class GavelHabits(LeaseRules):
         return lease_s
 
     def leases(self, seats: Sequence[SelectedJob], now_s: float, round_s: float) -> list[Lease]:
-        """Both members of a pair hand back together, at the later time, even if one is through before.
+        """Both members of a pair selector back together, at the later time, even if one is through before.
 
         A lease of fewer steps than devices fails, for both members: the time is spent and nothing is done. A job
         of which that happened too often is dropped; here it ends then, which is when Gavel stops its clock. One so
@@ -66,7 +66,7 @@ class GavelHabits(LeaseRules):
             for count, (job, _, _) in zip(steps, seats, strict=True)
         ]
 
-    def _last_chance(self, job: Contender, now_s: float) -> float:
+    def _last_chance(self, job: RoundJob, now_s: float) -> float:
         """The steps of a lease that fails: none, until the job is dropped."""
         self._failures[job.seq] = self._failures.get(job.seq, 0) + 1
         return job.remaining(now_s) if self._failures[job.seq] >= _CHANCES else 0.0

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from rota.mechanisms.declare import Knowledge
-from rota.mechanisms.rounds.rule import Contender, Memoryless, Party, Question, Shares, chance_of, set_chance
-from rota.policies.published.gavel.declare import Compat, shares
+from rota.mechanisms.rng_state import rng_state, set_rng_state
+from rota.mechanisms.rounds.rule import Contender, Memoryless, RoundJob, ShareQuestion, Shares
+from rota.policies.published.gavel.declare import Compat, gavel
 
 PACKS_WELL = 1.5
 """Sum of normalised speeds from which on two jobs share devices."""
 
 
-def whole(question: Question, at: int) -> tuple[float, ...]:
+def whole(question: ShareQuestion, at: int) -> tuple[float, ...]:
     """All of the time on one type."""
     return tuple(1.0 if kind == at else 0.0 for kind in range(len(question.types)))
 
@@ -36,14 +37,14 @@ class FixedFifo:
     @property
     def memory(self) -> Any:
         """Who has which type, and the state of chance."""
-        return {"types": list(self._type_of.items()), "chance": chance_of(self._rng)}
+        return {"types": list(self._type_of.items()), "chance": rng_state(self._rng)}
 
     def recall(self, memory: Any) -> None:
         """Everyone keeps its type, and chance goes on."""
         self._type_of = dict(memory["types"])
-        set_chance(self._rng, memory["chance"])
+        set_rng_state(self._rng, memory["chance"])
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """Heads of the queue take over the types of those who ended, then what else is free."""
         active = {job.seq: job for job in question.jobs}
         free = list(question.devices)
@@ -61,7 +62,7 @@ class FixedFifo:
         self._fill(question, queue, free)
         return {(seq,): whole(question, at) for seq, at in sorted(self._type_of.items())}
 
-    def _fill(self, question: Question, queue: list[Contender], free: list[int]) -> None:
+    def _fill(self, question: ShareQuestion, queue: list[RoundJob], free: list[int]) -> None:
         kinds = [at for at in question.by_name() if free[at] > 0]
         for job in queue:
             roomy = [at for at in kinds if free[at] >= job.scale and (self._blindly or job.speeds[at] > 0)]
@@ -73,7 +74,7 @@ class FixedFifo:
                 if not free[at]:
                     kinds.remove(at)
 
-    def _give(self, job: Contender, at: int, free: list[int]) -> None:
+    def _give(self, job: RoundJob, at: int, free: list[int]) -> None:
         self._type_of[job.seq] = at
         free[at] -= job.scale
 
@@ -89,11 +90,11 @@ class FastestFifo(Memoryless):
         self._drops_first = drops_first
         """Gavel takes the job that fitted nowhere off the queue, so that it is not paired either."""
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """Worked out anew each time."""
         free = list(question.devices)
         kinds = question.by_name()
-        given: dict[Party, int] = {}
+        given: dict[Contender, int] = {}
         waiting = list(question.jobs)
         while waiting:
             job = waiting[0]
@@ -108,31 +109,31 @@ class FastestFifo(Memoryless):
         if self.packs:
             passed_over = 1 if self._drops_first and any(free) else 0
             _pack(question, given, waiting[passed_over:])
-        return {party: whole(question, at) for party, at in given.items()}
+        return {contender: whole(question, at) for contender, at in given.items()}
 
 
-def _pack(question: Question, given: dict[Party, int], waiting: list[Contender]) -> None:
+def _pack(question: ShareQuestion, given: dict[Contender, int], waiting: list[RoundJob]) -> None:
     """Queued jobs join, in order, the single of equal size that they pack best with; stop at the first that can't."""
     jobs = {job.seq: job for job in question.jobs}
     for job in waiting:
-        best, mate = PACKS_WELL, None
-        for party, at in given.items():
-            other = jobs[party[0]]
-            if len(party) > 1 or other.scale != job.scale:
+        best, partner = PACKS_WELL, None
+        for contender, at in given.items():
+            other = jobs[contender[0]]
+            if len(contender) > 1 or other.scale != job.scale:
                 continue
             gain = packing_gain(question, other, job, at)
             if gain > best:
-                best, mate = gain, other
-        if mate is None:
+                best, partner = gain, other
+        if partner is None:
             return
-        at = given.pop((mate.seq,))
-        given[(min(mate.seq, job.seq), max(mate.seq, job.seq))] = at
+        at = given.pop((partner.seq,))
+        given[(min(partner.seq, job.seq), max(partner.seq, job.seq))] = at
 
 
-def packing_gain(question: Question, one: Contender, other: Contender, at: int) -> float:
+def packing_gain(question: ShareQuestion, one: RoundJob, other: RoundJob, at: int) -> float:
     """Speeds together over speeds alone, summed; 0 where one of them can't run."""
     alone = np.array([one.speeds[at], other.speeds[at]])
-    both = question.beside(one, other)[:, at]
+    both = question.pair_speeds(one, other)[:, at]
     return float((both / alone).sum()) if (both > 0).all() and (alone > 0).all() else 0.0
 
 
@@ -140,15 +141,15 @@ def _fixed(params: Any, knowledge: Knowledge) -> FixedFifo:
     return FixedFifo(random.Random(knowledge.seed), blindly=params.compat is Compat.GAVEL)
 
 
-fifo = shares(
+fifo = gavel(
     "fifo", _fixed, summary="In order of arrival, each on a random type with room until it ends.", knows="none"
 )
-fifo_perf = shares(
+fifo_perf = gavel(
     "fifo_perf",
     lambda params, knowledge: FastestFifo(packs=False),
     summary="In order of arrival, each on the fastest type with room.",
 )
-fifo_packed = shares(
+fifo_packed = gavel(
     "fifo_packed",
     lambda params, knowledge: FastestFifo(packs=True, drops_first=params.compat is Compat.GAVEL),
     summary="As fifo_perf, and queued jobs share devices where that pays.",

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.mechanisms.rounds.rule import Floats, Question, Shares
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import Solver
-from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, shares
+from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, gavel
 from rota.policies.published.gavel.isolated import isolated_shares
 from rota.policies.published.gavel.layout import ProgramLayout, fastest_everywhere, lay_out
 from rota.policies.published.gavel.least import LeastOptimum, nothing, serve_the_least
@@ -111,7 +112,7 @@ class FinishTimeFairness:
         self._isolated = {seq: (past_s, left, speed) for seq, past_s, left, speed in memory["alone"]}
         self._solver.recall(memory["solver"])
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """Everyone has an age and a past of its own, so hardly any two jobs are alike."""
         alone = self._alone_s(question)
         age, left = question.age_s, question.remaining
@@ -128,7 +129,7 @@ class FinishTimeFairness:
         best, _ = least_rho(self._solver, layout, first(age), first(left), first(alone), spare=self._params.spare)
         return nothing(question) if best is None else layout.split(best.x)
 
-    def _alone_s(self, question: Question) -> Floats:
+    def _alone_s(self, question: ShareQuestion) -> Floats:
         """c_i + r_i / iso_i: the time that each job would take in all, in an isolated part of the cluster."""
         rows = isolated_shares(question, question.scale)
         speed = (rows * question.speeds).sum(axis=1)
@@ -145,7 +146,7 @@ class FinishTimeFairness:
         return alone
 
 
-finish_time_fairness = shares(
+finish_time_fairness = gavel(
     "finish_time_fairness",
     lambda params, knowledge: FinishTimeFairness(params, sees_types=False),
     summary="The worst ratio of shared to isolated completion time as small as can be, types taken as one.",
@@ -153,7 +154,7 @@ finish_time_fairness = shares(
     cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",
     knows="length, speed on the fastest type",
 )
-finish_time_fairness_perf = shares(
+finish_time_fairness_perf = gavel(
     "finish_time_fairness_perf",
     lambda params, knowledge: FinishTimeFairness(params, sees_types=True),
     summary="The worst ratio of shared to isolated completion time as small as can be.",
@@ -161,7 +162,7 @@ finish_time_fairness_perf = shares(
     cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",
     knows="length, speed by type",
 )
-finish_time_fairness_packed = shares(
+finish_time_fairness_packed = gavel(
     "finish_time_fairness_packed",
     lambda params, knowledge: FinishTimeFairness(params, sees_types=True, packs=True),
     summary="The worst ratio of shared to isolated completion time as small as can be, with pairs.",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rota.core.model.job import WHOLE, Job, JobId, Role
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.rounds.rule import Contender, Question, ShareRule, Shares
+from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion, ShareRule, Shares
 
 WINDOW_S = 4 * 3600.0
 """How far back arrivals are counted."""
@@ -36,7 +36,7 @@ class _Arrival(NamedTuple):
     speeds: tuple[float, ...]
     shape: tuple[int, int] | None
 
-    def guest(self, now_s: float) -> Contender:
+    def guest(self, now_s: float) -> RoundJob:
         """The same job, had it come just now. Its number is below all real ones."""
         count, each = self.shape or (1, self.scale)
         job = Job(
@@ -45,7 +45,7 @@ class _Arrival(NamedTuple):
             model=self.model,
             work=self.work,
         )
-        return Contender(
+        return RoundJob(
             live=LiveJob(job, -1 - self.seq, now_s, 1.0),
             seq=-1 - self.seq,
             scale=self.scale,
@@ -59,7 +59,7 @@ class _Arrival(NamedTuple):
         )
 
 
-def _arrival(job: Contender) -> _Arrival:
+def _arrival(job: RoundJob) -> _Arrival:
     asked = job.live.job
     return _Arrival(
         job.seq,
@@ -108,16 +108,16 @@ class ArrivalForecast:
         ]
         self._rule.recall(memory["rule"])
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """The shares of those who are there, in the company of those who are not there yet."""
         self._watch(question)
         guests = [arrival.guest(question.now_s) for arrival in self._expected(question.now_s)]
         if not guests:
             return self._rule.shares(question)
         answer = self._rule.shares(replace(question, jobs=[*question.jobs, *guests]))
-        return {party: row for party, row in answer.items() if party[0] >= 0}
+        return {contender: row for contender, row in answer.items() if contender[0] >= 0}
 
-    def _watch(self, question: Question) -> None:
+    def _watch(self, question: ShareQuestion) -> None:
         """Note who came since the last question. Who was there at the first says nothing of the flow."""
         if self._types != question.types:
             self._types, self._lately, self._since_s = question.types, [], None

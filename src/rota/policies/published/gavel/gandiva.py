@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Contender, Party, Question, Shares, chance_of, set_chance
-from rota.policies.published.gavel.declare import shares
+from rota.mechanisms.rng_state import rng_state, set_rng_state
+from rota.mechanisms.rounds.rule import Contender, RoundJob, ShareQuestion, Shares
+from rota.policies.published.gavel.declare import gavel
 from rota.policies.published.gavel.isolated import isolated_shares
 
 
 class GavelGandiva:
-    """Random pairs of equal size; isolated shares over the parties."""
+    """Random pairs of equal size; isolated shares over the contenders."""
 
     sees_types = False
     packs = True
@@ -21,20 +22,20 @@ class GavelGandiva:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._pairs: list[Party] = []
+        self._pairs: list[Contender] = []
 
     @property
     def memory(self) -> Any:
         """The pairs, and the state of chance."""
-        return {"pairs": [list(pair) for pair in self._pairs], "chance": chance_of(self._rng)}
+        return {"pairs": [list(pair) for pair in self._pairs], "chance": rng_state(self._rng)}
 
     def recall(self, memory: Any) -> None:
         """Pairs stay, and chance goes on."""
         self._pairs = [(one, other) for one, other in memory["pairs"]]
-        set_chance(self._rng, memory["chance"])
+        set_rng_state(self._rng, memory["chance"])
 
-    def shares(self, question: Question) -> Shares:
-        """Everyone alone if there is room for all; otherwise good pairs stay and the rest are drawn anew."""
+    def shares(self, question: ShareQuestion) -> Shares:
+        """Everyone alone if there is room for all; otherwise good pairs stay and the rest are selected anew."""
         jobs = {job.seq: job for job in question.jobs}
         whole = [pair for pair in self._pairs if pair[0] in jobs and pair[1] in jobs]
         self._pairs = [pair for pair in whole if self._pays(question, jobs[pair[0]], jobs[pair[1]])]
@@ -52,21 +53,21 @@ class GavelGandiva:
                 self._pairs.append((min(one, other), max(one, other)))
         return self._isolated(question, [*self._pairs, *((seq,) for seq in single)], jobs)
 
-    def _pays(self, question: Question, one: Contender, other: Contender) -> bool:
+    def _pays(self, question: ShareQuestion, one: RoundJob, other: RoundJob) -> bool:
         """Whether two jobs do at least one job's work together, on all types added up."""
-        both = question.beside(one, other)
+        both = question.pair_speeds(one, other)
         alone = np.array([one.speeds, other.speeds])
         if not (both > 0).all() or not (alone > 0).all():
             return False
         return float((both / alone).sum()) >= 1.0
 
-    def _isolated(self, question: Question, parties: list[Party], jobs: dict[int, Contender]) -> Shares:
-        scale = np.array([jobs[party[0]].scale for party in parties], dtype=np.float64)
+    def _isolated(self, question: ShareQuestion, contenders: list[Contender], jobs: dict[int, RoundJob]) -> Shares:
+        scale = np.array([jobs[contender[0]].scale for contender in contenders], dtype=np.float64)
         rows = isolated_shares(question, scale).tolist()
-        return dict(zip(parties, rows, strict=True))
+        return dict(zip(contenders, rows, strict=True))
 
 
-gandiva = shares(
+gandiva = gavel(
     "gandiva",
     lambda params, knowledge: GavelGandiva(random.Random(knowledge.seed)),
     summary="Equal parts of every type; with more jobs than devices, pairs at random, kept while they pay.",

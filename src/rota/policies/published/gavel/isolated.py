@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Floats, Memoryless, Question, Shares
-from rota.policies.published.gavel.declare import shares
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import Memoryless, ShareQuestion, Shares
+from rota.policies.published.gavel.declare import gavel
 
 
-def isolated_shares(question: Question, scale: Floats) -> Floats:
+def isolated_shares(question: ShareQuestion, scale: Floats) -> Floats:
     """x_ij = N_j / (m s_i), a row scaled down where it adds up to more than 1.
 
     Types are added up by name: who of two with the same claim goes first hangs on the last bit of these sums, so
@@ -30,13 +31,13 @@ class Isolated(Memoryless):
     packs = False
     backfills = True
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """The same part for all."""
         rows: Sequence[Sequence[float]] = isolated_shares(question, question.scale).tolist()
         return {(job.seq,): row for job, row in zip(question.jobs, rows, strict=True)}
 
 
-isolated = shares(
+isolated = gavel(
     "isolated",
     lambda params, knowledge: Isolated(),
     summary="Everyone has the same part of every type.",

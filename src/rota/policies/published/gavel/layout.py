@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.mechanisms.rounds.rule import NOBODY, Contender, Floats, Party, Question, sized
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import NO_PARTNER, Contender, RoundJob, ShareQuestion, sized
 from rota.mechanisms.solvers.lp import Ints, Program
 from rota.policies.published.gavel.pairs import Couple, Halves, Kinds, PairColumns, pair_columns, zipped
 
@@ -28,7 +29,7 @@ one with smaller sizes is taken: fewer devices all the time need no restarts, mo
 class ProgramLayout:
     """Classes of alike jobs, and the columns over them: time on a type of one class or of two together."""
 
-    question: Question
+    question: ShareQuestion
     members: list[list[int]]
     """Of each class, the numbers of its jobs in the question."""
     keys: list[Hashable]
@@ -67,9 +68,9 @@ class ProgramLayout:
             )
         ]
         if self.halves is not None:
-            for column, mate in zip(self.halves.column.tolist(), self.halves.mate.tolist(), strict=True):
+            for column, partner in zip(self.halves.column.tolist(), self.halves.partner.tolist(), strict=True):
                 key, _, at = column_keys[column]
-                column_keys[column] = (key, ("beside", self.halves.names[mate]), at)
+                column_keys[column] = (key, ("beside", self.halves.names[partner]), at)
         program = Program(
             gain=np.zeros(width + extra),
             lower=np.concatenate([np.zeros(width), np.full(extra, -np.inf)]),
@@ -110,7 +111,7 @@ class ProgramLayout:
 
     def _by_class(self, of_one: Floats, of_other: Floats) -> tuple[Ints, Ints, Floats]:
         of_one = np.where(self.other == self.one, of_one + of_other, of_one)
-        paired = np.nonzero((self.other != NOBODY) & (self.other != self.one))[0]
+        paired = np.nonzero((self.other != NO_PARTNER) & (self.other != self.one))[0]
         rows = np.concatenate([self.one, self.other[paired]])
         columns = np.concatenate([np.arange(self.columns), paired])
         return rows, columns, np.concatenate([of_one, of_other[paired]])
@@ -121,11 +122,11 @@ class ProgramLayout:
         total = np.bincount(rows, weights=speeds * x[columns], minlength=len(self.count)).astype(np.float64)
         return total / self.count
 
-    def split(self, x: Floats) -> dict[Party, list[float]]:
+    def split(self, x: Floats) -> dict[Contender, list[float]]:
         """Shares of jobs and pairs; every job is named, with nothing if it comes to that."""
         kinds = len(self.question.types)
         jobs = self.question.jobs
-        shares: dict[Party, list[float]] = {(job.seq,): [0.0] * kinds for job in jobs}
+        shares: dict[Contender, list[float]] = {(job.seq,): [0.0] * kinds for job in jobs}
         for at, couples in self._couples(x):
             for one, other, part in couples:
                 pair = sorted((jobs[one].seq, jobs[other].seq))
@@ -136,21 +137,21 @@ class ProgramLayout:
             rows, at, tasks = self.members[int(self.one[column])], int(self.kind[column]), int(self.tasks[column])
             part = min(float(x[column]) / len(rows), 1.0)
             for row in rows:
-                party: Party = sized(jobs[row].seq, tasks) if tasks else (jobs[row].seq,)
-                shares.setdefault(party, [0.0] * kinds)[at] = part
+                contender: Contender = sized(jobs[row].seq, tasks) if tasks else (jobs[row].seq,)
+                shares.setdefault(contender, [0.0] * kinds)[at] = part
         return shares
 
     @property
     def _is_alone(self) -> NDArray[np.bool_]:
         """Which columns are of one class by itself."""
-        alone: NDArray[np.bool_] = self.other == NOBODY
+        alone: NDArray[np.bool_] = self.other == NO_PARTNER
         if self.halves is not None:
             alone[self.halves.column] = False
         return alone
 
     def _couples(self, x: Floats) -> Iterator[tuple[int, list[Couple]]]:
         """Type by type, which two jobs run together for how long."""
-        paired = (x[: self.columns] > _TINY) & (self.other != NOBODY)
+        paired = (x[: self.columns] > _TINY) & (self.other != NO_PARTNER)
         for column in np.nonzero(paired)[0].tolist():
             a, b, total = int(self.one[column]), int(self.other[column]), float(x[column])
             yield int(self.kind[column]), list(_couples(self.members[a], self.members[b], total, a == b))
@@ -167,18 +168,18 @@ def _couples(one: list[int], other: list[int], total: float, same: bool) -> Iter
     return ((one[at - 1], one[at], total / len(one)) for at in range(len(one)))
 
 
-def fastest_everywhere(question: Question) -> Floats:
+def fastest_everywhere(question: ShareQuestion) -> Floats:
     """Speeds as a rule sees them that takes all types for the fastest."""
     fastest = question.speeds.max(axis=1, keepdims=True, initial=0.0)
     return np.repeat(fastest, len(question.types), axis=1)
 
 
 def lay_out(
-    question: Question,
+    question: ShareQuestion,
     *,
     speeds: Floats | None = None,
     packs: bool = False,
-    alike: Callable[[int, Contender], Hashable] | None = None,
+    alike: Callable[[int, RoundJob], Hashable] | None = None,
     collapse: bool = True,
 ) -> ProgramLayout:
     """Columns for a question. `speeds` replaces the real ones, `alike` adds to what tells classes apart."""
@@ -191,7 +192,7 @@ def lay_out(
     members = list(classes.values())
     heads = [rows[0] for rows in members]
     one, kind = np.nonzero(seen[heads] > 0)
-    zeros, nobody = np.zeros(len(one)), np.full(len(one), NOBODY)
+    zeros, nobody = np.zeros(len(one)), np.full(len(one), NO_PARTNER)
     parts = [PairColumns(one, nobody, kind, seen[heads][one, kind], zeros, nobody, question.scale[heads][one])]
     kinds = Kinds.among(question, members)
     if packs:
@@ -202,9 +203,9 @@ def lay_out(
         parts.append(columns)
         tasks += more
     merged = PairColumns(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-    first, half = merged.one.astype(np.int64), np.nonzero(merged.mate != NOBODY)[0]
+    first, half = merged.one.astype(np.int64), np.nonzero(merged.partner != NO_PARTNER)[0]
     owners = first[half]
-    halves = Halves(half, owners, kinds.of[owners], merged.mate[half], merged.kind[half], kinds.names)
+    halves = Halves(half, owners, kinds.of[owners], merged.partner[half], merged.kind[half], kinds.names)
     return ProgramLayout(
         question=question,
         members=members,
@@ -223,7 +224,7 @@ def lay_out(
     )
 
 
-def _size_columns(question: Question, heads: Sequence[int]) -> tuple[PairColumns, list[int]]:
+def _size_columns(question: ShareQuestion, heads: Sequence[int]) -> tuple[PairColumns, list[int]]:
     """Columns for other sizes of elastic jobs, and their numbers of tasks."""
     found = [
         (a, at, speed * (1 - _CALM * math.log2(size.scale / question.jobs[row].scale)), size)
@@ -234,5 +235,5 @@ def _size_columns(question: Question, heads: Sequence[int]) -> tuple[PairColumns
     ]
     one, kind = (np.array([each[at] for each in found], dtype=np.int64) for at in (0, 1))
     speed, scale = np.array([each[2] for each in found]), np.array([float(each[3].scale) for each in found])
-    nobody = np.full(len(found), NOBODY)
+    nobody = np.full(len(found), NO_PARTNER)
     return PairColumns(one, nobody, kind, speed, np.zeros(len(found)), nobody, scale), [each[3].tasks for each in found]

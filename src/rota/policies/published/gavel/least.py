@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Floats, Question, Shares
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import Program, Programmed, Solution, Solver
 from rota.policies.published.gavel.declare import LpParams
 from rota.policies.published.gavel.layout import ProgramLayout
@@ -24,7 +25,7 @@ class LeastOptimum:
     cost: Floats
 
 
-def nothing(question: Question) -> Shares:
+def nothing(question: ShareQuestion) -> Shares:
     """No share for anybody: the defined outcome when a program has no solution."""
     return {(job.seq,): [0.0] * len(question.types) for job in question.jobs}
 

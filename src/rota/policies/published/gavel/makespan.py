@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Question, Shares
-from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, shares
+from rota.mechanisms.rounds.rule import ShareQuestion, Shares
+from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, gavel
 from rota.policies.published.gavel.layout import fastest_everywhere, lay_out
 from rota.policies.published.gavel.least import ServesTheLeast
 
@@ -13,7 +13,7 @@ from rota.policies.published.gavel.least import ServesTheLeast
 class MinTotalDuration(ServesTheLeast):
     """sum_j T_ij x_ij >= r_i / H for the least H. Gavel bisects H; with t = 1/H it is one linear program."""
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """Jobs alike in what is left to do are one class."""
         left = question.remaining
         layout = lay_out(
@@ -26,21 +26,21 @@ class MinTotalDuration(ServesTheLeast):
         return self._serve(layout, np.maximum(layout.first(left), 0.0))
 
 
-min_total_duration = shares(
+min_total_duration = gavel(
     "min_total_duration",
     lambda params, knowledge: MinTotalDuration(params, sees_types=False),
     summary="All present jobs end as soon as can be, all types taken as the fastest.",
     params=LpParams,
     knows="length, speed on the fastest type",
 )
-min_total_duration_perf = shares(
+min_total_duration_perf = gavel(
     "min_total_duration_perf",
     lambda params, knowledge: MinTotalDuration(params, sees_types=True),
     summary="All present jobs end as soon as can be.",
     params=SizeParams,
     knows="length, speed by type",
 )
-min_total_duration_packed = shares(
+min_total_duration_packed = gavel(
     "min_total_duration_packed",
     lambda params, knowledge: MinTotalDuration(params, sees_types=True, packs=True),
     summary="All present jobs end as soon as can be, with two on a device where that helps.",

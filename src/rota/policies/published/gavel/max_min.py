@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Floats, Question, Shares
-from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, shares
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import ShareQuestion, Shares
+from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, gavel
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
 from rota.policies.published.gavel.least import ServesTheLeast, inverse
 
@@ -26,27 +27,27 @@ def fair_need(layout: ProgramLayout) -> Floats:
 class MaxMin(ServesTheLeast):
     """What counts is progress over that of an equal part of all devices."""
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """A class is of jobs alike in profile, size and weight."""
         speeds = None if self.sees_types else np.ones_like(question.speeds)
         layout = lay_out(question, speeds=speeds, packs=self.packs, collapse=self._params.collapse)
         return self._serve(layout, fair_need(layout))
 
 
-max_min_fairness = shares(
+max_min_fairness = gavel(
     "max_min_fairness",
     lambda params, knowledge: MaxMin(params, sees_types=False),
     summary="The least share as large as can be, all types taken as one.",
     params=LpParams,
     knows="none",
 )
-max_min_fairness_perf = shares(
+max_min_fairness_perf = gavel(
     "max_min_fairness_perf",
     lambda params, knowledge: MaxMin(params, sees_types=True),
     summary="The least effective throughput as large as can be.",
     params=SizeParams,
 )
-max_min_fairness_packed = shares(
+max_min_fairness_packed = gavel(
     "max_min_fairness_packed",
     lambda params, knowledge: MaxMin(params, sees_types=True, packs=True),
     summary="The least effective throughput as large as can be, with two jobs on a device where that helps.",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.mechanisms.rounds.rule import Floats
+from rota.mechanisms.arrays import Floats
 
 _STEPS = 100
 _CLOSE = 1e-9

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.mechanisms.rounds.rule import NOBODY, Floats, Question
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import NO_PARTNER, ShareQuestion
 from rota.mechanisms.solvers.lp import Cut, Ints, Program
 
 _TINY = 1e-9
@@ -27,14 +28,14 @@ Couple = tuple[int, int, float]
 
 
 class PairColumns(NamedTuple):
-    """Columns of a program: a class with another, or with nobody, or its half of pairs with a kind (`mate`)."""
+    """Columns of a program: a class with another, or with nobody, or its half of pairs with a kind (`partner`)."""
 
     one: Ints
     other: Ints
     kind: Ints
     one_speed: Floats
     other_speed: Floats
-    mate: Ints
+    partner: Ints
     scale: Floats
 
 
@@ -48,7 +49,7 @@ class Kinds:
     of: Ints
 
     @classmethod
-    def among(cls, question: Question, members: Sequence[list[int]]) -> Kinds:
+    def among(cls, question: ShareQuestion, members: Sequence[list[int]]) -> Kinds:
         """The kinds of some classes."""
         numbers: dict[Hashable, int] = {}
         of: list[int] = []
@@ -68,7 +69,7 @@ class Kinds:
         """Of each kind, how many classes it has."""
         return np.bincount(self.of, minlength=len(self.names)).astype(np.int64)
 
-    def beside(self, question: Question) -> tuple[Floats, NDArray[np.bool_]]:
+    def beside(self, question: ShareQuestion) -> tuple[Floats, NDArray[np.bool_]]:
         """By kind, neighbour's kind and type: the speed of the first, and whether two such may have a column.
 
         On a type with a device for everybody there is nothing to gain from sharing, unless two are faster together.
@@ -82,32 +83,32 @@ class Kinds:
                 one, other = jobs[row], jobs[self.last[m]]
                 if (one.scale != other.scale and not question.mixed) or one is other:
                     continue
-                both = question.beside(one, other)
+                both = question.pair_speeds(one, other)
                 helps = ~roomy | (both > np.array([one.speeds, other.speeds])).any(axis=0)
                 speed[k, m], speed[m, k] = both
                 may[k, m] = may[m, k] = (both.min(axis=0) > 0) & helps
         return speed, may
 
 
-def pair_columns(question: Question, members: Sequence[list[int]], kinds: Kinds) -> PairColumns:
+def pair_columns(question: ShareQuestion, members: Sequence[list[int]], kinds: Kinds) -> PairColumns:
     """Columns for all who may run together, as pairs or as halves, whichever are fewer."""
     speed, may = kinds.beside(question)
     of, classes = kinds.of, kinds.classes
     scale = question.scale[kinds.head]
     halved = np.multiply.outer(classes, classes) > np.add.outer(classes, classes)
-    at, mate = np.nonzero((halved & may.any(axis=2))[of])
-    line, kind = np.nonzero(may[of[at], mate])
-    at, mate = at[line], mate[line]
+    at, partner = np.nonzero((halved & may.any(axis=2))[of])
+    line, kind = np.nonzero(may[of[at], partner])
+    at, partner = at[line], partner[line]
     own = of[at]
-    nobody = np.full(len(at), NOBODY)
+    nobody = np.full(len(at), NO_PARTNER)
     halves = (
         at,
         nobody,
         kind,
-        speed[own, mate, kind],
+        speed[own, partner, kind],
         np.zeros(len(at)),
-        mate,
-        np.maximum(scale[own], scale[mate]) / 2,
+        partner,
+        np.maximum(scale[own], scale[partner]) / 2,
     )
     a, b = np.triu_indices(len(members))
     single = np.array([len(rows) < 2 for rows in members], dtype=np.bool_)
@@ -116,7 +117,15 @@ def pair_columns(question: Question, members: Sequence[list[int]], kinds: Kinds)
     line, kind = np.nonzero(may[of[a], of[b]])
     a, b = a[line], b[line]
     k, m = of[a], of[b]
-    pairs = (a, b, kind, speed[k, m, kind], speed[m, k, kind], np.full(len(a), NOBODY), np.maximum(scale[k], scale[m]))
+    pairs = (
+        a,
+        b,
+        kind,
+        speed[k, m, kind],
+        speed[m, k, kind],
+        np.full(len(a), NO_PARTNER),
+        np.maximum(scale[k], scale[m]),
+    )
     return PairColumns(*(np.concatenate(part) for part in zip(pairs, halves, strict=True)))
 
 
@@ -127,14 +136,14 @@ class Halves:
     column: Ints
     one: Ints
     own: Ints
-    mate: Ints
+    partner: Ints
     kind: Ints
     names: list[Hashable]
 
     def _groups(self) -> dict[tuple[int, int, int], Ints]:
         """The halves of the same pairs of kinds on a type, both sides together."""
         found: dict[tuple[int, int, int], list[int]] = {}
-        low, high = np.minimum(self.own, self.mate), np.maximum(self.own, self.mate)
+        low, high = np.minimum(self.own, self.partner), np.maximum(self.own, self.partner)
         for number, group in enumerate(zip(low.tolist(), high.tolist(), self.kind.tolist(), strict=True)):
             found.setdefault(group, []).append(number)
         return {group: np.array(numbers, dtype=np.int64) for group, numbers in found.items()}

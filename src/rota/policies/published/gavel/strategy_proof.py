@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Floats, Memoryless, Question, Shares
-from rota.policies.published.gavel.declare import LpParams, shares
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import Memoryless, ShareQuestion, Shares
+from rota.policies.published.gavel.declare import LpParams, gavel
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
 from rota.policies.published.gavel.least import nothing
 from rota.policies.published.gavel.nash import most_welfare
@@ -53,7 +54,7 @@ class StrategyProof(Memoryless):
     def __init__(self, params: LpParams) -> None:
         self._params = params
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """Proportionally fair shares, each cut by its discount."""
         layout = lay_out(question, collapse=self._params.collapse)
         if not layout.columns:
@@ -65,7 +66,7 @@ class StrategyProof(Memoryless):
         return {(question.jobs[row].seq,): kept[k] for k, rows in enumerate(layout.members) for row in rows}
 
 
-max_min_fairness_strategy_proof_perf = shares(
+max_min_fairness_strategy_proof_perf = gavel(
     "max_min_fairness_strategy_proof_perf",
     lambda params, knowledge: StrategyProof(params),
     summary="Proportionally fair shares with discounts, so that nobody gains by lying about speeds.",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from rota.mechanisms.rounds.rule import Contender, Floats, Question, Shares
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.hooks import SimulationInput
+from rota.mechanisms.rounds.rule import RoundFeatures, RoundJob, ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import Program, Programmed, Solution
-from rota.policies.published.gavel.declare import LpParams, SizeParams, refuse_with_quirks, shares
-from rota.policies.published.gavel.entries import amount_of, names_of
+from rota.policies.published.gavel.declare import LpParams, SizeParams, gavel, refuse_with_quirks
+from rota.policies.published.gavel.entries import amount_of, names_of, unknown_names
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
 from rota.policies.published.gavel.least import nothing
 
@@ -29,6 +32,12 @@ class CostParams(SizeParams):
         for name in names_of(self.prices):
             self.price(name)
 
+    def remarks(self, given: SimulationInput) -> Iterator[str]:
+        """Return which prices are of types that the cluster lacks."""
+        yield from unknown_names(
+            "prices", self.prices, [str(kind) for kind in given.device_types], "type of the cluster"
+        )
+
     def price(self, kind: str) -> float:
         """The price of a type."""
         given = amount_of(self.prices, kind, f"the price of {kind!r}")
@@ -46,8 +55,13 @@ class PackedCostParams(CostParams):
         CostParams.__post_init__(self)
         refuse_with_quirks(self.compat, "mixed_sharing", self.mixed_sharing, "pairs are of equal size")
 
+    @property
+    def features(self) -> RoundFeatures:
+        """What the rounds may decide beyond the shares."""
+        return RoundFeatures(elastic=self.elastic, cross_type=self.cross_type, mixed_sharing=self.mixed_sharing)
 
-def deadline_s(job: Contender) -> float:
+
+def deadline_s(job: RoundJob) -> float:
     """When a job must have ended: its own word, or its SLO times its run time on its fastest type; else never."""
     asked = job.live.job
     if asked.deadline_s is not None:
@@ -83,7 +97,7 @@ class MaxSumThroughput(Programmed):
         self._keeps_slos = keeps_slos
         self._by_length = by_length
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """With deadlines if all can be kept, otherwise without."""
         needs = self._needs(question) if self._keeps_slos else np.zeros(len(question.jobs))
         left = np.maximum(question.remaining, 1e-9) if self._by_length else np.ones(len(question.jobs))
@@ -100,7 +114,7 @@ class MaxSumThroughput(Programmed):
             found = self._solver.solve(self._program(layout, np.zeros(len(layout.count)), layout.first(left)))
         return layout.split(found.x) if isinstance(found, Solution) else nothing(question)
 
-    def _needs(self, question: Question) -> Floats:
+    def _needs(self, question: ShareQuestion) -> Floats:
         """r_i / (deadline - now); a deadline that is past, or that not even the fastest type meets, binds nobody."""
         due_s = np.array([deadline_s(job) for job in question.jobs]) - question.now_s
         need = np.where(due_s > 0, question.remaining / np.where(due_s > 0, due_s, 1.0), 0.0)
@@ -120,7 +134,7 @@ class MaxSumThroughput(Programmed):
         return program
 
 
-shortest_job_first_perf = shares(
+shortest_job_first_perf = gavel(
     "shortest_job_first_perf",
     lambda params, knowledge: MaxSumThroughput(params, by_length=True),
     summary="Whoever is soonest through goes first, on the type that suits it.",
@@ -128,21 +142,21 @@ shortest_job_first_perf = shares(
     knows="length, speed by type",
     starvation="possible",
 )
-max_sum_throughput_perf = shares(
+max_sum_throughput_perf = gavel(
     "max_sum_throughput_perf",
     lambda params, knowledge: MaxSumThroughput(params),
     summary="The most steps a second in all.",
     params=SizeParams,
     starvation="possible",
 )
-max_sum_throughput_normalized_by_cost_perf = shares(
+max_sum_throughput_normalized_by_cost_perf = gavel(
     "max_sum_throughput_normalized_by_cost_perf",
     lambda params, knowledge: MaxSumThroughput(params, by_cost=True),
     summary="The most steps a second for the price of the devices.",
     params=CostParams,
     starvation="possible",
 )
-max_sum_throughput_normalized_by_cost_perf_slos = shares(
+max_sum_throughput_normalized_by_cost_perf_slos = gavel(
     "max_sum_throughput_normalized_by_cost_perf_SLOs",
     lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True),
     summary="The most steps a second for the price, with deadlines kept where all can be.",
@@ -150,7 +164,7 @@ max_sum_throughput_normalized_by_cost_perf_slos = shares(
     knows="length, deadline, speed by type",
     starvation="possible",
 )
-max_sum_throughput_normalized_by_cost_packed_slos = shares(
+max_sum_throughput_normalized_by_cost_packed_slos = gavel(
     "max_sum_throughput_normalized_by_cost_packed_SLOs",
     lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True, packs=True),
     summary="The most steps a second for the price, deadlines kept where all can be, with pairs.",

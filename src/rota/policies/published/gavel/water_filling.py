@@ -5,6 +5,7 @@ Everyone's level rises together until some can rise no further; those are frozen
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -13,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
-from rota.mechanisms.rounds.rule import Floats, Question, Shares
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.hooks import SimulationInput
+from rota.mechanisms.rounds.rule import ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import NoSolution, Program, Programmed, Solution, Solver
-from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, shares
-from rota.policies.published.gavel.entries import amount_of, entry_of, names_of
+from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, gavel
+from rota.policies.published.gavel.entries import amount_of, entry_of, names_of, unknown_names
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
 from rota.policies.published.gavel.least import inverse, nothing
 from rota.policies.published.gavel.max_min import fair_need
@@ -51,6 +54,12 @@ class HierarchyParams(SizeParams):
         for name in names_of(self.weights):
             self.weight_of(name)
 
+    def remarks(self, given: SimulationInput) -> Iterator[str]:
+        """Return which weights and rules are of entities that no job belongs to."""
+        known = {dict(job.labels).get("entity", str(job.tenant)) for job in given.jobs}
+        yield from unknown_names("weights", self.weights, known, "job's entity")
+        yield from unknown_names("entities", self.entities, known, "job's entity")
+
     def rule_of(self, entity: str) -> Inside:
         """How this entity divides its part."""
         text = entry_of(self.entities, entity)
@@ -78,7 +87,7 @@ class WaterFilling(Programmed):
         self._params = params
         self._hierarchy = params if hierarchy and isinstance(params, HierarchyParams) else None
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """Fill until everyone is frozen."""
         alike = None if self._hierarchy is None else self._place_in_entity(question)
         layout = lay_out(question, packs=self.packs, alike=alike, collapse=self._params.collapse)
@@ -87,7 +96,7 @@ class WaterFilling(Programmed):
         found = self.fill(layout)
         return nothing(question) if found is None else layout.split(found)
 
-    def _place_in_entity(self, question: Question) -> Any:
+    def _place_in_entity(self, question: ShareQuestion) -> Any:
         """Alike are jobs of one entity; where that is first in, first out, no two of it are."""
         params = self._hierarchy
         assert params is not None
@@ -202,20 +211,20 @@ def _can_rise(layout: ProgramLayout, need: Floats, level: Floats, rising: NDArra
     return program
 
 
-max_min_fairness_water_filling_perf = shares(
+max_min_fairness_water_filling_perf = gavel(
     "max_min_fairness_water_filling_perf",
     lambda params, knowledge: WaterFilling(params),
     summary="The least effective throughput as large as can be, then the next least, and so on.",
     params=SizeParams,
 )
-max_min_fairness_water_filling_packed = shares(
+max_min_fairness_water_filling_packed = gavel(
     "max_min_fairness_water_filling_packed",
     lambda params, knowledge: WaterFilling(params, packs=True),
     summary="As water filling, with two jobs on a device where that helps.",
     params=PackParams,
     packs=True,
 )
-hierarchical = shares(
+hierarchical = gavel(
     "hierarchical",
     lambda params, knowledge: WaterFilling(params, hierarchy=True),
     summary="Fair among entities by weight; within an entity fair, or first in, first out.",

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.declare import Traits
+from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Backfill, Turn
 from rota.mechanisms.parameters import refuse_odd_weights
 

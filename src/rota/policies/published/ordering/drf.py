@@ -9,7 +9,8 @@ from rota.core.model.job import WHOLE
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.declare import Traits
+from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.owner import FairnessOwner
 from rota.mechanisms.ordering.rule import Turn
 

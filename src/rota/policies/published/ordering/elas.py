@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from rota.core.errors import RotaError
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.declare import Traits
+from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn
 
 

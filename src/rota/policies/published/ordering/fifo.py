@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.declare import Traits
+from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Backfill, Turn
 
 

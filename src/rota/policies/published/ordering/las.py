@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from rota.core.errors import RotaError
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.declare import Traits
+from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn, later
 
 TOLERANCE_GPU_S = 1e-6

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.declare import Traits
+from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn
 
 _ORACLE = Traits(

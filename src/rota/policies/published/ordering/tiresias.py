@@ -9,7 +9,8 @@ from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import Traits, ordering
+from rota.mechanisms.declare import Traits
+from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn
 from rota.policies.published.ordering.gittins import SizeTable, gittins_turn
 from rota.policies.published.ordering.las import QueueMemo, check_thresholds, queue_of

@@ -10,15 +10,18 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rota.core.engine.protocols import Allocator, Policy
+from rota.core.engine.protocols import Policy
 from rota.core.errors import RotaError
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.family import Build
+from rota.mechanisms.rounds.declare import rounds
 from rota.mechanisms.rounds.lease_rules import LeaseRules
-from rota.mechanisms.rounds.rule import Floats, Question, Shares
+from rota.mechanisms.rounds.rule import ShareQuestion, ShareRule, Shares
 from rota.mechanisms.rounds.scheduler import RoundScheduler
 from rota.mechanisms.solvers.lp import Ints, Program, Programmed, Solution
 
@@ -66,7 +69,7 @@ class Outlook:
     weight: Floats
 
 
-def outlook(question: Question, power: float) -> Outlook:
+def outlook(question: ShareQuestion, power: float) -> Outlook:
     """Finish-time fairness as it will be: age and rest under the present contention, over all of it under that."""
     best = np.maximum(question.speeds.max(axis=1, initial=0.0), 1e-300)
     left_s = question.remaining / best
@@ -88,7 +91,7 @@ class Shockwave(Programmed):
         super().__init__()
         self._params = params
 
-    def shares(self, question: Question) -> Shares:
+    def shares(self, question: ShareQuestion) -> Shares:
         """The part of the window that each job runs, by type."""
         runs = np.argwhere((question.speeds > 0) & (question.remaining > 0)[:, None]).astype(np.int64)
         jobs, kinds = runs[:, 0], runs[:, 1]
@@ -103,7 +106,7 @@ class Shockwave(Programmed):
         }
         return shares
 
-    def _program(self, question: Question, jobs: Ints, kinds: Ints) -> Program:
+    def _program(self, question: ShareQuestion, jobs: Ints, kinds: Ints) -> Program:
         """Columns: time on a type as a part of the window; progress within each stretch; the longest rest."""
         view = outlook(question, self._params.priority_power)
         many, width, window_s = len(question.jobs), len(jobs), self._params.window_s
@@ -151,20 +154,25 @@ class Shockwave(Programmed):
         return program
 
 
-def _make(values: ShockwaveParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
+def _rule(values: ShockwaveParams, knowledge: Knowledge) -> Shockwave:
+    return Shockwave(values)
+
+
+def _schedule(rule: ShareRule, build: Build) -> Policy:
     return RoundScheduler(
-        Shockwave(values),
-        knowledge.speed,
-        name="shockwave",
-        round_s=values.round_s,
-        habits=LeaseRules(),
-        rng=random.Random(knowledge.seed),
-        good_for_s=values.window_s,
+        rule,
+        build.knowledge.speed,
+        name=build.name,
+        round_s=build.values.round_s,
+        lease_rules=LeaseRules(),
+        rng=random.Random(build.knowledge.seed),
+        valid_s=build.values.window_s,
     )
 
 
-shockwave = DeclaredPolicy(
-    name="shockwave",
+shockwave = replace(rounds, schedule=_schedule)(
+    "shockwave",
+    _rule,
     cites="Zheng et al., NSDI 2023",
     summary="Jobs buy rounds of a window of the future, so that the product of their progress is largest.",
     traits=Traits(
@@ -182,7 +190,4 @@ shockwave = DeclaredPolicy(
         "jobs do not change their batch size, so that there are no changes of speed to foresee; the "
         "market is cleared by a linear program over parts of the window, and rounds follow the parts."
     ),
-    placement="any",
-    make=_make,
-    plans_in_rounds=True,
 )

@@ -14,15 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import devices_of
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
-from rota.mechanisms.rounds.rule import UNKNOWN_WORK_S, Floats
-from rota.mechanisms.selection.scheduler import Selection, SelectionContext, SelectionScheduler, Want
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.declare import NEVER_STOPS, Knowledge, Traits
+from rota.mechanisms.job_length import UNKNOWN_WORK_S
+from rota.mechanisms.selection.declare import selection
+from rota.mechanisms.selection.rule import DeviceRequest, Selection, SelectionContext
 from rota.mechanisms.solvers.assignment import queues, worthwhile_places
 from rota.perf.speed.model import SpeedModel
 
@@ -92,56 +93,64 @@ class Allox:
     def recall(self, memory: Any) -> None:
         """There is nothing to take up."""
 
-    def up(self, scene: SelectionContext) -> list[LiveJob]:
+    def expired(self, context: SelectionContext) -> list[LiveJob]:
         """Who runs stays."""
         return []
 
-    def settle(self, scene: SelectionContext) -> None:
+    def placed(self, context: SelectionContext) -> None:
         """Nothing is kept."""
 
-    def wakeup_s(self, scene: SelectionContext) -> float:
+    def wakeup_s(self, context: SelectionContext) -> float:
         """Only what happens lets jobs start."""
         return math.inf
 
-    def pick(self, scene: SelectionContext) -> Selection:
+    def select(self, context: SelectionContext) -> Selection:
         """Batches of users, least progress first, are matched to the devices until none is free."""
-        most = max((pool.free for pool in scene.inventory.pools), default=0)
-        machines = self._machines(scene)
-        took = {live: self._took_s(live, scene, machines) for live in scene.waiting if size_of(live) <= most}
-        others = [Want(live) for live in scene.waiting if live not in took and (not live.wait_code or live.job.elastic)]
-        odd = [Want(live) for live in scene.waiting if is_odd(live) or (live in took and min(took[live]) >= _NEVER_S)]
+        most = max((pool.free for pool in context.inventory.pools), default=0)
+        machines = self._machines(context)
+        took = {live: self._took_s(live, context, machines) for live in context.waiting if size_of(live) <= most}
+        others = [
+            DeviceRequest(live)
+            for live in context.waiting
+            if live not in took and (not live.wait_code or live.job.elastic)
+        ]
+        odd = [
+            DeviceRequest(live)
+            for live in context.waiting
+            if is_odd(live) or (live in took and min(took[live]) >= _NEVER_S)
+        ]
         if not took:
-            return Selection(fill=[*odd, *others])
-        wants: list[Want] = []
+            return Selection(backfill=[*odd, *others])
+        requests: list[DeviceRequest] = []
         passed: dict[LiveJob, Reason] = {}
-        for users in self._batches(scene):
+        for users in self._batches(context):
             jobs = [live for live in took if owner(live) in users and min(took[live]) < _NEVER_S]
             if not any(machines.could_start(size_of(live), took[live]) for live in jobs):
                 continue
             jobs.sort(key=lambda live: (min(took[live]) * size_of(live), live.seq))
-            started = self._match(scene, jobs[:MOST], took, machines)
-            wants += started
-            mine = {want.live for want in started}
+            started = self._match(context, jobs[:MOST], took, machines)
+            requests += started
+            mine = {request.live for request in started}
             better = Reason(code=ReasonCode.BETTER_LATER)
             passed |= {
                 live: better for live in jobs if live not in mine and machines.could_start(size_of(live), took[live])
             }
-        return Selection(wants=wants, fill=[*odd, *others], passed=passed)
+        return Selection(requests=requests, backfill=[*odd, *others], passed=passed)
 
     def _match(
-        self, scene: SelectionContext, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
-    ) -> list[Want]:
+        self, context: SelectionContext, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
+    ) -> list[DeviceRequest]:
         """Who is first on a free device starts there; who is matched to wait has its place before later batches."""
         if len(set(machines.kind)) == 1:
-            return self._shortest_first(scene, jobs, took, machines)
-        started: dict[LiveJob, Want] = {}
+            return self._shortest_first(context, jobs, took, machines)
+        started: dict[LiveJob, DeviceRequest] = {}
         matched = self._queues(jobs, took, machines)
         for at, queue in matched.items():
             kind, live = machines.kind[at], queue[0]
             size, took_s = size_of(live), took[live][kind]
             if not machines.free_in_s[at] and len(machines.free[kind]) >= size and took_s < _NEVER_S:
                 machines.take(at, size, took_s)
-                started[live] = Want(live, scene.inventory.pools[kind].device_type)
+                started[live] = DeviceRequest(live, context.inventory.pools[kind].device_type)
         for at, queue in matched.items():
             for live in queue:
                 if live not in started:
@@ -149,15 +158,15 @@ class Allox:
         return list(started.values())
 
     def _shortest_first(
-        self, scene: SelectionContext, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
-    ) -> list[Want]:
+        self, context: SelectionContext, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
+    ) -> list[DeviceRequest]:
         """With one type the best matching is the shortest job first."""
         kind, started = machines.kind[0], []
         for live in jobs:
             size, free = size_of(live), machines.free.get(kind, [])
             if len(free) >= size:
                 machines.take(free[0], size, took[live][kind])
-                started.append(Want(live, scene.inventory.pools[kind].device_type))
+                started.append(DeviceRequest(live, context.inventory.pools[kind].device_type))
         return started
 
     def _queues(
@@ -177,46 +186,46 @@ class Allox:
         found = queues(np.minimum(took_s * sizes[:, None], _NEVER_S), wait_s, place, machine)
         return {at: [jobs[row] for row in rows] for at, rows in found.items()}
 
-    def _batches(self, scene: SelectionContext) -> Iterator[set[str]]:
+    def _batches(self, context: SelectionContext) -> Iterator[set[str]]:
         """Users that wait, so many at a time, those with least progress first."""
-        had = dict.fromkeys((owner(live) for live in scene.waiting), 0.0)
-        for live in scene.holding:
+        had = dict.fromkeys((owner(live) for live in context.waiting), 0.0)
+        for live in context.holding:
             if owner(live) in had:
-                had[owner(live)] += self._progress(live, scene)
+                had[owner(live)] += self._progress(live, context)
         order = sorted(had, key=lambda user: (round(had[user], 9), user))
         many = max(math.ceil(self._params.alpha * len(order) - 1e-9), 1)
         for at in range(0, len(order), many):
             yield set(order[at : at + many])
 
-    def _progress(self, live: LiveJob, scene: SelectionContext) -> float:
+    def _progress(self, live: LiveJob, context: SelectionContext) -> float:
         """A job's share of the devices of its type, less where it runs slower than at its best."""
-        books = scene.inventory.nodes[(live.placement or ())[0].node]
-        pool = scene.inventory.pools[books.pool]
+        account = context.inventory.nodes[(live.placement or ())[0].node]
+        pool = context.inventory.pools[account.pool]
         speed = self._speed.on_type(live.job, pool.device_type)
         return live.gpus / max(pool.devices, 1) * min(speed / (live.nominal_rate or 1.0), 1.0)
 
-    def _took_s(self, live: LiveJob, scene: SelectionContext, machines: Machines) -> list[float]:
+    def _took_s(self, live: LiveJob, context: SelectionContext, machines: Machines) -> list[float]:
         """Seconds that a job would take on each type that now has devices enough."""
-        left_s = live.left_s(scene.now_s)
+        left_s = live.left_s(context.now_s)
         work = (UNKNOWN_WORK_S if left_s == math.inf else left_s) * live.nominal_rate
         speeds = [
             self._speed.on_type(live.job, pool.device_type)
-            if machines.count[kind] >= size_of(live) and scene.can_run(live, pool.device_type)
+            if machines.count[kind] >= size_of(live) and context.can_run(live, pool.device_type)
             else 0.0
-            for kind, pool in enumerate(scene.inventory.pools)
+            for kind, pool in enumerate(context.inventory.pools)
         ]
         return [min(work / speed, _NEVER_S / 2) if speed > 0 else _NEVER_S for speed in speeds]
 
-    def _machines(self, scene: SelectionContext) -> Machines:
+    def _machines(self, context: SelectionContext) -> Machines:
         """Free devices, and those of holders when these are expected to end."""
         machines = Machines()
-        for kind, pool in enumerate(scene.inventory.pools):
+        for kind, pool in enumerate(context.inventory.pools):
             machines.add(kind, 0.0, pool.free)
-        for live in scene.holding:
+        for live in context.holding:
             placement = live.placement or ()
-            books = scene.inventory.nodes[placement[0].node]
-            in_s = min(max(live.remaining_s(scene.now_s), 1e-9), _NEVER_S)
-            machines.add(books.pool, in_s, devices_of(placement))
+            account = context.inventory.nodes[placement[0].node]
+            in_s = min(max(live.remaining_s(context.now_s), 1e-9), _NEVER_S)
+            machines.add(account.pool, in_s, devices_of(placement))
         return machines
 
 
@@ -235,12 +244,13 @@ def is_odd(live: LiveJob) -> bool:
     return len(live.job.roles) > 1 or live.job.roles[0].is_fraction
 
 
-def _make(values: AlloxParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
-    return SelectionScheduler(Allox(values, knowledge.speed), name="allox")
+def _rule(values: AlloxParams, knowledge: Knowledge) -> Allox:
+    return Allox(values, knowledge.speed)
 
 
-allox = DeclaredPolicy(
-    name="allox",
+allox = selection(
+    "allox",
+    _rule,
     cites="Le et al., EuroSys 2020",
     summary="The matching of jobs to places in the queues of all devices with the least sum of completion times.",
     traits=Traits(
@@ -252,12 +262,10 @@ allox = DeclaredPolicy(
         placement="consolidated",
     ),
     params=AlloxParams,
+    emits=NEVER_STOPS,
     differs=(
         "lengths on each type are those of the speed model, not estimated from two small runs. At most "
         "400 jobs are matched at a time, the shortest first; with one type of device the matching is that "
         "order."
     ),
-    placement="consolidate",
-    make=_make,
-    whole_cluster=True,
 )

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE, DeviceType
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.ordering.owner import FairnessOwner
 from rota.mechanisms.parameters import refuse_odd_weights
-from rota.mechanisms.selection.scheduler import Selection, SelectionContext, SelectionScheduler, Want
+from rota.mechanisms.selection.declare import selection
+from rota.mechanisms.selection.rule import DeviceRequest, Selection, SelectionContext
 from rota.mechanisms.selection.stride import Passes, StrideEntry, balanced, next_quantum
 from rota.mechanisms.selection.trading import max_min, trade
 from rota.perf.speed.model import SpeedModel
@@ -87,58 +87,58 @@ class GandivaFair:
         self._charged_s, self._next_s = memory["times_s"]
         self._standing = None
 
-    def up(self, scene: SelectionContext) -> list[LiveJob]:
+    def expired(self, context: SelectionContext) -> list[LiveJob]:
         """At the end of a quantum in which somebody waited, all devices are given out anew."""
-        for live in scene.holding:
-            size = live.gpus * (scene.now_s - self._charged_s)
+        for live in context.holding:
+            size = live.gpus * (context.now_s - self._charged_s)
             self._passes.charge(live.seq, size, self._tickets.get(live.seq, 1.0))
-        self._charged_s = scene.now_s
-        return list(scene.holding) if scene.waiting and scene.now_s >= self._next_s else []
+        self._charged_s = context.now_s
+        return list(context.holding) if context.waiting and context.now_s >= self._next_s else []
 
-    def wakeup_s(self, scene: SelectionContext) -> float:
+    def wakeup_s(self, context: SelectionContext) -> float:
         """The end of the quantum, if anybody waits."""
-        return self._next_s if scene.waiting else math.inf
+        return self._next_s if context.waiting else math.inf
 
-    def settle(self, scene: SelectionContext) -> None:
+    def placed(self, context: SelectionContext) -> None:
         """Quanta begin at whole multiples of their length."""
         quantum_s = self._params.quantum_s
-        self._next_s = (math.floor(scene.now_s / quantum_s) + 1) * quantum_s
-        if self._next_s <= scene.now_s:
-            self._next_s = math.nextafter(scene.now_s, math.inf)
+        self._next_s = (math.floor(context.now_s / quantum_s) + 1) * quantum_s
+        if self._next_s <= context.now_s:
+            self._next_s = math.nextafter(context.now_s, math.inf)
 
-    def pick(self, scene: SelectionContext) -> Selection:
+    def select(self, context: SelectionContext) -> Selection:
         """Pool by pool, who has the smallest pass; then whoever still fits."""
-        jobs = scene.in_order()
-        kinds = self._settled_kinds(scene, jobs)
-        wants: list[Want] = []
-        for pool in scene.inventory.pools:
+        jobs = context.in_order()
+        kinds = self._settled_kinds(context, jobs)
+        requests: list[DeviceRequest] = []
+        for pool in context.inventory.pools:
             mine = [live for live in jobs if kinds.get(live.seq) == pool.device_type]
-            wants += self._quantum(scene, mine, pool.device_type)
+            requests += self._quantum(context, mine, pool.device_type)
         passes = self._passes.by_job
         rest = sorted(jobs, key=lambda live: (passes[live.seq], live.seq))
-        return Selection(wants=wants, fill=[Want(live) for live in rest])
+        return Selection(requests=requests, backfill=[DeviceRequest(live) for live in rest])
 
-    def _settled_kinds(self, scene: SelectionContext, jobs: Sequence[LiveJob]) -> dict[int, DeviceType]:
+    def _settled_kinds(self, context: SelectionContext, jobs: Sequence[LiveJob]) -> dict[int, DeviceType]:
         """A type for every job. What hangs on nothing but who contends is kept until somebody comes or goes."""
-        everyone = scene.contending()
-        key = [live.seq for live in everyone], [pool.usable for pool in scene.inventory.pools]
+        everyone = context.contending()
+        key = [live.seq for live in everyone], [pool.usable for pool in context.inventory.pools]
         standing = self._standing
         if standing is None or standing.key != key:
             self._passes.welcome(key[0])
-            standing = self._standing = _Standing(key, self.shares(scene, everyone))
+            standing = self._standing = _Standing(key, self.shares(context, everyone))
         if standing.kinds is not None:
             return standing.kinds
         if len(standing.shares) == 1:
-            standing.kinds = self._kinds(scene, everyone, standing.shares)
+            standing.kinds = self._kinds(context, everyone, standing.shares)
             return standing.kinds
-        return self._kinds(scene, jobs, standing.shares)
+        return self._kinds(context, jobs, standing.shares)
 
-    def _quantum(self, scene: SelectionContext, jobs: Sequence[LiveJob], kind: DeviceType) -> list[Want]:
+    def _quantum(self, context: SelectionContext, jobs: Sequence[LiveJob], kind: DeviceType) -> list[DeviceRequest]:
         """Who runs next on a type, and on which server."""
-        books = scene.inventory.nodes
+        account = context.inventory.nodes
         devices = {
             at: each.node.devices
-            for at, each in enumerate(books)
+            for at, each in enumerate(account)
             if each.usable and each.node.device_type == kind and each.node.devices
         }
         widest = max(devices.values(), default=0)
@@ -159,7 +159,7 @@ class GandivaFair:
             for live in jobs
         ]
         by_seq = {live.seq: live for live in jobs}
-        return [Want(by_seq[entry.seq], kind, entry.server) for entry in next_quantum(entries, devices)]
+        return [DeviceRequest(by_seq[entry.seq], kind, entry.server) for entry in next_quantum(entries, devices)]
 
     def _home(self, live: LiveJob) -> int | None:
         """Where a job is at home: where it runs, if that is one server, or where it was put."""
@@ -170,13 +170,13 @@ class GandivaFair:
         """Whose tickets a job uses."""
         return str(live.job.tenant) if self._params.by is FairnessOwner.TENANT or not live.job.user else live.job.user
 
-    def shares(self, scene: SelectionContext, jobs: Sequence[LiveJob]) -> Shares:
+    def shares(self, context: SelectionContext, jobs: Sequence[LiveJob]) -> Shares:
         """What each user is entitled to of every type: by tickets, as far as it has jobs for it, then by trade."""
         left: dict[str, float] = {}
         for live in jobs:
             left[self.owner(live)] = left.get(self.owner(live), 0.0) + live.job.gpus
         weights = {owner: self._weights.get(owner, 1.0) for owner in left}
-        pools = {pool.device_type: pool.usable for pool in scene.inventory.pools if pool.usable}
+        pools = {pool.device_type: pool.usable for pool in context.inventory.pools if pool.usable}
         kinds = sorted(pools, key=lambda kind: (-self._mean_speed(jobs, kind), kind))
         shares: Shares = {}
         for kind in kinds:
@@ -201,7 +201,7 @@ class GandivaFair:
         speeds = [self._speed.on_type(live.job, kind) / (live.nominal_rate or 1.0) for live in jobs]
         return round(sum(speeds) / max(len(speeds), 1), 9)
 
-    def _kinds(self, scene: SelectionContext, jobs: Sequence[LiveJob], shares: Shares) -> dict[int, DeviceType]:
+    def _kinds(self, context: SelectionContext, jobs: Sequence[LiveJob], shares: Shares) -> dict[int, DeviceType]:
         """A type for every job, and its tickets there.
 
         Who runs stays; others, the largest first, go where their user has most left of its share.
@@ -210,9 +210,9 @@ class GandivaFair:
         found: dict[int, DeviceType] = {}
         for live in sorted(jobs, key=lambda live: (not live.holds, -live.job.gpus, live.seq)):
             owner = self.owner(live)
-            able = [kind for kind in shares if self._speed.on_type(live.job, kind) > 0 and scene.can_run(live, kind)]
+            able = [kind for kind in shares if self._speed.on_type(live.job, kind) > 0 and context.can_run(live, kind)]
             if live.placement:
-                here = scene.inventory.nodes[live.placement[0].node].node.device_type
+                here = context.inventory.nodes[live.placement[0].node].node.device_type
                 able = [here] if here in able else able
             if not able:
                 self._tickets[live.seq] = 1.0
@@ -240,12 +240,13 @@ class GandivaFair:
         return tickets
 
 
-def _make(values: GandivaFairParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
-    return SelectionScheduler(GandivaFair(values, knowledge.speed), name="gandiva-fair")
+def _rule(values: GandivaFairParams, knowledge: Knowledge) -> GandivaFair:
+    return GandivaFair(values, knowledge.speed)
 
 
-gandiva_fair = DeclaredPolicy(
-    name="gandiva-fair",
+gandiva_fair = selection(
+    "gandiva-fair",
+    _rule,
     cites="Chaudhary et al., EuroSys 2020",
     summary="Users have equal parts of every type of device by tickets, and trade them where both gain.",
     traits=Traits(
@@ -264,7 +265,4 @@ gandiva_fair = DeclaredPolicy(
         "next-highest speedup. Jobs are stopped and started between quanta, so that every change costs "
         "what a restart costs."
     ),
-    placement="consolidate",
-    make=_make,
-    whole_cluster=True,
 )

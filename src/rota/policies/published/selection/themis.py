@@ -11,16 +11,17 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.model.job import WHOLE
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import Pool
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
-from rota.mechanisms.rounds.rule import UNKNOWN_WORK_S, chance_of, set_chance
+from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.job_length import UNKNOWN_WORK_S
+from rota.mechanisms.rng_state import rng_state, set_rng_state
 from rota.mechanisms.selection.auction import auction
-from rota.mechanisms.selection.scheduler import Selection, SelectionContext, SelectionScheduler, Want
+from rota.mechanisms.selection.declare import selection
+from rota.mechanisms.selection.rule import DeviceRequest, Selection, SelectionContext
 from rota.perf.speed.model import SpeedModel
 
 _ONE_NODE, _ONE_RACK, _FAR = 1.0, 1.1, 1.3
@@ -51,14 +52,14 @@ class Contention:
         self._from: dict[int, tuple[float, float]] = {}
         """Of each job: when it came, and the area then."""
 
-    def see(self, scene: SelectionContext) -> None:
+    def see(self, context: SelectionContext) -> None:
         """So many jobs from now on."""
-        self._area += (scene.now_s - self._at_s) * self._jobs
-        self._at_s = scene.now_s
-        present = scene.contending()
+        self._area += (context.now_s - self._at_s) * self._jobs
+        self._at_s = context.now_s
+        present = context.contending()
         self._jobs = len(present)
         known = self._from
-        self._from = {live.seq: known.get(live.seq, (scene.now_s, self._area)) for live in present}
+        self._from = {live.seq: known.get(live.seq, (context.now_s, self._area)) for live in present}
 
     def mean(self, live: LiveJob) -> float:
         """The mean number while a job lived, itself included."""
@@ -95,65 +96,65 @@ class Themis:
         return {
             "leases": list(self._until_s.items()),
             "contention": self._contention.memory,
-            "chance": chance_of(self._rng),
+            "chance": rng_state(self._rng),
         }
 
     def recall(self, memory: Any) -> None:
         """Everyone keeps its lease."""
         self._until_s = dict(memory["leases"])
         self._contention.recall(memory["contention"])
-        set_chance(self._rng, memory["chance"])
+        set_rng_state(self._rng, memory["chance"])
 
-    def up(self, scene: SelectionContext) -> list[LiveJob]:
+    def expired(self, context: SelectionContext) -> list[LiveJob]:
         """Leases end when they are over and somebody waits."""
         self._renewed = []
-        if scene.waiting:
-            self._renewed = [live for live in scene.holding if self._lease_end_s(live) <= scene.now_s]
+        if context.waiting:
+            self._renewed = [live for live in context.holding if self._lease_end_s(live) <= context.now_s]
         return self._renewed
 
     def _lease_end_s(self, live: LiveJob) -> float:
         return self._until_s.get(live.seq, live.since_s + self._params.lease_s)
 
-    def wakeup_s(self, scene: SelectionContext) -> float:
+    def wakeup_s(self, context: SelectionContext) -> float:
         """The next lease to end, if anybody waits for devices."""
-        if not scene.waiting:
+        if not context.waiting:
             return math.inf
-        ends_s = [self._lease_end_s(live) for live in scene.holding]
-        return min((end_s for end_s in ends_s if end_s > scene.now_s), default=math.inf)
+        ends_s = [self._lease_end_s(live) for live in context.holding]
+        return min((end_s for end_s in ends_s if end_s > context.now_s), default=math.inf)
 
-    def settle(self, scene: SelectionContext) -> None:
+    def placed(self, context: SelectionContext) -> None:
         """Who got devices, or kept them beyond its lease, has a new lease."""
-        until_s = scene.now_s + self._params.lease_s
+        until_s = context.now_s + self._params.lease_s
         over = {live.seq for live in self._renewed}
         self._until_s = {
-            live.seq: until_s if live.seq in over else self._until_s.get(live.seq, until_s) for live in scene.holding
+            live.seq: until_s if live.seq in over else self._until_s.get(live.seq, until_s) for live in context.holding
         }
 
-    def pick(self, scene: SelectionContext) -> Selection:
+    def select(self, context: SelectionContext) -> Selection:
         """The worst off bid, type by type; the rest is for the others, in a random order."""
-        self._contention.see(scene)
-        comers = [*self._renewed, *(live for live in scene.waiting if live.placement is None)]
-        comers.sort(key=lambda live: (-self.rho(live, scene.now_s), live.seq))
-        if not comers or not (scene.inventory.free or any(pool.partial for pool in scene.inventory.pools)):
-            return Selection(fill=[Want(live) for live in comers])
-        bidders = comers[: max(math.ceil((1 - self._params.filter) * len(comers) - 1e-9), 1)]
-        wants: list[Want] = []
-        for pool in sorted(scene.inventory.pools, key=lambda pool: (-pool.usable, pool.device_type)):
-            won = {want.live for want in wants}
-            wants += self._auction(scene, pool, [live for live in bidders if live not in won])
-        others = comers[len(bidders) :]
+        self._contention.see(context)
+        candidates = [*self._renewed, *(live for live in context.waiting if live.placement is None)]
+        candidates.sort(key=lambda live: (-self.rho(live, context.now_s), live.seq))
+        if not candidates or not (context.inventory.free or any(pool.partial for pool in context.inventory.pools)):
+            return Selection(backfill=[DeviceRequest(live) for live in candidates])
+        bidders = candidates[: max(math.ceil((1 - self._params.filter) * len(candidates) - 1e-9), 1)]
+        requests: list[DeviceRequest] = []
+        for pool in sorted(context.inventory.pools, key=lambda pool: (-pool.usable, pool.device_type)):
+            won = {request.live for request in requests}
+            requests += self._auction(context, pool, [live for live in bidders if live not in won])
+        others = candidates[len(bidders) :]
         self._rng.shuffle(others)
-        return Selection(wants=wants, fill=[Want(live) for live in [*others, *bidders]])
+        return Selection(requests=requests, backfill=[DeviceRequest(live) for live in [*others, *bidders]])
 
-    def _auction(self, scene: SelectionContext, pool: Pool, bidders: list[LiveJob]) -> list[Want]:
+    def _auction(self, context: SelectionContext, pool: Pool, bidders: list[LiveJob]) -> list[DeviceRequest]:
         """Winners of a type's free devices; a gang can't be cut, so the part that it may keep is its chance."""
         rooms = {live: self._speed.on_type(live.job, pool.device_type) for live in bidders}
         able = [live for live in bidders if rooms[live] > 0 and devices_of(live) <= pool.free]
         sizes = [devices_of(live) for live in able]
-        gains = [self._gain(live, scene, pool, rooms[live]) for live in able]
+        gains = [self._gain(live, context, pool, rooms[live]) for live in able]
         awards = auction(pool.free, sizes, gains)
         return [
-            Want(able[award.bidder], pool.device_type)
+            DeviceRequest(able[award.bidder], pool.device_type)
             for award in awards
             if award.keeps >= 1.0 or self._rng.random() < award.keeps
         ]
@@ -163,11 +164,11 @@ class Themis:
         rest_s, total_s = _lengths(live, now_s)
         return (now_s - live.submitted_s + rest_s) / (self._contention.mean(live) * total_s)
 
-    def _gain(self, live: LiveJob, scene: SelectionContext, pool: Pool, speed: float) -> float:
+    def _gain(self, live: LiveJob, context: SelectionContext, pool: Pool, speed: float) -> float:
         """log(rho without / rho with): without, the job waits for a lease more."""
-        rest_s, _ = _lengths(live, scene.now_s)
-        age_s = scene.now_s - live.submitted_s
-        slow = live.nominal_rate / speed * slowdown(scene.inventory, pool, devices_of(live))
+        rest_s, _ = _lengths(live, context.now_s)
+        age_s = context.now_s - live.submitted_s
+        slow = live.nominal_rate / speed * slowdown(context.inventory, pool, devices_of(live))
         return math.log((age_s + self._params.lease_s + rest_s) / max(age_s + rest_s * slow, 1e-9))
 
 
@@ -195,12 +196,13 @@ def slowdown(inventory: Inventory, pool: Pool, devices: int) -> float:
     return _FAR
 
 
-def _make(values: ThemisParams, allocator: Allocator, knowledge: Knowledge) -> Policy:
-    return SelectionScheduler(Themis(values, knowledge.speed, random.Random(knowledge.seed)), name="themis")
+def _rule(values: ThemisParams, knowledge: Knowledge) -> Themis:
+    return Themis(values, knowledge.speed, random.Random(knowledge.seed))
 
 
-themis = DeclaredPolicy(
-    name="themis",
+themis = selection(
+    "themis",
+    _rule,
     cites="Mahajan et al., NSDI 2020",
     summary="Devices are leased; the jobs with the worst finish-time fairness bid for what is free.",
     traits=Traits(
@@ -218,7 +220,4 @@ themis = DeclaredPolicy(
         "a job is its own bidder, and its length is what its user says. Gangs can't be cut: who may keep "
         "a part of what it won keeps all of it with that chance."
     ),
-    placement="consolidate",
-    make=_make,
-    whole_cluster=True,
 )

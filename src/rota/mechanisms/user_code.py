@@ -1,0 +1,173 @@
+"""The boundary to policies that users write: their functions are called here and their answers are checked.
+
+A built-in policy is trusted and runs without these checks. A policy from a file or another package may return
+anything, or raise; each such fault ends in one error that names the policy, the function and the value.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import reprlib
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from rota.core.errors import RotaError
+
+Result = TypeVar("Result")
+
+_LARGEST = 1e300
+"""Finite numbers beyond this overflow when time is added to them."""
+_SHOWN_CHARACTERS = 80
+_OWN_FOLDER = Path(__file__).parents[1]
+_LIBRARY_FOLDERS = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
+
+
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """A user's policy by the name that the command line gives it, such as `./mine.py:patient`."""
+
+    policy: str
+
+    def call(self, function: str, body: Callable[..., Result], *args: Any, **named: Any) -> Result:
+        """Call a function of the policy; what it raises becomes an error that names the function and the line.
+
+        A `RotaError` passes unchanged: the policy, or the draft that it used, has named the mistake already.
+        """
+        try:
+            return body(*args, **named)
+        except RotaError:
+            raise
+        except Exception as error:  # the code is the user's: any fault in it is theirs to read about
+            raise RotaError(f"policy {self.policy}: {function}() raised {describe_error(error)}") from error
+
+    def refuse(self, function: str, returned: object, expected: str) -> NoReturn:
+        """Report an answer that can't be used."""
+        raise RotaError(f"policy {self.policy}: {function}() returned {shown(returned)}; expected {expected}")
+
+    def refuse_attribute(self, name: str, value: object, expected: str) -> NoReturn:
+        """Report an attribute that can't be used."""
+        raise RotaError(f"policy {self.policy}: {name} is {shown(value)}; expected {expected}")
+
+    def attribute(self, rule: object, name: str) -> Any:
+        """An attribute or property of a rule; a rule that lacks it, or whose property raises, is named."""
+        try:
+            return getattr(rule, name)
+        except RotaError:
+            raise
+        except Exception as error:  # a property is the user's code too
+            raise RotaError(
+                f"policy {self.policy}: {type(rule).__name__}.{name} can't be read: {describe_error(error)}"
+            ) from error
+
+    def require(self, rule: object, *functions: str, base: str) -> None:
+        """Refuse a rule that lacks one of the functions that its family calls."""
+        for name in functions:
+            if not callable(getattr(rule, name, None)):
+                raise RotaError(
+                    f"policy {self.policy}: {type(rule).__name__} has no function {name}(); "
+                    f"write it, or derive the class from {base}"
+                )
+
+    def moment(self, function: str, value: object, now_s: float) -> float:
+        """The value as a moment after now, or infinity for never."""
+        found = as_number(value)
+        if found is None or found <= now_s:
+            self.refuse(function, value, f"a time in seconds after now ({now_s:g}), or math.inf for never")
+        return found
+
+    def key(self, function: str, value: object, expected: str) -> tuple[float, ...]:
+        """The value as a sort key: a tuple of numbers, none of them NaN."""
+        found = as_numbers(value) if isinstance(value, tuple) and value else None
+        if found is None:
+            self.refuse(function, value, expected)
+        return found
+
+    def flag(self, function: str, value: object) -> bool:
+        """The value as True or False."""
+        if not isinstance(value, bool) and type(value).__name__ not in ("bool", "bool_"):
+            self.refuse(function, value, "True or False")
+        return bool(value)
+
+    def memory(self, owner: str, value: object) -> Any:
+        """The value if JSON can hold it."""
+        if not is_plain(value):
+            self.refuse_attribute(f"{owner}.memory", value, "None, numbers, text, lists or dicts of these")
+        return value
+
+
+def as_number(value: object) -> float | None:
+    """The value as a number; None if it is NaN, no number, or finite and too large to calculate with."""
+    if isinstance(value, float | int):
+        number: float = value
+    elif isinstance(value, numbers.Real):
+        number = float(value)
+    else:
+        return None
+    if number != number or (abs(number) > _LARGEST and number not in (math.inf, -math.inf)):
+        return None
+    return number
+
+
+def as_numbers(values: Iterable[object]) -> tuple[float, ...] | None:
+    """The values as numbers; None if one of them is not a number."""
+    found = tuple(as_number(value) for value in values)
+    return None if None in found else found  # type: ignore[return-value]  # mypy does not see that None is excluded
+
+
+def as_count(value: object) -> int | None:
+    """The value as a whole number; None if it is something else."""
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    return None
+
+
+def is_plain(value: object) -> bool:
+    """Whether JSON can hold a value; tuples count as lists."""
+    match value:
+        case None | bool() | int() | str():
+            return True
+        case float():
+            return not math.isnan(value)
+        case list() | tuple():
+            return all(map(is_plain, value))
+        case dict():
+            return all(isinstance(key, str | int) and is_plain(item) for key, item in value.items())
+    return False
+
+
+def is_sequence(value: object, length: int) -> bool:
+    """Whether a value is a list, tuple or array of this many items."""
+    is_list = isinstance(value, Sequence) or hasattr(value, "__array__")
+    return is_list and not isinstance(value, str | bytes) and hasattr(value, "__len__") and len(value) == length
+
+
+def shown(value: object) -> str:
+    """A value on one short line, with its type where the value alone does not tell it."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a broken __repr__ of the user's must not hide the mistake that is reported
+        text = f"a {type(value).__name__}"
+    if len(text) > _SHOWN_CHARACTERS:
+        text = " ".join(reprlib.repr(value).split())[:_SHOWN_CHARACTERS]
+    return text
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception on one line: its type, its message and the line of the user's file that it comes from."""
+    message = " ".join(str(error).split())
+    frames = [
+        (Path(frame.filename), frame.lineno)
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not Path(frame.filename).is_relative_to(_OWN_FOLDER)
+    ]
+    files = [frame for frame in frames if not any(frame[0].is_relative_to(folder) for folder in _LIBRARY_FOLDERS)]
+    place = ""
+    if files or frames:
+        path, line = files[-1] if files else frames[0]
+        place = f" ({path.name}, line {line})"
+    return f"{type(error).__name__}{': ' if message else ''}{message}{place}"
