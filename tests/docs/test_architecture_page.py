@@ -59,8 +59,11 @@ def test_flow_is_a_numbered_list_that_passes_the_engine(flow: str) -> None:
 
 def layers() -> list[set[str]]:
     """Return the layers of the import contract, from the top."""
-    contract = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split('id = "layers"', 1)[1].split("]\n", 1)[0]
-    return [set(row.split(" | ")) for row in re.findall(r'^  "([a-z |]+)",$', contract, re.MULTILINE)]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    contract = next(each for each in contracts if each["id"] == "layers")
+    return [set(row.split(" | ")) for row in contract["layers"]]
 
 
 def test_layers_are_those_of_the_import_contract() -> None:
