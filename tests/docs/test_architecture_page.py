@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 
@@ -59,9 +60,8 @@ def test_flow_is_a_numbered_list_that_passes_the_engine(flow: str) -> None:
 
 def layers() -> list[set[str]]:
     """Return the layers of the import contract, from the top."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
     contract = next(each for each in contracts if each["id"] == "layers")
     return [set(row.split(" | ")) for row in contract["layers"]]
 
