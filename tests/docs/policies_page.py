@@ -1,4 +1,4 @@
-"""Writes `docs/reference/policies.md` from what the policies declare of themselves."""
+"""Write `docs/reference/policies.md` from the declarations of the policies."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ A policy is named on the command line as `NAME` or `NAME:key=value,key=value`; a
 printed by `rota policies`, `rota policies NAME` and `rota policies --compare`. How to add one:
 [write a policy](../howto/write-a-policy.md). What the placements mean: [placement](placement.md).
 
-Most are *ordering* policies: they say who comes first, and the
-[list scheduler](../explain/architecture.md#the-list-scheduler) does the rest. Unless its entry says otherwise, a
-job that does not fit is passed by later ones that do. Those with a `round_s` share out time in rounds.
+Most are *ordering* policies: they sort jobs, and the
+[list scheduler](../explain/architecture.md#the-list-scheduler) does the rest. Unless its entry states otherwise, later
+jobs that fit may pass one that does not. Policies with a `round_s` divide time in rounds.
 
-Every policy that does not plan in rounds takes `consolidate_s=SECONDS` too: when something has changed and the policy
-itself wants nothing, jobs are moved together until whole nodes, and whole devices that were held in part, are free. A
-round that finds nothing to move is not repeated before so many seconds; after one that moved jobs the next may follow
-as soon as they have arrived. A node is emptied only if every job on it has a new home. A job whose new place becomes
-free only by another's move is stopped and started, which counts as a preemption. Jobs that take turns or are packed
-with others stay where they are, and nobody is moved to where a suspended job rests.
+Every policy that does not plan in rounds also takes `consolidate_s=SECONDS`: when something has changed and the policy
+plans nothing, jobs are consolidated until whole nodes, and whole devices that were held in fractions, are free. A pass
+that finds nothing to move is not repeated before that many seconds; after one that moved jobs the next may follow as
+soon as they run again. A node is emptied only if every job on it fits elsewhere. A job whose target becomes free only
+by another's move is stopped and started, which counts as a preemption. Jobs that are time-sliced or packed stay where
+they are, and no job is moved to devices on which a suspended job will resume.
 
-Labels of a job (`labels` in a [job file](job-file.md#labels-of-jobs-that-share-devices) or a trace of Rota's own form)
-that some of them read. A job of priority -1 is opportunistic (`antman`).
+Some policies read these labels of a job (`labels` in a [job file](job-file.md#labels-of-jobs-that-share-devices) or in
+a trace of Rota's own format). A job of priority -1 is opportunistic (`antman`).
 
 """
 
@@ -59,7 +59,7 @@ def _entry(policy: DeclaredPolicy) -> str:
         policy.summary,
         f"From: {policy.cites}. Placement, unless `--placement` is given: [`{policy.placement}`]"
         f"(placement.md#{policy.placement}).",
-        f"Other than in the paper: {policy.differs}" if policy.differs else "",
+        f"Differs from the paper: {policy.differs}" if policy.differs else "",
         _parameters(policy.params),
         _table(["", ""], [[_words(name), value] for name, value in _traits(policy)]),
     ]

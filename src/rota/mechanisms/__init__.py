@@ -1,1 +1,1 @@
-"""What policies share: the list scheduler today; rounds, resizing and sharing as they come."""
+"""What policies are made of: a package for each family, the solvers, and how policies are declared."""
