@@ -1,4 +1,4 @@
-# Everything starts here: each target sets up what it needs first.
+# Entry points for development: each target sets up its prerequisites first.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -20,7 +20,7 @@ help: ## print this list
 ifdef PURE
 setup: $(INSTALLED) pure
 else
-setup: $(INSTALLED) $(COMPILED) ## make .venv with rota and all that its development needs; PURE=1 compiles nothing
+setup: $(INSTALLED) $(COMPILED) ## create .venv with rota and its development dependencies; PURE=1 skips compiling
 endif
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -32,7 +32,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-compile: $(COMPILED) ## compile the hot modules again
+compile: $(COMPILED) ## recompile the hot modules
 
 $(COMPILED): $(INSTALLED) tools/compile.py $(HOT)
 	@echo "compiling the hot modules (a minute, once)"
@@ -40,11 +40,11 @@ $(COMPILED): $(INSTALLED) tools/compile.py $(HOT)
 	@$(BIN)/python tools/compile.py >build/compile.log 2>&1 || { $(BIN)/python tools/compile.py --clean; echo "warning: compiling failed, see build/compile.log; Rota runs as plain Python, two to three times slower" >&2; }
 	@touch $@
 
-pure: $(INSTALLED) ## remove the compiled modules: edits to the sources take effect at once
+pure: $(INSTALLED) ## remove the compiled modules, so that edits take effect immediately
 	@$(BIN)/python tools/compile.py --clean
 	@rm -f $(COMPILED)
 
-demo: setup ## a manager on pretend devices: a gang, an array, a job that is preempted and resumes
+demo: setup ## a manager on emulated devices: a gang, an array, a job that is preempted and resumes
 	$(BIN)/rota demo --out $(DEMO)
 	$(BIN)/rota sim --replay $(DEMO)/journal.jsonl
 	$(BIN)/rota sim --trace $(DEMO)/journal.jsonl --policy srtf
@@ -54,39 +54,40 @@ demo-sim: setup ## compare six policies on 2,000 generated jobs, and write a rep
 	$(BIN)/rota trace generate mixed $(DEMO_TRACE) --jobs 2000 --seed 1 --gpus 64 --load 1.1
 	$(BIN)/rota sim --trace $(DEMO_TRACE) --cluster gpu=64/8 $(addprefix --policy ,$(POLICIES)) --restart-cost 30 --out $(DEMO)
 
-test: setup ## run every test; what is skipped says why
+test: setup ## run every test; skipped tests state why
 	@$(BIN)/python -m pytest $(WORKERS) -rs
 
-test-fast: setup ## run the tests that take no time
+test-fast: setup ## run the tests that take less than a second each
 	@$(BIN)/python -m pytest -m 'not slow'
 
-test-long: setup ## look for rare faults at length: every policy through many random histories
+test-long: setup ## search for rare faults for minutes: every policy through many random histories
 	@$(BIN)/python -m pytest $(WORKERS) --long -m long
 
 chaos: setup ## the kill tests in full: 300 jobs, 50 kills of the server, 20 of supervisors, 20 of tasks; 20 of Rota on Kubernetes
 	ROTA_CHAOS=full $(BIN)/python -m pytest tests/e2e/test_kill.py tests/e2e/kubernetes/test_faults.py
 
-check: setup ## format, lint, types, imports, tests with warnings as errors
+check: setup ## format, lint, types, imports, words, tests with warnings as errors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy src tests tools $(wildcard bench/*.py reproductions/*.py)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/words.py
 	$(BIN)/python -m pytest $(WORKERS) -W error
 
-format: setup ## format the code and mend what can be mended
+format: setup ## format the code and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 bench: setup ## measure the speed
 	@set -e; for script in $(sort $(wildcard bench/*.py)); do echo "$$script"; $(BIN)/python "$$script"; done
 
-reproductions: setup ## measure what papers claim, and write docs/reference/reproductions.md; ONLY="elastic stages" for some, RESUME=1 to go on
+reproductions: setup ## measure published results and write docs/reference/reproductions.md; ONLY="elastic stages" for some, RESUME=1 to continue
 	@$(BIN)/python tools/reproduce.py $(if $(RESUME),--resume) $(ONLY)
 
-golden: setup ## write the golden journals anew; explain each difference in the commit
+golden: setup ## regenerate the golden journals; explain each difference in the commit
 	$(BIN)/python -m pytest tests/golden --regenerate
 
-clean: ## remove what was made, but for .venv
+clean: ## remove generated files, except .venv
 	find src -name '*.so' -delete
 	rm -rf out build dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,7 +19,7 @@ from typing import Any
 
 from rota.core.engine.draft import Draft
 from rota.core.engine.engine import Engine
-from rota.core.engine.protocols import Changes, Policy
+from rota.core.engine.protocols import Capabilities, Changes, Policy
 from rota.core.errors import RotaError
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
@@ -57,6 +57,10 @@ class Timed:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self.plans_s: list[float] = []
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._policy.capabilities
 
     @property
     def wakeup_s(self) -> float:

@@ -21,7 +21,8 @@ from rota.core.model.job import WHOLE, DeviceType, Job, JobId, Role
 from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
 from rota.files.cluster import read_cluster
-from rota.mechanisms.rounds.rule import Floats, RoundJob, ShareQuestion, round_job
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion, round_job
 from rota.mechanisms.solvers.lp import Solver
 from rota.perf.profiles.profile_files import read_profiles
 from rota.perf.profiles.speed_table import Profiles

@@ -38,19 +38,19 @@ def main() -> None:
     }
     jobs = [submission.job for submission in workload(WorkloadShape(servers=SERVERS, jobs_per_server=2), 1).submissions]
     for name, chooser in ways.items():
-        room = ServerArrays(Inventory(cluster_of(SERVERS)), chooser.kinds)
+        arrays = ServerArrays(Inventory(cluster_of(SERVERS)), chooser.kinds)
         for number, job in enumerate(jobs[: SERVERS * 5 // 4]):
-            chosen = Scored(least_loaded).choose(room, LiveJob(job, number, 0.0, 1.0), 0.0)
+            chosen = Scored(least_loaded).choose(arrays, LiveJob(job, number, 0.0, 1.0), 0.0)
             if chosen is not None:
-                room.add(job, chosen)
+                arrays.add(job, chosen)
         took = []
         for batch in range(BATCHES):
             new = jobs[-BATCH * (batch + 1) :][:BATCH]
             begun = time.process_time()
             for number, job in enumerate(new):
-                chosen = chooser.choose(room, LiveJob(job, number, 0.0, 1.0), 0.0)
+                chosen = chooser.choose(arrays, LiveJob(job, number, 0.0, 1.0), 0.0)
                 if chosen is not None:
-                    room.add(job, chosen)
+                    arrays.add(job, chosen)
             took.append((time.process_time() - begun) * 1000)
         tasks = sum(job.tasks for job in jobs[-BATCH:])
         said = f" (promised: {PROMISED_MS:.0f})" if name == "harmony" else ""

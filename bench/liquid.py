@@ -65,7 +65,7 @@ def at_random(of: PlacementBatch, chance: random.Random) -> BatchLayout:
     """Every task on any node with room."""
     layout = BatchLayout(of)
     for number, task in enumerate(of.tasks):
-        layout.put(number, chance.choice([node for node in task.nodes if layout.fits(number, node)]))
+        layout.assign(number, chance.choice([node for node in task.nodes if layout.fits(number, node)]))
     return layout
 
 

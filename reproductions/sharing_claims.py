@@ -176,7 +176,7 @@ def antman() -> str:
     rows = [
         Row(policy="priority", made=made, speed=plain),
         Row(policy="antman", made=made, speed=plain),
-        Row(policy="antman", made=made, speed=filled, name="`antman`, `--neighbours gaps=1`"),
+        Row(policy="antman", made=made, speed=filled, name="`antman`, `neighbours: {gaps: 1}`"),
     ]
     return table("antman", "v100=64/4", rows, SEEDS)
 

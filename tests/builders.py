@@ -13,7 +13,7 @@ import pytest
 from rota.core.engine.draft import Draft
 from rota.core.engine.engine import Engine, Journal
 from rota.core.engine.invariants import check
-from rota.core.engine.protocols import Allocator, Changes, Policy
+from rota.core.engine.protocols import Allocator, Capabilities, Changes, Policy
 from rota.core.messages.decisions import Cause, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.messages.events import (
     End,
@@ -114,6 +114,8 @@ def stop(name: str, cause: Cause = Cause.PREEMPTED) -> Stop:
 
 class Script:
     """A policy without a mind of its own: at its next plan it does what the test says."""
+
+    capabilities = Capabilities()
 
     def __init__(self) -> None:
         self.todo: list[Callable[[Draft], None]] = []

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from builders import job, node, on
+from rota.core.engine.driver import ExitDetail
 from rota.core.messages.events import Event
 from rota.core.model.placement import Placement
-from rota.drivers.local.driver import LocalDriver
-from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
+from rota.drivers.local.attempt_controller import AttemptController
+from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.settings import Settings
 from rota.files.job import job_file, launch_of
 
@@ -25,7 +26,7 @@ class Bench:
         self.home = home
         self._closed = False
         self.answers: list[tuple[Event, ExitDetail]] = []
-        self.driver = LocalDriver(
+        self.driver = AttemptController(
             [node("n1")],
             Settings(home=home, **settings),
             lambda *answer: self.answers.append(answer),

@@ -40,7 +40,7 @@ def test_what_is_beyond_is_said_once_for_all_labels(
     said = capsys.readouterr()
     (found,) = json.loads(said.out)
     assert found["trusted"] is False
-    assert found["outside"] == ["batch is 100000; runs of model=a that were learned from have 10 to 90"]
+    assert found["outside"] == ["batch is 100000; known runs of model=a have 10 to 90"]
     assert said.err == f"not trusted (gpu_memory_mb): {found['why']}\n"
 
 
@@ -69,7 +69,7 @@ def test_table_with_too_few_runs_is_refused(tmp_path: Path, capsys: pytest.Captu
 
     assert status(["estimate", what, str(tmp_path / "runs.csv"), *more]) == 2
 
-    assert "2 different runs are too few to learn from; it takes 8" in capsys.readouterr().err
+    assert "2 different runs are too few; at least 8" in capsys.readouterr().err
     assert not (tmp_path / "model.json").exists()
 
 

@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sim --trace jobs.csv --policy fifo --tenancy quota --cluster broken.yaml", "broken.yaml"),
         (
             "sim --trace jobs.csv --policy fifo --tenancy quota --cluster kept.yaml --change 1h=broken.yaml",
-            "--change 1h=broken.yaml",
+            "the change at 3600 s: broken.yaml",
         ),
         ("up --data home --tenancy quota --emulate broken.yaml", "broken.yaml"),
         ("check rota.yaml", "rota.yaml: {folder}/broken.yaml"),

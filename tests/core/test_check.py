@@ -13,6 +13,7 @@ from rota.core.errors import InvariantBroken
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import JobArrived
 from rota.core.model.job import Elastic, JobId, JobState, Role
+from rota.core.state.phases import Phase
 
 
 def busy() -> World:
@@ -58,7 +59,7 @@ def grab(name: str, *slots: object) -> Breaks:
     ("breaks", "message"),
     [
         (setter("whole", "run_since_s", None), "its clock is wrong"),
-        (setter("comes", "reserved", False), "reservation is not registered"),
+        (setter("comes", "phase", Phase.WAITING), "reservation is not registered"),
         (lambda w: w.state.reserved.clear(), "reservation is not registered"),
         (lambda w: w.live("comes").set_placement(None), "a reservation of nothing"),
         (lambda w: w.state.vacating.clear(), "vacates nothing"),
@@ -68,6 +69,9 @@ def grab(name: str, *slots: object) -> Breaks:
         (setter("comes", "stopping", Cause.MOVED), "being stopped but vacates nothing"),
         (setter("whole", "state", JobState.WAITING), "its clock is wrong"),
         (setter("waits", "state", JobState.SUCCEEDED), "its end does not fit"),
+        (setter("waits", "phase", Phase.BLOCKED), "its record is that of a job which is waiting"),
+        (setter("whole", "phase", Phase.RESIZING), "its record is that of a job which is running"),
+        (setter("leaves", "phase", Phase.RUNNING), "its record is that of a job which is stopping"),
         (setter("waits", "ended_s", 3.0), "its end does not fit"),
         (setter("waits", "work", 101.0), "it has done 101.0 of 100.0"),
         (setter("waits", "work", -1.0), "it has done -1.0"),
@@ -131,7 +135,7 @@ def test_parts_of_devices_of_two_types_are_found() -> None:
     builders.made.clear()
     live = world.live("a")
     live.set_placement(on("n1", 1, milli=500) + on("n2", 1, milli=500))
-    live.state = JobState.STARTING
+    live.enter(Phase.STARTING)
     live.run_milli = 1000
 
     with pytest.raises(InvariantBroken, match="is on two types"):
@@ -148,7 +152,7 @@ def test_unfit_device_is_found(fields: dict[str, object], message: str) -> None:
     builders.made.clear()
     live = world.live("a")
     live.set_placement(on("n1", 1))
-    live.state = JobState.STARTING
+    live.enter(Phase.STARTING)
     live.run_milli = 1000
 
     with pytest.raises(InvariantBroken, match=message):
@@ -161,7 +165,7 @@ def test_neighbour_of_an_exclusive_job_is_found() -> None:
     builders.made.clear()
     live = world.live("b")
     live.set_placement(on("n1", [1]))
-    live.state = JobState.STARTING
+    live.enter(Phase.STARTING)
     live.run_milli = 1000
 
     with pytest.raises(InvariantBroken, match="though alone is exclusive"):
@@ -184,6 +188,6 @@ def test_overlap_of_two_sizes_of_one_job_is_no_fault() -> None:
     world.state.inventory.give(on("n1", 2, tasks=2), live.job.roles)
     world.state.inventory.take(on("n1", 3, tasks=3), live.job.roles)
     live.set_placement(on("n1", 3, tasks=3))
-    world.state.vacating[JobId("e")] = (live, on("n1", 2, tasks=2))
+    world.state.order_resize(live, on("n1", 2, tasks=2))
 
     check(world.state)

@@ -205,7 +205,7 @@ def test_two_ends_are_a_bug() -> None:
     world = World(gpus=1).running("x")
     world.ended("x")
 
-    with pytest.raises(InvariantBroken, match="ended twice"):
+    with pytest.raises(InvariantBroken, match="job x: JobEnded is not expected while it is succeeded"):
         world.step(JobEnded(JobId("x"), End.SUCCEEDED, 0.0))
 
 

@@ -12,6 +12,7 @@ from rota.core.messages.decisions import Cause
 from rota.core.messages.events import SpeedChanged, WorkDone
 from rota.core.model.job import JobId, JobState
 from rota.core.model.placement import suspended_claim
+from rota.core.state.phases import Phase
 
 A = JobId("a")
 BOX = cluster(node("n1", 2, memory_bytes=8 * GIB))
@@ -57,7 +58,7 @@ def test_one_that_saves_can_be_cancelled_or_interrupted() -> None:
     world = saving()
     world.settle(world.step(WorkDone(A, 10.0)))
     world.interrupted("a", work=3.0)
-    assert (world.live("a").state, world.live("a").saves) == (JobState.WAITING, False)
+    assert world.live("a").phase is Phase.WAITING
 
 
 def test_an_exclusive_job_and_one_under_orders_keep_their_devices() -> None:
@@ -86,7 +87,7 @@ def test_one_that_saves_is_found_again_after_a_restart() -> None:
     restored = snapshot.restore(BOX, snapshot.Snapshot(now_s=taken.now_s, seq=taken.seq, jobs=jobs))
 
     check(restored)
-    assert restored.live(A).saves
+    assert restored.live(A).phase is Phase.SAVING
     assert restored.live(A).placement == suspended_claim(on("n1", 2, tasks=2))
 
 

@@ -10,6 +10,7 @@ from builders import GIB, Script, World, cluster, job, node, on, start, stop
 from rota.core.codec import snapshot
 from rota.core.engine.draft import Draft
 from rota.core.engine.invariants import check
+from rota.core.engine.protocols import Capabilities
 from rota.core.errors import PlanRefused
 from rota.core.messages.decisions import Cause, Decision, Move, Resize, Resume, Suspend
 from rota.core.model.job import JobId, JobState
@@ -21,7 +22,7 @@ A, B = JobId("a"), JobId("b")
 class Suspending(Script):
     """A script that looks after suspended jobs."""
 
-    suspends = True
+    capabilities = Capabilities(suspends=True)
 
 
 def plan(world: World, script: Script, *acts: Callable[[Draft], None]) -> list[Decision]:

@@ -80,8 +80,8 @@ def test_nothing_but_memory_changes_on_the_way(other: Job) -> None:
     state = State(cluster(node("n1", 4)))
     live = state.admit(HUNGRY, 1.0)
 
-    with pytest.raises(InvariantBroken, match="it can't ask anew"):
-        state.ask_anew(live, other)
+    with pytest.raises(InvariantBroken, match="its request stays"):
+        state.replace_request(live, other)
 
 
 def test_journal_keeps_what_is_asked_for_anew() -> None:

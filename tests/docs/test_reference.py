@@ -11,6 +11,7 @@ import pytest
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from docs.lifecycle_page import page as lifecycle_page
 from docs.pages import ROOT, headings, section
 from docs.policies_page import label_table
 from docs.policies_page import page as policies_page
@@ -27,11 +28,13 @@ from rota.mechanisms.ordering.rule import Backfill, Turn
 from rota.perf.speed.sharing_labels import SHARING_LABELS
 from rota.placement import SUMMARIES
 from rota.policies import BUILT_IN, JobView
-from rota.store.journal import JournalHeader
+from rota.store.journal import JournalHeader, encode_header
 from rota.tenancy import TENANCIES
+from scenario.full import FULL
 
 REFERENCE = ROOT / "docs/reference"
 CLI = REFERENCE / "cli.md"
+RUN = JournalHeader(scenario=FULL.under("las"))
 
 
 def _tree(command: TyperCommand | TyperGroup, path: str) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
@@ -86,6 +89,12 @@ def test_page_of_policies_is_what_they_declare() -> None:
     assert [text for level, text in headings(REFERENCE / "policies.md") if level == 2][:-1] == list(BUILT_IN)
 
 
+def test_page_of_the_life_of_a_job_is_what_the_engine_does() -> None:
+    committed = (REFERENCE / "job-lifecycle.md").read_text(encoding="utf-8")
+
+    assert committed == lifecycle_page(), "run .venv/bin/python tests/docs/rewrite.py"
+
+
 def test_job_files_page_has_the_labels_of_sharing() -> None:
     assert label_table() in (REFERENCE / "job-file.md").read_text(encoding="utf-8")
     assert {name for label in SHARING_LABELS for name in label.read_by} <= set(BUILT_IN)
@@ -107,7 +116,7 @@ def test_every_reason_has_a_heading_and_no_other() -> None:
         pytest.param("cluster-file.md", [*NodeEntry.model_fields, *ClusterFile.model_fields], id="cluster file"),
         pytest.param("cluster-file.md", [",".join(HEADER), "up", "down"], id="faults file"),
         pytest.param("cli.md", list(TENANCIES), id="tenancies"),
-        pytest.param("journal.md", [field.name for field in dataclasses.fields(JournalHeader)], id="journal header"),
+        pytest.param("journal.md", [*encode_header(RUN), "snapshot"], id="journal header"),
         pytest.param("journal.md", list(_EVENT_NAMES.values()), id="events"),
         pytest.param(
             "journal.md",
@@ -135,9 +144,9 @@ def test_everything_a_policy_may_read_is_in_the_howto() -> None:
     assert [name for name in names if not re.search(rf"`{name}(\(now_s\))?`", text)] == []
 
 
-def test_glossary_is_in_order_and_says_each_word_once() -> None:
+def test_glossary_is_in_order_and_defines_each_term_once() -> None:
     words = re.findall(r"^\| ([^|]+?) \| ", (REFERENCE / "glossary.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    words = [word for word in words if word not in ("word", "state", "---")]
+    words = [word for word in words if word not in ("term", "state", "---")]
 
     assert len(set(words)) == len(words)
     entries = [word for word in words if not word.startswith("`")]

@@ -10,7 +10,6 @@ import pytest
 
 from builders import job
 from rota.cli.main import status
-from rota.cli.study.speeds import study_speeds
 from rota.core.engine.engine import Engine
 from rota.core.engine.invariants import check
 from rota.core.messages.decisions import Decision, Renew, Start
@@ -21,11 +20,13 @@ from rota.core.model.job import DeviceType, Job, JobId
 from rota.core.state.state import State
 from rota.drivers.simulator.device_types import typed_by_speed
 from rota.drivers.simulator.run import run
+from rota.drivers.simulator.speeds import scenario_speeds
 from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.drivers.simulator.world import World
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.policies import names
+from rota.scenario import Scenario
 from rota.traces.workload import Submission, Workload
 
 CPU, GPU, TPU = DeviceType("xeon-6148"), DeviceType("v100"), DeviceType("tpu-v2")
@@ -40,7 +41,7 @@ def jobs(*asked: Job) -> Workload:
 
 def ready(workload: Workload, cluster: Cluster = MIXED) -> tuple[Workload, Setting]:
     """As `rota sim` does it: catalogue speeds, and types by speed."""
-    profiles = study_speeds(None, None, None, workload, cluster).profiles
+    profiles = scenario_speeds(Scenario(), workload, cluster).profiles
     assert profiles is not None
     typed = typed_by_speed(workload.submissions, cluster, profiles)
     setting = Setting(cluster=cluster, speed=SpeedModel(profiles=profiles))

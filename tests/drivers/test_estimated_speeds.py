@@ -187,7 +187,7 @@ def test_journal_with_estimates_replays(
     (row,) = json.loads(spoken.out)
     assert row["known_profiles"] == 0.4
     assert row["profile_error"] is None
-    assert "policies are told: 6 of 15 speeds known, the rest estimated (completion, rank 0); too few" in spoken.err
+    assert "policies know: 6 of 15 speeds known, the rest estimated (completion, rank 0); too few" in spoken.err
     assert "6 of 15 speeds known" in report
     assert header["estimate"] == {
         "known": 0.4, "fill": "completion", "observes": True, "seed": 3, "held_out_error": None,
@@ -211,7 +211,7 @@ def test_gap_in_a_file_is_filled_when_asked(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--known-profiles", "1.5"], "the part of the profiles that is known is 1.5; it must be from 0 to 1"),
+        (["--known-profiles", "1.5"], "the fraction of the profiles that is known is 1.5; it must be from 0 to 1"),
         (["--estimate", "nearst"], "--estimate: unknown method 'nearst'; did you mean 'nearest'?"),
         (["--profiles", "none"], "its work is counted in steps; give their speed with --profiles FILE"),
         (["--profiles", "catalogue"], "the catalogue has no model 'm1'"),

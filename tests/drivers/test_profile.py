@@ -88,7 +88,7 @@ def test_rows_are_collected_for_the_estimator(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("train.py", "print('mine')\n", "a table of runs is a file that ends in .csv"),
-        ("notes.csv", "# Notes\n\nof mine\n", "it has no column to learn"),
+        ("notes.csv", "# Notes\n\nof mine\n", "no column to learn"),
         ("none/runs.csv", None, "which can't be written"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 
 from builders import cluster, job, node
 from rota.core.engine.engine import Engine
+from rota.core.engine.protocols import Capabilities
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Decision
 from rota.core.messages.events import Event, NodeAdded, NodeBack, NodeLost
@@ -18,11 +19,12 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import DeviceType, Elastic, Job, JobId, Locality, NodeId, TenantId
 from rota.core.model.tenants import ANY_TYPE, Share, TenantPlan
 from rota.core.state.state import State
-from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
+from rota.drivers.simulator.faults import faults_at_random, faults_from
 from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, oversized, refuse_unknown_types, scheduler, simulate
 from rota.drivers.simulator.world import World
 from rota.perf.speed.model import Costs, SpeedModel
+from rota.scenario import FaultRates
 from rota.traces.workload import Submission, Workload
 
 ONE = Cluster.uniform(("gpu", 1, 1))
@@ -148,6 +150,7 @@ def test_collection_of_garbage_goes_on_after_a_run() -> None:
 class Restless:
     """A policy that wants to be woken at once, for ever."""
 
+    capabilities = Capabilities()
     wakeup_s = 0.0
     memory = None
 

@@ -6,18 +6,20 @@ import math
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobState
 from rota.core.model.placement import Placement, Slot, lowest, tasks_of
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.declare import DeclaredPolicy, Traits
+from rota.mechanisms.declare import RESIZES, DeclaredPolicy, Traits
 from rota.mechanisms.parameters import NoParams
 
 
 class Stretch:
     """Jobs of one device for each task, on one node."""
+
+    capabilities = Capabilities()
 
     memory: Any = None
 
@@ -104,4 +106,5 @@ stretch = DeclaredPolicy(
     params=NoParams,
     placement="any",
     make=make,
+    emits=RESIZES,
 )

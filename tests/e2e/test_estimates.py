@@ -68,7 +68,7 @@ def test_far_beyond_what_was_learned_the_usual_is_given_and_why_is_said(manager:
     manager.client.act(job_id, "cancel")
 
     assert (told["given"], told["trusted"]) == ("4Gi", False)
-    assert "mib is 100000; runs of name=hold that were learned from have " in told["why"]
+    assert "mib is 100000; known runs of name=hold have " in told["why"]
     assert told["why"] in manager.rota("why", job_id).stdout
 
 

@@ -79,5 +79,5 @@ def test_attribute_that_no_run_has_is_named() -> None:
 
 
 def test_few_places_are_refused() -> None:
-    with pytest.raises(RotaError, match="4 places or more; these are at 2"):
+    with pytest.raises(RotaError, match="4 places or more, not 2"):
         fit_curve([(1, 1.0), (2, 2.0), (2, 2.1)])

@@ -112,7 +112,7 @@ def test_unknown_model_is_trusted_if_models_left_out_were_estimated_well(apart: 
     assert left_out is not None
     assert known.error != unknown.error == left_out.error
     assert unknown.is_trusted(0.25) is trusted
-    assert trusted or "runs of a kind or model that was never seen have a measured error of" in str(unknown.doubt(0.25))
+    assert trusted or "runs of an unknown kind or model have a measured error of" in str(unknown.doubt(0.25))
 
 
 def test_of_one_kind_alone_nobody_knows_how_others_do() -> None:
@@ -141,13 +141,13 @@ def test_family_is_that_of_the_model() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"batch": 100000.0}, "batch is 100000; runs of model=large that were learned from have 1 to 128"),
-        ({"batch": 0.5}, "batch is 0.5; runs of model=large that were learned from have 1 to 128"),
-        ({"batch": "many"}, "batch is 'many'; runs of model=large that were learned from have 1 to 128"),
-        ({"optimizer": "lion"}, "optimizer is 'lion'; runs of model=large that were learned from have 'adam', 'sgd'"),
+        ({"batch": 100000.0}, "batch is 100000; known runs of model=large have 1 to 128"),
+        ({"batch": 0.5}, "batch is 0.5; known runs of model=large have 1 to 128"),
+        ({"batch": "many"}, "batch is 'many'; known runs of model=large have 1 to 128"),
+        ({"optimizer": "lion"}, "optimizer is 'lion'; known runs of model=large have 'adam', 'sgd'"),
         (
             {"optimizer": None},
-            "it does not say optimizer; runs of model=large that were learned from have 'adam', 'sgd'",
+            "optimizer is not given; known runs of model=large have 'adam', 'sgd'",
         ),
     ],
     ids=["far above", "below", "no number", "new word", "left out"],
@@ -241,20 +241,20 @@ def test_file_says_the_same_as_what_was_written(grid: Estimator, tmp_path: Path)
 def test_file_that_is_no_estimator_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "model.json").write_text(text)
 
-    with pytest.raises(RotaError, match=r"model\.json: it is no estimator"):
+    with pytest.raises(RotaError, match=r"model\.json: not an estimator"):
         read_estimator(tmp_path / "model.json")
 
 
 def test_table_without_a_label_is_refused(tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_text("model,batch\na,1\n")
 
-    with pytest.raises(RotaError, match=r"runs\.csv: it has no column to learn"):
+    with pytest.raises(RotaError, match=r"runs\.csv: no column to learn"):
         read_observations(tmp_path / "runs.csv")
 
 
 def test_too_few_runs_are_refused() -> None:
     with pytest.raises(
-        RotaError, match="gpu_memory_mb: 3 different runs with a value above 0 are too few to learn from; it takes 8"
+        RotaError, match="gpu_memory_mb: 3 different runs with a value above 0 are too few; at least 8 are needed"
     ):
         Estimator.learn(_grid()[:3], ["gpu_memory_mb"])
 

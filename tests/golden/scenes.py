@@ -13,6 +13,7 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import Checkpoint, Elastic, JobId, Locality, NodeId, Role, TenantId
 from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.perf.speed.model import Costs, SpeedModel
+from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces import Outcome, Submission, Workload, read_trace
 
@@ -92,7 +93,9 @@ def write(scene_name: str, policy: str, path: Path) -> None:
     """Run a scene under a policy and keep its journal."""
     workload, setting = scene(scene_name)
     _, _, placement = scheduler(policy, setting)
-    header = JournalHeader(cluster=setting.cluster, policy=policy, placement=placement, tenancy=setting.tenancy)
+    header = JournalHeader(
+        scenario=Scenario(policies=(policy,), placement=placement, tenancy=setting.tenancy, cluster=setting.cluster)
+    )
     with JournalWriter(path, header) as journal:
         simulate(workload, policy, setting, journal=journal)
 

@@ -41,23 +41,23 @@ CHOOSERS = {"learned": Actor(learned("").network), "balance": Scored(least_loade
 @pytest.mark.parametrize("chooser", CHOOSERS.values(), ids=CHOOSERS)
 def test_choice_is_a_whole_gang_within_what_is_free_and_leaves_the_room_as_it_was(chooser: Chooser) -> None:
     inventory = Inventory(cluster_of(3))
-    room = ServerArrays(inventory, chooser.kinds)
-    before = room.free.copy()
+    arrays = ServerArrays(inventory, chooser.kinds)
+    before = arrays.free.copy()
     wide = job("a", workers=6, servers=3)
 
-    chosen = chooser.choose(room, LiveJob(wide, 0, 0.0, 1.0), 0.0)
+    chosen = chooser.choose(arrays, LiveJob(wide, 0, 0.0, 1.0), 0.0)
 
     assert chosen is not None
     assert [sum(tasks for (role, _), tasks in chosen.items() if role == index) for index in (0, 1)] == [6, 3]
     assert as_placement(inventory, wide, chosen) is not None
-    assert np.array_equal(room.free, before)
+    assert np.array_equal(arrays.free, before)
 
 
 def test_balancing_spreads_and_packing_keeps_together() -> None:
-    room = ServerArrays(Inventory(cluster_of(3)), ())
+    arrays = ServerArrays(Inventory(cluster_of(3)), ())
     live = LiveJob(job("a", workers=3), 0, 0.0, 1.0)
 
-    spread, packed = (Scored(score).choose(room, live, 0.0) for score in (least_loaded, fullest))
+    spread, packed = (Scored(score).choose(arrays, live, 0.0) for score in (least_loaded, fullest))
 
     assert spread == {(0, 0): 1, (0, 1): 1, (0, 2): 1}
     assert packed == {(0, 0): 3}
@@ -65,9 +65,9 @@ def test_balancing_spreads_and_packing_keeps_together() -> None:
 
 def test_learned_placement_keeps_a_job_that_sends_much_on_one_server() -> None:
     actor = Actor(learned("").network)
-    room = ServerArrays(Inventory(cluster_of(6)), actor.kinds)
+    arrays = ServerArrays(Inventory(cluster_of(6)), actor.kinds)
 
-    chosen = actor.choose(room, LiveJob(job("a", "vgg16", workers=4, servers=2), 0, 0.0, 1.0), 0.0)
+    chosen = actor.choose(arrays, LiveJob(job("a", "vgg16", workers=4, servers=2), 0, 0.0, 1.0), 0.0)
 
     assert chosen is not None
     assert len({node for _, node in chosen}) == 1
@@ -75,13 +75,13 @@ def test_learned_placement_keeps_a_job_that_sends_much_on_one_server() -> None:
 
 def test_learned_placement_keeps_two_hungry_for_cores_apart() -> None:
     actor = Actor(learned("").network)
-    room = ServerArrays(Inventory(cluster_of(6)), actor.kinds)
+    arrays = ServerArrays(Inventory(cluster_of(6)), actor.kinds)
     first, second = job("a", "alexnet", workers=1), job("b", "alexnet", workers=1)
-    chosen = actor.choose(room, LiveJob(first, 0, 0.0, 1.0), 0.0)
+    chosen = actor.choose(arrays, LiveJob(first, 0, 0.0, 1.0), 0.0)
     assert chosen is not None
-    room.add(first, chosen)
+    arrays.add(first, chosen)
 
-    other = actor.choose(room, LiveJob(second, 1, 0.0, 1.0), 0.0)
+    other = actor.choose(arrays, LiveJob(second, 1, 0.0, 1.0), 0.0)
 
     assert other is not None
     assert {node for _, node in other}.isdisjoint(node for _, node in chosen)

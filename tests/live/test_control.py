@@ -15,6 +15,7 @@ import pytest
 from builders import cluster, job, node
 from rota.core.codec.values import decode_job
 from rota.core.engine.draft import Draft
+from rota.core.engine.driver import ExitDetail
 from rota.core.engine.engine import Engine
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.messages.decisions import Cause
@@ -23,7 +24,8 @@ from rota.core.messages.reasons import ReasonCode
 from rota.core.model.job import JobId, JobState
 from rota.core.model.placement import Placement
 from rota.core.state.state import State
-from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
+from rota.drivers.local.driver import LocalDriver
+from rota.drivers.local.launch_order import LaunchOrder
 from rota.live.estimates.oom_retry import MOST_RAISES
 from rota.live.loop import control as control_module
 from rota.live.loop.control import MOST_EVENTS, Control, LoopEntry, StepRecorder
@@ -93,7 +95,7 @@ def with_loop(
         control = Control(engine, tape, records, {}, 0, plans_slowly=slow)
         driver = Notes()
         driver.control = control
-        running = asyncio.create_task(control.run(driver))
+        running = asyncio.create_task(control.run(LocalDriver(driver, control.state, control.kept)))
         try:
             async with asyncio.timeout(20):
                 await course(control, driver)

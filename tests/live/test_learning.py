@@ -50,7 +50,7 @@ def test_memory_follows_the_flag(past: Past) -> None:
     assert small.value == pytest.approx(70, rel=0.3)
     assert large.value == pytest.approx(350, rel=0.3)
     assert large.is_trusted(0.25)
-    said = "size is 100000; runs of name=train that were learned from have 10 to 190"
+    said = "size is 100000; known runs of name=train have 10 to 190"
     assert ask(estimator, 100000).doubt(0.25) == said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from rota.core.model.tenants import Share, TenantPlan
 from rota.core.state.state import State
 from rota.files.cluster_file import cluster_from_document
 from rota.live.views.tenant_usage import TenantGuarantee, TenantUse, promises_of, uses_of
-from rota.live.workers.whatif import Change, _named, changed
+from rota.live.workers.whatif import changed, refuse_files
 
 GPU = DeviceType("gpu")
 HIVED = {
@@ -86,7 +87,7 @@ def test_what_is_held_beyond_the_promise_is_borrowed_and_somebody_lent_it() -> N
 
 
 def test_a_what_if_adds_nodes_and_changes_guarantees() -> None:
-    after = changed(cluster(), Change(policy="fifo", added={GPU: 3}, guaranteed={TenantId("nlp"): {GPU: 6}}))
+    after = changed(cluster(), added={GPU: 3}, guaranteed={TenantId("nlp"): {GPU: 6}})
 
     assert after.devices == 20
     assert len({node.id for node in after.nodes}) == 5
@@ -98,17 +99,17 @@ def test_a_what_if_adds_nodes_and_changes_guarantees() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (Change(policy="fifo", added={DeviceType("tpu"): 1}), "'tpu'"),
-        (Change(policy="fifo", added={GPU: 10**6}), "1000000"),
-        (Change(policy="fifo", guaranteed={TenantId("nobody"): {GPU: 1}}), "'nobody'"),
+        ({"added": {DeviceType("tpu"): 1}}, "'tpu'"),
+        ({"added": {GPU: 10**6}}, "1000000"),
+        ({"guaranteed": {TenantId("guests"): {GPU: 1}}}, "'guests'"),
     ],
 )
-def test_a_what_if_that_makes_no_sense_is_refused_by_name(change: Change, said: str) -> None:
+def test_a_what_if_that_makes_no_sense_is_refused_by_name(change: dict[str, Any], said: str) -> None:
     with pytest.raises(RotaError, match=said):
-        changed(cluster(), change)
+        changed(cluster(), **change)
 
 
 @pytest.mark.parametrize("policy", ["./mine.py:fn", "/etc/passwd", "fifi", ""])
 def test_a_what_if_takes_policies_by_name_only(policy: str) -> None:
     with pytest.raises(RotaError, match="unknown policy"):
-        _named(policy)
+        refuse_files(policy)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.core.model.cluster import Cluster
+from rota.drivers.local.driver import LocalDriver
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.views import recent as recent_module
 from rota.live.views.job_timeline import life_of
@@ -36,7 +37,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Records]:
 
 
 def day_of(records: Records) -> Day:
-    control = boot(records, Scheduling(cluster=CLUSTER, policy="fifo"))
+    control = boot(records, Scheduling(cluster=CLUSTER, policy="fifo"), LocalDriver.contract)
     return asyncio.run(Recent(records, control).day())
 
 

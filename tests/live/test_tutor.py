@@ -12,6 +12,7 @@ import pytest
 
 from rota.cli.main import status
 from rota.core.model.job import JobId
+from rota.drivers.local.driver import LocalDriver
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.experience import Experience
 from rota.learn.from_journal import experience_of
@@ -19,10 +20,11 @@ from rota.learn.undisturbed import mean_speeds, undisturbed
 from rota.learn.workloads import KIND_NAMES, WorkloadShape, cluster_of, workload
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.workers.retraining import Retraining, part_of, with_learned
-from rota.live.workers.retraining_worker import StepRates, judge, teach
+from rota.live.workers.retraining_worker import StepRates, Trial, judge, teach
 from rota.mechanisms.learned.weights import Learned, load_learned, save_learned
 from rota.perf.speed.model import SpeedModel
 from rota.policies.published.learned.harmony import SHIPPED
+from rota.scenario import Scenario
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.store.records import Records
@@ -36,7 +38,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of jobs that slowed each other down."""
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     cluster = cluster_of(SERVERS)
-    header = JournalHeader(cluster=cluster, policy="fifo", placement="spread", tenancy="none")
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="spread", cluster=cluster))
     with JournalWriter(path, header) as writer:
         setting = Setting(cluster=cluster, placement="spread", speed=SpeedModel(contention=True))
         simulate(workload(WorkloadShape(servers=SERVERS), 1), "fifo:backfill=true", setting, journal=writer)
@@ -71,7 +73,7 @@ def test_experience_is_collected_from_a_journal(
     assert status(["learn", "collect", str(out), "--journal", str(journal)]) == 0
     assert Experience.load(out).samples > 100
     assert status(["learn", "collect", str(out), "--journal", str(out)]) == 2
-    assert "it can't be read" in capsys.readouterr().err
+    assert "can't be read" in capsys.readouterr().err
 
 
 def test_better_weights_are_kept_and_worse_ones_are_not(journal: Path, backwards: Path, tmp_path: Path) -> None:
@@ -80,13 +82,13 @@ def test_better_weights_are_kept_and_worse_ones_are_not(journal: Path, backwards
     draft = home / "draft.npz"
 
     draft.write_bytes(SHIPPED.read_bytes())
-    better = judge(journal, cluster_of(SERVERS), None, backwards, draft, home)
+    better = judge(Trial(journal, cluster_of(SERVERS), None, "harmony", home), backwards, draft)
     assert better["better"]
     assert better["new_s"] < better["old_s"]
     assert (home / "harmony.npz").read_bytes() == SHIPPED.read_bytes()
 
     draft.write_bytes(backwards.read_bytes())
-    worse = judge(journal, cluster_of(SERVERS), None, SHIPPED, draft, home)
+    worse = judge(Trial(journal, cluster_of(SERVERS), None, "harmony", home), SHIPPED, draft)
     assert not worse["better"]
     assert (home / "harmony.npz").read_bytes() == SHIPPED.read_bytes()
     assert not draft.exists()
@@ -117,7 +119,7 @@ def test_nothing_is_learned_from_a_few_speeds(tmp_path: Path, journal: Path) -> 
     short = tmp_path / "short.jsonl"
     short.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
 
-    said = teach(short, cluster_of(SERVERS), None, SHIPPED, tmp_path, fewest=100)
+    said = teach(Trial(short, cluster_of(SERVERS), None, "harmony", tmp_path), SHIPPED, fewest=100)
 
     assert not said["better"]
     assert "100 are needed" in said["why"]
@@ -158,7 +160,7 @@ def test_who_learns_often_takes_less_trouble(learn_s: float, part: float) -> Non
 @pytest.fixture
 def tutor(tmp_path: Path) -> Iterator[Retraining]:
     records = Records(open_database(tmp_path / "rota.db"))
-    yield Retraining(boot(records, scheduling()), scheduling(), records.url, tmp_path)
+    yield Retraining(boot(records, scheduling(), LocalDriver.contract), scheduling(), records.url, tmp_path)
     records.close()
 
 

@@ -58,7 +58,7 @@ def batch_of(of: Cluster, jobs: list[Job], seed: int = 0, busy: float = 0.0, by:
     return PlacementBatch(
         jobs=jobs,
         tasks=interleaved(jobs, nodes),
-        free=[free_on(books) for books in inventory.nodes],
+        free=[free_on(account) for account in inventory.nodes],
         devices=[each.devices for each in of.nodes],
         distances=Distances(of.nodes, by),
     )
@@ -72,7 +72,7 @@ def exhaustive(batch: PlacementBatch) -> float:
         for number, at in enumerate(where):
             if not layout.fits(number, at):
                 break
-            layout.put(number, at)
+            layout.assign(number, at)
         else:
             scores.append(layout.score)
     return min(scores)

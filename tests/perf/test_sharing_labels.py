@@ -59,7 +59,7 @@ def test_nonsense_is_named_with_what_is_accepted(name: str, text: str) -> None:
 def test_limit_may_not_be_below_the_request() -> None:
     fault = fault_in_labels([("limit", "0.2")], 500)
 
-    assert fault == "labels.limit is '0.2'; it must be a number from 0.5, what a task asks for, to 1"
+    assert fault == "labels.limit is '0.2'; it must be a number from 0.5, the request of a task, to 1"
 
 
 JOB = {"name": "serve", "run": "true", "resources": {"gpus": 0.5}, "labels": {"limit": "0.2"}}

@@ -227,5 +227,5 @@ def test_network_cost_slows_a_job_down_by_task() -> None:
     assert model.rate(ring, on("n1", 4, tasks=4), nodes) == 1.0
     assert model.rate(ring, on("n1", 2, tasks=2) + on("n2", 2, tasks=2), nodes) == 1 / (1 + 0.1 * 2 / 4)
     assert model.rate(ring, on("n1", 2, tasks=2) + on("n3", 2, tasks=2), nodes) == 1 / (1 + 0.1 * 8 / 4)
-    with pytest.raises(RotaError, match="network's seconds"):
+    with pytest.raises(RotaError, match="network cost"):
         SpeedModel(network=-1.0)

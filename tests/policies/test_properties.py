@@ -16,7 +16,7 @@ from rota.core.engine.draft import Draft
 from rota.core.engine.engine import Engine
 from rota.core.engine.invariants import check
 from rota.core.messages import events as told
-from rota.core.messages.decisions import Decision
+from rota.core.messages.decisions import Cause, Decision, Stop, kinds_of
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobId, JobState, TenantId
 from rota.core.state.state import State
@@ -24,6 +24,7 @@ from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.drivers.simulator.world import World
 from rota.perf.speed.model import Costs
+from rota.policies import find_policy
 from rota.traces.workload import Submission, Workload
 from strategies import Story, fits_one_type, stories
 
@@ -66,6 +67,8 @@ class Watch:
         self.ledger: dict[str, tuple[float, float, float]] = {}
         """Of each run: the work that it began with, when it began to do more, and how fast."""
         self._asking = False
+        declared, options = find_policy(policy)
+        self._declared = declared.kinds(options)
 
     def append(
         self,
@@ -78,10 +81,18 @@ class Watch:
         check(self.engine.state)
         for event in events:
             self._weigh(event, now_s)
+        for decision in decisions:
+            self._match(decision)
         if not decisions and not self._asking:
             self._asking = True
             self._at_rest(now_s)
             self._asking = False
+
+    def _match(self, decision: Decision) -> None:
+        """The policy declares every kind of decision that it emits; stops that users ask for are not the policy's."""
+        if not isinstance(decision, Stop) or decision.cause in (Cause.PREEMPTED, Cause.MOVED):
+            undeclared = kinds_of(decision, self.engine.state.live(decision.job_id).job) - self._declared
+            assert not undeclared, f"{self.policy} emits {undeclared}: {decision}"
 
     def _weigh(self, event: told.Event, now_s: float) -> None:
         """A stop keeps all work, a fault all but an interval's; a run that ends has done its work, once."""

@@ -17,6 +17,7 @@ from rota.perf.speed.model import Costs
 from rota.report.html import RunReport
 from rota.report.metrics import measure, measure_tenants
 from rota.report.timeline import Timeline
+from rota.scenario import Scenario
 from rota.traces.workload import Submission, Workload
 
 
@@ -91,11 +92,11 @@ def run_report(
     result, timeline = simulated(submissions, policy, **fields)
     return RunReport(
         name=name or policy,
+        scenario=Scenario(policies=(policy,), placement=result.placement),
         metrics=measure(result.history),
         tenants=measure_tenants(result.history),
         history=result.history,
         timeline=timeline,
-        placement=result.placement,
     )
 
 
@@ -115,9 +116,9 @@ def large_run(name: str, jobs: int, runs_per_job: int) -> RunReport:
     past = history(*rows, devices=440)
     return RunReport(
         name=name,
+        scenario=Scenario(policies=("fifo",), placement="any"),
         metrics=measure(past),
         tenants=measure_tenants(past),
         history=past,
         timeline=timeline,
-        placement="any",
     )

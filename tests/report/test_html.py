@@ -21,6 +21,7 @@ from rota.report.gantt import lanes
 from rota.report.html import RunReport, write_report
 from rota.report.metrics import measure, measure_tenants
 from rota.report.timeline import Timeline
+from rota.scenario import Scenario
 
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 JOBS = [sub(f"j{i}", 5.0 * i, 20.0 + 10 * (i % 5), gpus=1 + i % 3, tenant=f"team-{i % 2}") for i in range(30)]
@@ -185,11 +186,11 @@ def test_run_in_which_nothing_ended_is_drawn(tmp_path: Path) -> None:
     past = history(row("a", 0.0, None, None, state="waiting"))
     empty = RunReport(
         name="fifo",
+        scenario=Scenario(policies=("fifo",), placement="any"),
         metrics=measure(past),
         tenants=measure_tenants(past),
         history=past,
         timeline=Timeline(Cluster.uniform(("gpu", 4, 4))),
-        placement="any",
     )
 
     page = written(tmp_path / "report.html", [empty])

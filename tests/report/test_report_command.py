@@ -11,6 +11,7 @@ from rota.cli.study.summary import SUMMARY_COLUMNS, summary_row
 from rota.core.model.cluster import Cluster
 from rota.drivers.simulator.study import Setting, simulate
 from rota.report.metrics import measure, measure_tenants
+from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces.workload import Workload
 
@@ -21,7 +22,7 @@ def journal(path: Path, policy: str = "fifo") -> Path:
     """The journal of a small simulation."""
     cluster = Cluster.uniform(("gpu", 4, 4))
     header = JournalHeader(
-        cluster=cluster, policy=policy, placement="consolidate", tenancy="none", about="a small study"
+        scenario=Scenario(policies=(policy,), placement="consolidate", cluster=cluster), about="a small study"
     )
     setting = Setting(cluster=cluster, placement="consolidate")
     with JournalWriter(path, header) as writer:

@@ -1,4 +1,4 @@
-"""Journals as files: what is written is read back, and what is broken is refused with its line."""
+"""Journals as files: they are read back as written, and broken ones are refused with the line."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from rota.core.messages.events import JobArrived, NodeAdded
 from rota.core.messages.reasons import ReasonCode
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
+from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, JournalReader, JournalWriter
 
 TWO = Cluster.uniform(("gpu", 2, 1))
-HEADER = JournalHeader(cluster=TWO, policy="fifo", placement="consolidate", tenancy="none", about="a test")
+HEADER = JournalHeader(scenario=Scenario(policies=("fifo",), placement="consolidate", cluster=TWO), about="a test")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from rota.core.errors import RotaError
 from rota.core.messages.decisions import Cause, Stop
 from rota.core.messages.events import End, JobArrived, JobCancelled, JobEnded, Started, Stopped
 from rota.core.model.job import JobId
+from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces.formats import read_trace
 from rota.traces.workload import Outcome
@@ -16,7 +17,7 @@ from rota.traces.workload import Outcome
 
 def written(path: Path) -> Path:
     a, b, c = JobId("a"), JobId("b"), JobId("c")
-    header = JournalHeader(cluster=cluster(node("n1")), policy="fifo", placement="any", tenancy="none")
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="any", cluster=cluster(node("n1"))))
     with JournalWriter(path, header) as journal:
         journal.append(100.0, [JobArrived(job("a")), JobArrived(job("b")), JobArrived(job("c"))], [], [])
         journal.append(101.0, [Started(a, 1.0, 101.0), Started(b, 1.0, 101.0)], [Stop(b, Cause.PREEMPTED)], [])

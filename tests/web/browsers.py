@@ -1,4 +1,4 @@
-"""A real browser for tests: headless Chromium, with a record of what it complained of and whom it asked."""
+"""A real browser for tests: headless Chromium, with a record of its errors and requests."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ INSTALL_S = 600
 
 @functools.cache
 def chromium() -> str:
-    """Where Chromium is; installed where that can be done, otherwise the test is skipped with the reason."""
+    """Return the path of Chromium, installing it if possible; otherwise skip the test with the reason."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
         subprocess.run(command, capture_output=True, timeout=INSTALL_S, check=False)
         found = shutil.which("chromium")
     if found is None:
-        pytest.skip("there is no Chromium here, and it can't be installed; on Debian: apt-get install chromium")
+        pytest.skip("Chromium is not installed and can't be installed here; on Debian: apt-get install chromium")
     return found
 
 
 @dataclass(slots=True)
 class Window:
-    """One page of a browser, and what happened in it."""
+    """One page of a browser, with its errors and requests."""
 
     manager: Manager
     page: Page
-    complaints: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def go(self, path: str) -> Page:
         """Open a page of the dashboard and wait until it is live."""
@@ -49,15 +49,15 @@ class Window:
         self.page.wait_for_function("window.did_handshake === true || !!document.querySelector('.login')")
         return self.page
 
-    def strangers(self) -> list[str]:
-        """Requests that left the machine."""
+    def foreign_requests(self) -> list[str]:
+        """Return the requests to hosts other than the manager."""
         own = urlsplit(self.manager.client.url).netloc
-        return [url for url in self.asked if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != own]
+        return [url for url in self.requests if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != own]
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser, gone afterwards."""
+    """Launch a browser, and close it afterwards."""
     path = chromium()
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
@@ -70,15 +70,15 @@ def browser() -> Iterator[Browser]:
 def window(
     opened: Browser, manager: Manager, *, phone: bool = False, scheme: Literal["light", "dark"] = "light"
 ) -> Window:
-    """A fresh window, without cookies."""
+    """Open a new window without cookies."""
     size: Any = {"width": 390, "height": 844} if phone else {"width": 1280, "height": 800}
     page = opened.new_context(viewport=size, color_scheme=scheme).new_page()
     page.set_default_timeout(20_000)
     made = Window(manager, page)
-    page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
-    page.on("pageerror", lambda error: made.complaints.append(str(error)))
+    page.on("console", lambda message: made.errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: made.errors.append(str(error)))
     network = page.context.new_cdp_session(page)
     network.send("Network.enable")
-    network.on("Network.requestWillBeSent", lambda event: made.asked.append(event["request"]["url"]))
-    network.on("Network.webSocketCreated", lambda event: made.asked.append(event["url"]))
+    network.on("Network.requestWillBeSent", lambda event: made.requests.append(event["request"]["url"]))
+    network.on("Network.webSocketCreated", lambda event: made.requests.append(event["url"]))
     return made

@@ -1,6 +1,6 @@
-"""A day that a manager has behind it, made in seconds: the real loop and store, a driver and a clock that pretend.
+"""A day of a manager's history, generated in seconds: the real loop and store, an emulated driver and clock.
 
-What it leaves in a data folder is what `rota up` would have left: jobs, the journal, the audit log.
+The data folder then holds what `rota up` would have left: jobs, the journal, the audit log.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any
 
 from sqlalchemy import event
 
+from rota.core.engine.driver import ExitDetail
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, Event, JobEnded, Resized, Started, Stopped
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
-from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
+from rota.drivers.local.driver import LocalDriver
+from rota.drivers.local.launch_order import LaunchOrder
 from rota.live.loop import boot as boot_module
 from rota.live.loop import control as control_module
 from rota.live.loop import requests as requests_module
@@ -34,7 +36,7 @@ from rota.store.database import open_database
 from rota.store.records import Records
 
 Json = dict[str, Any]
-Deed = Callable[[], "asyncio.Task[object] | None"]
+Action = Callable[[], "asyncio.Task[object] | None"]
 DAY_S = 86400.0
 STARTING_S = 2.0
 MODELS = {
@@ -52,33 +54,33 @@ FAILURES = (
 
 
 class Past:
-    """Time that passes as fast as it can be worked out."""
+    """Emulated driver and clock: time jumps from event to event."""
 
     def __init__(self, control: Control, start_s: float, rng: random.Random) -> None:
         self.now_s = start_s
         self._control = control
         self._rng = rng
-        self._due: list[tuple[float, int, Deed]] = []
+        self._due: list[tuple[float, int, Action]] = []
         self._count = 0
         self._run_s: dict[JobId, float] = {}
         self._stopped: set[tuple[JobId, int]] = set()
         self._attempts: dict[JobId, int] = {}
 
     def time(self) -> float:
-        """What the clock shows."""
+        """Return the emulated time."""
         return self.now_s
 
-    def at(self, at_s: float, deed: Deed) -> None:
-        """Let something happen later."""
+    def at(self, at_s: float, action: Action) -> None:
+        """Schedule an action."""
         self._count += 1
-        heapq.heappush(self._due, (at_s, self._count, deed))
+        heapq.heappush(self._due, (at_s, self._count, action))
 
     async def pass_until(self, end_s: float) -> None:
-        """Let everything happen that is due."""
+        """Carry out the scheduled actions up to a time."""
         while self._due and self._due[0][0] <= end_s:
-            at_s, _, deed = heapq.heappop(self._due)
+            at_s, _, action = heapq.heappop(self._due)
             self.now_s = max(self.now_s, at_s)
-            asked = deed()
+            asked = action()
             while asked is not None and not asked.done() and not self._control.pending:
                 await asyncio.sleep(0.0005)
             entries = list(self._control.pending)
@@ -87,10 +89,10 @@ class Past:
                 await self._control._step(entries)
         self.now_s = end_s
 
-    # -- the driver's part -------------------------------------------------------------------------
+    # -- the driver --------------------------------------------------------------------------------
 
     def start(self, order: LaunchOrder) -> None:
-        """Tasks run a little later, and end when their time has come."""
+        """Tasks start after a delay, and end after a random run time."""
         job_id = order.job.id
         self._attempts[job_id] = order.attempt
         left_s = self._run_s.setdefault(job_id, self._rng.lognormvariate(7.6, 1.1))
@@ -109,43 +111,43 @@ class Past:
             self._answer(job_id, attempt, JobEnded(job_id, End.SUCCEEDED, 0.0), 0)
 
     def stop(self, job_id: JobId, cause: Cause) -> None:
-        """Tasks leave at once."""
+        """Tasks stop after a second."""
         self._stopped.add((job_id, self._attempts[job_id]))
         self.at(self.now_s + 1.0, lambda: self._control.answered(Stopped(job_id, 0.0), ExitDetail()))
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:
-        """The job goes on."""
+        """The job continues with its new size."""
         self._control.answered(Resized(order.job.id, 0.0, 1.0, self.now_s), ExitDetail())
 
     def share(self, job_id: JobId, placement: Placement) -> None:
-        """No policy of the demonstration shares devices."""
+        """The policy of the demonstration shares no devices."""
         raise NotImplementedError
 
     def suspend(self, job_id: JobId) -> None:
-        """No policy of the demonstration suspends."""
+        """The policy of the demonstration suspends no jobs."""
         raise NotImplementedError
 
     def resume(self, job_id: JobId) -> None:
-        """No policy of the demonstration suspends."""
+        """The policy of the demonstration suspends no jobs."""
         raise NotImplementedError
 
     def find(self, order: LaunchOrder) -> None:
-        """There is nothing to be found."""
+        """There are no tasks to find."""
 
     def settle(self) -> None:
-        """There is nothing to be settled."""
+        """There are no open orders."""
 
     def close(self) -> None:
-        """There is nothing to let go."""
+        """There are no resources to release."""
 
 
 @contextmanager
 def _clock(shown: Callable[[], float]) -> Iterator[None]:
-    """The loop looks at another clock for a while."""
+    """Let the loop read another clock."""
     modules: tuple[Any, ...] = (boot_module, control_module, requests_module)
-    pretended = SimpleNamespace(time=shown, perf_counter=time.perf_counter, monotonic=time.monotonic)
+    emulated = SimpleNamespace(time=shown, perf_counter=time.perf_counter, monotonic=time.monotonic)
     for module in modules:
-        module.time = pretended
+        module.time = emulated
     try:
         yield
     finally:
@@ -154,7 +156,7 @@ def _clock(shown: Callable[[], float]) -> Iterator[None]:
 
 
 def make_past(home: Path, cluster: Cluster, *, policy: str, tenancy: str, jobs: int, seed: int = 1) -> None:
-    """Fill a data folder with a day that is over now."""
+    """Fill a data folder with a day of history that ends now."""
     home.mkdir(parents=True, exist_ok=True)
     database = open_database(home / "rota.db")
     event.listen(database, "connect", lambda raw, _: raw.execute("PRAGMA synchronous=OFF"))
@@ -171,17 +173,17 @@ async def _live(records: Records, scheduling: Scheduling, jobs: int, seed: int) 
     past: list[Past] = []
     begin_s = end_s - DAY_S
     with _clock(lambda: past[0].now_s if past else begin_s):
-        control = boot(records, scheduling)
+        control = boot(records, scheduling, LocalDriver.contract)
         past.append(Past(control, begin_s, rng))
-        control.give_to(past[0])
+        control.give_to(LocalDriver(past[0], control.state, control.kept))
         requests = Requests(control, records, lambda _: None, ForecastWorker(scheduling, records.url))
         tasks: list[asyncio.Task[object]] = []
         for number in range(jobs):
-            file, who = _job(rng, number)
+            file, user = _job(rng, number)
             at_s = begin_s + DAY_S * 0.93 * rng.random() ** 0.9
 
-            def send(file: Json = file, who: str = who) -> asyncio.Task[object]:
-                tasks.append(asyncio.ensure_future(requests.submit([file], Asker(name=who))))
+            def send(file: Json = file, user: str = user) -> asyncio.Task[object]:
+                tasks.append(asyncio.ensure_future(requests.submit([file], Asker(name=user))))
                 return tasks[-1]
 
             past[0].at(at_s, send)
@@ -191,7 +193,7 @@ async def _live(records: Records, scheduling: Scheduling, jobs: int, seed: int) 
 
 
 async def _end_all(past: Past, requests: Requests, control: Control, end_s: float) -> None:
-    """Whoever still waits or runs is cancelled, so that the real driver finds nothing half done."""
+    """Cancel the jobs that still wait or run, so that the real driver finds no unfinished work."""
     tasks: list[asyncio.Task[object]] = []
     for job_id in list(control.state.jobs):
 

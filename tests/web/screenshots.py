@@ -1,6 +1,6 @@
-"""Pictures of every page of the dashboard from a seeded state: `.venv/bin/python tests/web/screenshots.py`.
+"""Take screenshots of every page of the dashboard from a seeded state: `.venv/bin/python tests/web/screenshots.py`.
 
-A day of history is made first, then a real manager runs a few real jobs on pretend devices.
+It generates a day of history, then runs a manager with a few real jobs on emulated devices.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def put_on_path(manager: Manager, name: str, text: str) -> None:
-    """A program that the manager's tasks find by its name."""
+    """Add a program to the path of the manager's tasks."""
     program = manager.folder / "bin" / name
     program.parent.mkdir()
     program.write_text(text, encoding="utf-8")
@@ -85,7 +85,7 @@ def put_on_path(manager: Manager, name: str, text: str) -> None:
 
 
 def submit(manager: Manager) -> tuple[str, str]:
-    """Jobs that run and wait now; one that trains, and one that waits."""
+    """Submit jobs that run and wait; return one that trains and one that waits."""
     needs = {"gpus": 8, "gpu": "H100", "cpus": 0.25, "memory": "256Mi"}
     training = manager.client.submit(
         {"name": "llama-ft-8b", "tenant": "nlp", "run": "train --model llama-8b", "workers": 2, "resources": needs}
@@ -120,18 +120,18 @@ def take(desk: Window, training: str, waiting: str) -> None:
     shoot(desk.go("/audit-log"), "audit", settle_s=1)
     page = desk.go("/what-if")
     page.get_by_label("Policy").fill("las")
-    page.get_by_label("More nodes of H100").fill("2")
+    page.get_by_label("Additional H100 nodes").fill("2")
     page.get_by_role("button", name="Compare").click()
     page.get_by_role("table", name="Comparison").wait_for(timeout=120_000)
     shoot(page, "what-if", settle_s=1)
 
 
 def shoot(page: Page, name: str, *, settle_s: float, full: bool = False) -> None:
-    """A picture of a page as it is after a moment, with few colours so that it is small."""
+    """Save a screenshot of a page after a delay, with few colours to keep it small."""
     page.wait_for_timeout(settle_s * 1000)
-    picture = Image.open(io.BytesIO(page.screenshot(full_page=full)))
+    image = Image.open(io.BytesIO(page.screenshot(full_page=full)))
     path = OUT / f"{name}.png"
-    picture.convert("RGB").quantize(128, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
+    image.convert("RGB").quantize(128, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
         path, optimize=True
     )
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1024:.0f} KiB")

@@ -1,4 +1,4 @@
-"""Who may look and who may act, and what strangers can't do: with tokens, cookies, and pages of other sites."""
+"""Access to pages and actions with tokens and cookies, and refusals of requests from other sites."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORM = "application/x-www-form-urlencoded"
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    """A manager that asks for tokens."""
+    """A manager that requires tokens."""
     options = ("--emulate", "gpu=4/2", "--require-token")
     made = Manager(tmp_path_factory.mktemp("guarded"), *options).start_guarded()
     made.submit("sleep 120", name="ours", tenant="vision", resources={"gpus": 1})
@@ -80,13 +80,13 @@ def test_a_viewer_looks_and_finds_no_button(chromium: Browser, guarded: Manager)
     page.get_by_role("button", name="n1:").click()
     expect(page.get_by_role("dialog").get_by_role("button")).to_have_text(["Close"])
     page.get_by_role("dialog").get_by_role("button", name="Close").click()
-    assert desk.complaints == []
+    assert desk.errors == []
 
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_label("Token")).to_be_visible()
 
 
-def test_nobody_reads_the_names_of_other_tenants_jobs_off_a_map(chromium: Browser, guarded: Manager) -> None:
+def test_the_map_does_not_name_other_tenants_jobs(chromium: Browser, guarded: Manager) -> None:
     _, secret = token(guarded, "viewer", "robotics")
     own = guarded.submit("sleep 120", name="half-ours", tenant="robotics", resources={"gpus": 0.5})
     hidden = guarded.submit("sleep 120", name="half-theirs", tenant="nlp", resources={"gpus": 0.5})
@@ -98,7 +98,7 @@ def test_nobody_reads_the_names_of_other_tenants_jobs_off_a_map(chromium: Browse
     for path in (f"/jobs/{own}", "/cluster"):
         page = desk.go(path)
         shared = page.locator(".map-device[title*='half-ours']")
-        expect(shared).to_have_attribute("title", re.compile("half-ours .robotics.; in use by others$"))
+        expect(shared).to_have_attribute("title", re.compile("half-ours .robotics.; in use by other tenants$"))
         for name in ("theirs", "nlp", "vision"):
             assert name not in page.content(), (path, name)
     for job_id in (own, hidden):
@@ -122,7 +122,7 @@ def test_a_member_acts_in_its_own_name_until_its_token_is_revoked(chromium: Brow
     admin.page.get_by_role("link", name="Audit").click()
     newest = admin.page.get_by_role("table", name="Audit log").locator("tbody tr").first
     expect(newest).to_contain_text(f"member-of-visionhold{job_id}")
-    assert admin.complaints == []
+    assert admin.errors == []
 
     guarded.client.delete(f"/tokens/{token_id}")
     expect(newest).to_contain_text("token-revoke", timeout=20_000)
@@ -141,10 +141,10 @@ def test_the_session_s_cookie_is_out_of_reach_for_scripts(guarded: Manager) -> N
     assert secret.lower() not in cookie
 
 
-STRANGERS = {
-    "looking without a token": ("GET", "/jobs", {}, 303),
-    "a session that never was": ("GET", "/", {"Cookie": "rota_session=forged"}, 303),
-    "a cookie that is none": ("GET", "/", {"Cookie": 'rota_session="\\"; ;;=x'}, 303),
+REFUSED = {
+    "a page without a token": ("GET", "/jobs", {}, 303),
+    "an unknown session": ("GET", "/", {"Cookie": "rota_session=forged"}, 303),
+    "a malformed cookie": ("GET", "/", {"Cookie": 'rota_session="\\"; ;;=x'}, 303),
     "the socket without a session": ("GET", "/_nicegui_ws/socket.io/?EIO=4&transport=polling", {}, 401),
     "the socket from another site": (
         "GET",
@@ -155,20 +155,22 @@ STRANGERS = {
     "a login from another site": ("POST", "/login", {"Origin": "https://evil.example"}, 403),
     "a logout from another site": ("POST", "/logout", {"Origin": "null"}, 403),
     "a page that is posted to": ("POST", "/jobs", {}, 405),
-    "a page that is none": ("GET", "/admin", {}, 404),
+    "an unknown page": ("GET", "/admin", {}, 404),
     "a file through the assets": ("GET", "/_rota/../../sessions.py", {}, 404),
-    "a file through the assets, coded": ("GET", "/_rota/..%2f..%2fsessions.py", {}, 404),
+    "a file through the assets, encoded": ("GET", "/_rota/..%2f..%2fsessions.py", {}, 404),
     "a login without a token": ("POST", "/login", {"Content-Type": FORM}, 401),
 }
 
 
-@pytest.mark.parametrize(("method", "path", "headers", "status"), STRANGERS.values(), ids=STRANGERS)
-def test_strangers_get_nowhere(guarded: Manager, method: str, path: str, headers: dict[str, str], status: int) -> None:
-    got, _, said = ask(guarded, method, path, b"" if method == "POST" else None, **headers)
+@pytest.mark.parametrize(("method", "path", "headers", "status"), REFUSED.values(), ids=REFUSED)
+def test_unauthorised_requests_are_refused(
+    guarded: Manager, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    got, _, answer = ask(guarded, method, path, b"" if method == "POST" else None, **headers)
 
-    assert got == status, said
-    assert "ours" not in said
-    assert "class Sessions" not in said
+    assert got == status, answer
+    assert "ours" not in answer
+    assert "class Sessions" not in answer
 
 
 def test_pages_may_not_be_framed_nor_load_from_elsewhere(guarded: Manager) -> None:
@@ -189,6 +191,6 @@ def test_without_tokens_only_this_machine_s_own_pages_are_answered(tmp_path_fact
         assert ask(manager, "GET", "/jobs")[0] == 200
         for page in ("%C2%B2", "9" * 30, "0", "-1", "x"):
             assert ask(manager, "GET", f"/jobs?page={page}")[0] == 200, page
-        assert json.loads(ask(manager, "GET", "/nothing")[2]) == {"error": "there is no such page"}
+        assert json.loads(ask(manager, "GET", "/nothing")[2]) == {"error": "no such page"}
     finally:
         manager.clean_up()

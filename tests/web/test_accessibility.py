@@ -24,7 +24,7 @@ SERIOUS = ("serious", "critical")
 
 @functools.cache
 def axe() -> str:
-    """The checker's script, from npm; the test is skipped where it can't be had."""
+    """Return the checker's script, from npm; the test is skipped where it is not available."""
     if not SCRIPT.exists() and shutil.which("npm"):
         FOLDER.mkdir(parents=True, exist_ok=True)
         command = ["npm", "install", "--prefix", str(FOLDER), "--no-audit", "--no-fund", "axe-core@4"]
@@ -46,7 +46,7 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
 
 
 def faults(page: Page) -> list[Any]:
-    """What axe calls serious or worse on a page."""
+    """Return the violations on a page that axe rates serious or worse."""
     page.evaluate(axe())
     result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [

@@ -1,4 +1,4 @@
-"""Every page in a real browser, with 10,000 jobs: quick, without complaints, and asking nobody but its manager."""
+"""Every page in a real browser, with 10,000 jobs: quick, free of errors, and contacting its manager only."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PAGES = {
     "train-9999": "/jobs/10000",
     "Cluster": "/cluster",
     "Tenants": "/tenants",
-    "What if": "/what-if",
+    "What-if": "/what-if",
     "Submit": "/submit",
-    "Audit": "/audit-log",
+    "Audit log": "/audit-log",
 }
 LONGEST_S = 2.0
 COUNT_S = 0.1
@@ -31,11 +31,11 @@ COUNT_S = 0.1
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    """A manager of 16 devices for which 10,000 jobs wait."""
+    """A manager with 16 devices and 10,000 jobs."""
     made = Manager(tmp_path_factory.mktemp("crowded"), "--emulate", "gpu=16/4").start()
     crowd(made)
     yield made
-    made.kill()  # to cancel them one by one would take longer than the tests
+    made.kill()  # cancelling the jobs one by one would take longer than the tests
     made.clean_up()
 
 
@@ -54,25 +54,25 @@ def desk(chromium: Browser, crowded: Manager) -> Window:
 
 
 def load_s(opened: Browser, manager: Manager, title: str) -> float:
-    """How long a browser that has never been there takes to show a page in full."""
+    """Return how long a browser with an empty cache takes to show a page."""
     fresh = window(opened, manager)
     begun = time.monotonic()
     page = fresh.go(PAGES[title])
     expect(page.get_by_role("heading", level=1)).to_have_text(title)
     taken_s = time.monotonic() - begun
-    assert fresh.complaints == []
-    assert fresh.strangers() == []
+    assert fresh.errors == []
+    assert fresh.foreign_requests() == []
     page.context.close()
     return taken_s
 
 
 def is_quick(load: Callable[[], float]) -> bool:
-    """Whether one of three loads is quick for a machine that others keep as busy; `bench/pages.py` counts every one."""
+    """Whether one of three loads is quick, given the load of the machine; `bench/pages.py` measures every load."""
     return any(load() < LONGEST_S * crowding() for _ in range(3))
 
 
 def crowding() -> float:
-    """How much longer than on an idle machine it takes now to do nothing but count."""
+    """Return the slowdown of a busy loop now, relative to an idle machine."""
     begun, until = time.monotonic(), time.process_time() + COUNT_S
     while time.process_time() < until:
         pass
@@ -106,7 +106,7 @@ def test_jobs_are_searched_sorted_and_paged_by_the_server(desk: Window) -> None:
     page.get_by_role("columnheader", name="Job").get_by_role("button").click()
     expect(rows.first).to_contain_text("train-0")
 
-    page.get_by_label("Search by name, owner or id").fill("train-12")
+    page.get_by_label("Search by name, owner or ID").fill("train-12")
     expect(page.get_by_role("status")).to_have_text("111 jobs")
     page.wait_for_url("**/jobs?q=train-12*")
     desk.go(page.url.removeprefix(desk.manager.client.url))

@@ -1,4 +1,4 @@
-"""A report of 82,000 jobs as its reader meets it: written soon, small, open at once in a browser without a network."""
+"""A report of 82,000 jobs: written quickly, small, and opened at once in a browser without a network."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
-    """A page without a network, which fails the test that it complains in."""
+    """A page without a network; errors and requests on it fail the test."""
     strange: list[str] = []
     made = chromium.new_context(offline=True, viewport={"width": 1280, "height": 800}).new_page()
     made.set_default_timeout(60_000)
-    made.on("console", lambda said: strange.append(said.text) if said.type == "error" else None)
+    made.on("console", lambda message: strange.append(message.text) if message.type == "error" else None)
     made.on("pageerror", lambda error: strange.append(str(error)))
     made.on("request", lambda asked: strange.append(asked.url) if asked.url.startswith(("http", "ws")) else None)
     yield made
@@ -43,24 +43,24 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 def drawing(within: Locator) -> Locator:
-    """What Plotly has drawn there."""
+    """Return the drawing of Plotly within an element."""
     return within.locator("svg.main-svg .subplot").first
 
 
 def test_it_opens_at_once_without_a_network(page: Page, report: Path) -> None:
-    """Processor time of the page, so that what else the machine does is not counted."""
+    """Measured as processor time of the page, so that the load of the machine does not count."""
     inspector = page.context.new_cdp_session(page)
     inspector.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     page.goto(report.as_uri())
     expect(drawing(page.locator("div.plot").first)).to_be_visible()
 
-    told = inspector.send("Performance.getMetrics")["metrics"]
-    spent_s = {each["name"]: each["value"] for each in told}["TaskDuration"]
+    metrics = inspector.send("Performance.getMetrics")["metrics"]
+    spent_s = {each["name"]: each["value"] for each in metrics}["TaskDuration"]
     assert 0.1 < spent_s < OPENS_S
 
 
-def test_every_figure_is_drawn_for_who_scrolls_there(page: Page, report: Path) -> None:
+def test_every_figure_is_drawn_when_scrolled_into_view(page: Page, report: Path) -> None:
     page.goto(report.as_uri())
     folded = page.locator("details:not([open]) > summary")
     while folded.count():

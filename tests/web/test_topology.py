@@ -1,4 +1,4 @@
-"""Who is drawn where on the map, in which colour."""
+"""The colours on the map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do with the dashboard, in a real browser against a real manager."""
+"""Users' tasks on the dashboard, in a real browser against a real manager."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOSTILE = "<img src=x onerror=window.hacked=1> <script>window.hacked=1</script>"
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    """A manager of eight devices on two nodes."""
+    """A manager with eight devices on two nodes."""
     made = Manager(tmp_path_factory.mktemp("used"), "--emulate", "gpu=8/4").start()
     yield made
     made.clean_up()
@@ -58,12 +58,12 @@ def test_a_job_is_submitted_by_form_watched_and_read(desk: Window, manager: Mana
     expect(page.get_by_role("heading", level=1)).to_have_text("from-the-form")
     expect(page.locator(".page-head .chip")).to_have_text("running")
     expect(page.get_by_role("log")).to_contain_text("second line")
-    page.get_by_label("Search the log").fill("SECOND")
+    page.get_by_label("Search output").fill("SECOND")
     expect(page.get_by_role("log").locator("mark")).to_have_text("second")
     expect(page.get_by_role("log")).not_to_contain_text("first line")
-    expect(page.get_by_text("It has run for")).to_contain_text("on n1")
+    expect(page.get_by_text("Running for")).to_contain_text("on n1")
     expect(page.locator(".map-device.mine")).to_have_count(2)
-    expect(page.get_by_text("MiB, no limit asked for")).to_be_visible()
+    expect(page.get_by_text("MiB, no request")).to_be_visible()
 
 
 def test_the_form_follows_the_job_file(desk: Window) -> None:
@@ -74,7 +74,7 @@ def test_the_form_follows_the_job_file(desk: Window) -> None:
 
     expect(page.get_by_label("Name")).to_have_value("written")
     expect(page.get_by_label("Tasks")).to_have_value("3")
-    expect(page.get_by_label("GPU types, best first")).to_have_value("H100, A100")
+    expect(page.get_by_label("GPU types, preferred first")).to_have_value("H100, A100")
 
     page.get_by_label("Job file").fill("name: [")
     expect(page.get_by_role("alert").filter(has_text="not YAML")).to_be_visible()
@@ -113,19 +113,19 @@ def test_a_progress_bar_is_one_line_that_does_not_grow(desk: Window, manager: Ma
     manager.client.act(job_id, "cancel")
 
 
-def test_the_search_finds_what_was_said_long_before(desk: Window, manager: Manager) -> None:
-    said = "echo the NEEDLE in line one; seq 1 400000; echo a needle at the end; printf 'needle, unended'; sleep 60"
-    job_id = manager.submit(said, name="talks")
+def test_search_finds_output_from_before_the_tail(desk: Window, manager: Manager) -> None:
+    command = "echo the NEEDLE in line one; seq 1 400000; echo a needle at the end; printf 'needle, unended'; sleep 60"
+    job_id = manager.submit(command, name="talks")
     page = desk.go(f"/jobs/{job_id}")
     expect(page.get_by_role("log")).to_contain_text("needle, unended")
     assert "line one" not in page.get_by_role("log").inner_text()
 
-    page.get_by_label("Search the log").fill("Needle")
+    page.get_by_label("Search output").fill("Needle")
 
     expect(page.locator(".log-line")).to_have_text(["the NEEDLE in line one", "a needle at the end", "needle, unended"])
-    expect(page.locator(".log-tools").get_by_role("status")).to_have_text("3 found in the whole output")
-    page.get_by_label("Search the log").fill("absent")
-    expect(page.locator(".log-tools").get_by_role("status")).to_have_text("0 found in the whole output")
+    expect(page.locator(".log-tools").get_by_role("status")).to_have_text("3 matching lines in the entire output")
+    page.get_by_label("Search output").fill("absent")
+    expect(page.locator(".log-tools").get_by_role("status")).to_have_text("0 matching lines in the entire output")
     manager.client.act(job_id, "cancel")
 
 
@@ -135,10 +135,10 @@ def test_a_training_loop_s_progress_is_drawn(desk: Window, manager: Manager) -> 
     page = desk.go(f"/jobs/{job_id}")
 
     expect(page.get_by_text(re.compile(r"step \d+, .* steps/s, loss 0\.\d+"))).to_be_visible()
-    expect(page.get_by_role("img", name="The numbers that the job reports, by step").locator("svg")).to_be_visible()
+    expect(page.get_by_role("img", name="Metrics reported by the job, by step").locator("svg")).to_be_visible()
 
 
-def test_a_waiting_job_says_why_and_until_when(desk: Window, manager: Manager) -> None:
+def test_a_waiting_job_shows_its_reason_and_expected_start(desk: Window, manager: Manager) -> None:
     manager.submit("sleep 60", name="large", resources={"gpus": 4})
     waiting = manager.submit("sleep 1", name="patient", resources={"gpus": 4})
 
@@ -173,8 +173,8 @@ def test_a_job_is_held_released_and_cancelled_once_confirmed(desk: Window, manag
     confirm(page, "Cancel job")
     expect(page.locator(".page-head .chip")).to_have_text("cancelled")
 
-    deeds = [(entry["what"], entry["who"]) for entry in manager.client.get("/audit") if entry["thing"] == job_id]
-    assert deeds == [("cancel", "local"), ("release", "local"), ("hold", "local"), ("submit", "local")]
+    actions = [(entry["what"], entry["who"]) for entry in manager.client.get("/audit") if entry["thing"] == job_id]
+    assert actions == [("cancel", "local"), ("release", "local"), ("hold", "local"), ("submit", "local")]
 
 
 def test_a_job_is_cloned_without_its_secrets(desk: Window, manager: Manager) -> None:
@@ -184,7 +184,7 @@ def test_a_job_is_cloned_without_its_secrets(desk: Window, manager: Manager) -> 
 
     page.get_by_role("button", name="Clone").click()
 
-    expect(page.get_by_text("give them again: KEY")).to_be_visible()
+    expect(page.get_by_text("enter them again: KEY")).to_be_visible()
     expect(page.get_by_label("Job file")).to_have_value(re.compile("name: original"))
     assert "hush" not in page.get_by_label("Job file").input_value()
 
@@ -203,7 +203,7 @@ def test_a_node_is_drained_from_the_map(desk: Window, manager: Manager) -> None:
     eventually(lambda: [node["state"] for node in manager.client.nodes()] == ["up", "up"])
 
 
-def test_another_policy_and_more_nodes_are_compared_with_what_is(
+def test_scenario_with_another_policy_and_more_nodes_is_compared(
     desk: Window, manager: Manager, tmp_path: Path
 ) -> None:
     for length in ("0.6", "0.2", "0.1"):
@@ -211,7 +211,7 @@ def test_another_policy_and_more_nodes_are_compared_with_what_is(
     eventually(lambda: all(job["state"] == "succeeded" for job in manager.client.jobs(tenant="past", all=True)))
     page = desk.go("/what-if")
     page.get_by_label("Policy").fill("srtf")
-    page.get_by_label("More nodes of gpu").fill("2")
+    page.get_by_label("Additional gpu nodes").fill("2")
     page.get_by_role("button", name="Compare").click()
 
     table = page.get_by_role("table", name="Comparison")
@@ -228,7 +228,7 @@ def test_another_policy_and_more_nodes_are_compared_with_what_is(
     assert not (tmp_path / "sprung").exists()
 
 
-def test_what_jobs_say_is_never_taken_for_markup(desk: Window, manager: Manager) -> None:
+def test_output_of_jobs_is_never_interpreted_as_markup(desk: Window, manager: Manager) -> None:
     job_id = manager.submit(f"echo '{HOSTILE}'; exit 3", name="hostile", env={"X": HOSTILE})
     eventually(lambda: manager.state(job_id) == "failed")
 
@@ -242,9 +242,9 @@ def test_what_jobs_say_is_never_taken_for_markup(desk: Window, manager: Manager)
     assert page.locator("img[src=x]").count() == 0
 
 
-def test_nothing_complained_and_nobody_else_was_asked(desk: Window) -> None:
-    assert desk.complaints == []
-    assert desk.strangers() == []
+def test_no_errors_and_no_requests_to_other_hosts(desk: Window) -> None:
+    assert desk.errors == []
+    assert desk.foreign_requests() == []
 
 
 def test_request_estimate_and_use_are_side_by_side(desk: Window, manager: Manager) -> None:

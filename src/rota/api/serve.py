@@ -23,6 +23,7 @@ from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
+from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.cgroup import NoCgroups
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
@@ -100,7 +101,7 @@ async def _serve(
     options: Options, records: Records, access: Access, listening: socket.socket, say: Callable[[str], None]
 ) -> None:
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
-    control = boot(records, options.scheduling)
+    control = boot(records, options.scheduling, LocalDriver.contract)
     foresight = ForecastWorker(options.scheduling, records.url)
     predicts_use = find_policy(options.scheduling.policy)[0].predicts_use
     learning = Learning(
@@ -112,7 +113,10 @@ async def _serve(
     )
     control.listen(learning.noticed)
     assert control.present is not None, "boot knows the cluster"
-    driver = LocalDriver(control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps)
+    attempts = AttemptController(
+        control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps
+    )
+    driver = LocalDriver(attempts, control.state, control.kept)
     service = Service(
         control=control,
         requests=Requests(control, records, refuse_what_cannot_be, foresight, learning),

@@ -51,6 +51,7 @@ from rota.store.tokens import Tokens
 log = logging.getLogger("rota.api")
 ASK_FIRST_S = 1.0
 """How long kube-scheduler has to bind a pod that has a seat before Rota does."""
+UNUSABLE = "the settings can't be used; they stay as they were"
 LOOK_S = 1.0
 """Between two looks for a first node."""
 
@@ -126,7 +127,8 @@ class _ReplicaRun:
         self._switch = _Switch()
         self._changed = asyncio.Event()
         self._settings = options.given
-        self._said = ""
+        self._used: ClusterSettings | None = None
+        """The settings of the last term that could begin."""
 
     async def main(self, listening: Any) -> None:
         """All of it."""
@@ -208,7 +210,7 @@ class _ReplicaRun:
             settings = read_settings(text, f"ConfigMap {self._options.config_map}: {KEY}")
             check_settings(settings)
         except RotaError as error:
-            log.error("the settings can't be used; they stay as they were", extra={"why": str(error)})
+            log.error(UNUSABLE, extra={"why": str(error)})
             return
         if settings != self._settings:
             self._settings = settings
@@ -229,7 +231,16 @@ class _ReplicaRun:
             await nodes.begin()
         await pods.begin()
         await driver.ask_sizes()
-        control, desk, scheduling = boot_on_pods(self._records, driver, settings)
+        try:
+            control, scheduling = boot_on_pods(self._records, driver, settings)
+        except RotaError as error:
+            await driver.close()
+            if self._used is None or self._used == settings:
+                raise
+            log.error(UNUSABLE, extra={"why": str(error)})
+            self._settings = self._used
+            return
+        self._used = settings
         foresight = ForecastWorker(scheduling, self._records.url)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
 
@@ -237,7 +248,7 @@ class _ReplicaRun:
             return forecast_out(await requests.foresee(job_id))
 
         reporter = Reporter(api, driver.roster, control.explain, foresee, self._options.identity)
-        loop = asyncio.create_task(control.run_by(desk))
+        loop = asyncio.create_task(control.run(driver))
         app = self._application(control, requests, scheduling)
         self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
         log.info("ready", extra={"nodes": len(driver.fleet.nodes), "jobs": len(control.state.jobs)})
@@ -298,20 +309,17 @@ def _refuse_file(file: JobFile) -> None:
 
 
 def check_settings(settings: ClusterSettings) -> None:
-    """Refuse settings that name what is not there."""
-    from rota.core.errors import did_you_mean
+    """Raise a `RotaError` for settings that name something unknown, can't be parsed or don't fit the driver."""
     from rota.placement import style
     from rota.policies import find_policy
-    from rota.tenancy import TENANCIES
+    from rota.tenancy import allocator, refuse_unknown
 
-    declared, _ = find_policy(settings.policy)
-    if settings.placement is not None:
-        style(settings.placement)
-    if settings.tenancy not in TENANCIES:
-        raise RotaError(f"unknown tenancy {settings.tenancy!r}; {did_you_mean(settings.tenancy, TENANCIES)}")
+    refuse_unknown(settings.tenancy)
+    declared, asked = find_policy(settings.policy)
+    declared.refuse_driver(asked, KubernetesDriver.contract, live=True)
     declared.refuse_tenancy(settings.tenancy)
-    if any(word in declared.traits.placement for word in ("packed", "time-sliced")):
-        raise RotaError(f"policy {settings.policy!r} lets jobs share devices, which pods can't; choose another")
+    options = declared.live_options(asked)
+    declared.build(options, allocator("none", style(settings.placement or declared.placement_with(options))))
     if settings.tenancy == "cells" and settings.hived is None:
         raise RotaError("tenancy is 'cells', but there are no cells; give a HiveD file under `hived`")
     settings.promises()

@@ -49,11 +49,22 @@ def _rota(
         str | None,
         typer.Option("--cacert", help="Certificates to trust, where the manager's is not public.", metavar="FILE"),
     ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", help="The manager's address; by default the one on this machine.", metavar="URL"),
+    ] = None,
     context: Annotated[
         str | None,
         typer.Option("--context", help="A Kubernetes cluster, by its context in the kubeconfig.", metavar="NAME"),
     ] = None,
 ) -> None:
+    if server is not None and context is not None:
+        raise RotaError(
+            f"--server {server} is a manager and --context {context} a Kubernetes cluster; give one of them"
+        )
+    if server is not None:  # as after the command: it wins over both variables
+        os.environ["ROTA_SERVER"] = server
+        os.environ.pop("ROTA_CONTEXT", None)
     if context is not None:
         os.environ["ROTA_CONTEXT"] = context
     if cacert is not None:

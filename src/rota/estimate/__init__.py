@@ -1,1 +1,1 @@
-"""Learning from history: what a job will need and how long its parts take, and how far that can be trusted."""
+"""Estimates from history: resources and durations of jobs, with the measured error."""

@@ -1,8 +1,8 @@
-"""The white box: memory and step time from what can be counted of a model, with few numbers left to fit.
+"""White-box model: memory and step time from countable properties of a model, with few fitted coefficients.
 
 A step takes an overhead that does not grow with the batch, or the device's work, whichever is longer; memory is a sum.
-Either is `(overhead^p + work^p)^(1/p)`, work being a sum of counted amounts times what each costs. A model may be
-dearer or cheaper than others of the same counts by as much as its own runs make likely; an unknown one is as the mean.
+Either is `(overhead^p + work^p)^(1/p)`, where work is a sum of counted amounts times their costs. A model may cost more
+or less than others of the same counts, as far as its own runs support that; an unknown one is average.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from rota.estimate.observations import COUNTED, Floats, Observation, Value
 
 NEEDED = (*COUNTED, "batch")
 SPREAD = 0.15
-"""Relative deviations well above this are taken for outliers."""
+"""Relative deviations well above this are treated as outliers."""
 LIKE_OTHERS = 0.3
 OWN_OVERHEAD = 0.5
 OWN_WORK = 1.0
-"""How firmly precisions and optimizers, and then each model's overhead and work, are held to the mean."""
+"""Penalties that hold precisions and optimisers, and each model's overhead and work, to the mean."""
 MOST_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """An amount that is counted, and what one of it may cost before anything is measured."""
+    """A counted amount, and the prior of its unit cost."""
 
     amount: Callable[[Mapping[str, float]], float]
     first_guess: float
     by: str | None = None
-    """A word of the run by which the cost differs."""
+    """Attribute by whose value the cost differs."""
     of_model: bool = False
     """Whether a model's own factor applies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
-    """Which label it explains, from which terms; `power` 1 adds overhead and work, a high one takes the larger."""
+    """The label it explains and its terms; `power` 1 adds overhead and work, a high one takes the larger."""
 
     label: str
     power: float
@@ -83,12 +83,12 @@ LAWS: Mapping[str, Law] = {law.label: law for law in (MEMORY, STEP)}
 
 
 def explains(run: Observation) -> bool:
-    """Whether all that a law needs was counted."""
+    """Return whether all counts that a law needs are known."""
     return all(isinstance(run.attributes.get(name), float) for name in NEEDED)
 
 
 class FittedLaw:
-    """A law with its costs, found from runs by robust least squares of the relative deviations."""
+    """A law with its costs, fitted to runs by robust least squares of relative deviations."""
 
     def __init__(self, law: Law, runs: Sequence[Observation]) -> None:
         from scipy.optimize import least_squares
@@ -114,11 +114,11 @@ class FittedLaw:
         self._theta: Floats = least_squares(deviations, start, jac=slopes, max_nfev=MOST_STEPS).x
 
     def predict(self, runs: Sequence[Observation]) -> Floats:
-        """What the law says of each run."""
+        """Return the prediction for each run."""
         return np.asarray(np.exp(self._logs(self._theta, self._shapes(runs))[0]))
 
     def _start(self) -> tuple[Floats, Floats]:
-        """First guesses, as logarithms, and how firmly each is held to; costs by word are factors on a common one."""
+        """Return initial logarithms and their penalties; costs by value are factors on a common one."""
         guess, firm = [np.log(self.law.overhead)], [0.0]
         for name in ("precision", "optimizer"):
             guess += [0.0] * len(self._words[name])
@@ -133,7 +133,7 @@ class FittedLaw:
         return np.array(guess), np.array(firm)
 
     def _shapes(self, runs: Sequence[Observation]) -> tuple[dict[str, Floats], list[Floats]]:
-        """For each run: which word it has of each kind, as zeros and ones, and the counted amounts."""
+        """Return one-hot encoded attribute values and the counted amounts of each run."""
         chosen = {
             name: np.array([[float(str(run.attributes.get(name, "")) == word) for word in words] for run in runs])
             for name, words in self._words.items()
@@ -142,7 +142,7 @@ class FittedLaw:
         return chosen, [np.array([term.amount(count) for count in counts]) for term in self.law.terms]
 
     def _logs(self, theta: Floats, shapes: tuple[dict[str, Floats], list[Floats]]) -> tuple[Floats, Floats]:
-        """The logarithm of what the law says, and how it changes with each of its numbers."""
+        """Return the logarithm of the predictions and its gradient."""
         chosen, amounts = shapes
         precision, optimizer, model = chosen["precision"], chosen["optimizer"], chosen["model"]
         models = model.shape[1]
@@ -174,7 +174,7 @@ class FittedLaw:
 
 
 def _softened(gap: Floats) -> tuple[Floats, Floats]:
-    """Deviations of which large ones count less than their square would, and the slope of that."""
+    """Return deviations in which large ones count less than their square would, and the derivative."""
     stretch = np.sqrt(1 + gap**2)
     soft = np.sign(gap) * np.sqrt(2 * np.maximum(stretch - 1, 0.0))
     slope = np.where(np.abs(gap) < 1e-6, 1.0, gap / (stretch * np.where(soft == 0, 1.0, soft)))

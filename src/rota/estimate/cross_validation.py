@@ -1,7 +1,7 @@
-"""How far estimates were off on runs that were held out: each is judged by a fit that has not seen it.
+"""Cross-validation of estimates: each run is judged by a fit that has not seen it.
 
-Two questions, two splits. Of kinds that were seen: configurations at random, repeats kept together. Of kinds that were
-never seen: whole kinds left out; what holds among known kinds says nothing of those.
+There are two splits. For known kinds: configurations at random, with repeats kept together. For unknown kinds: whole
+kinds are held out, since errors among known kinds say nothing about those.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rota.estimate.observations import COUNTED, Floats, Observation, with_label
 
 FOLDS = 10
 FEWEST = 8
-"""Below so many runs nothing is learned."""
+"""Smallest number of runs to learn from."""
 FEWEST_KINDS = 5
-"""Below so many kinds nobody knows how far off another one would be."""
+"""Smallest number of kinds to measure the error for an unknown one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How far estimates were off: nine in ten of their logarithms by at most `reach`, half by at most `error`.
+    """Errors of estimates: nine in ten logarithms are off by at most `reach`, half by at most `error`.
 
-    `error` is None where there were too few to say.
+    `error` is None where there were too few runs.
     """
 
     reach: float
@@ -37,16 +37,16 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """How far estimates of a label were off: of kinds that were seen, and of others if several could be left out."""
+    """Errors of the estimates of a label: for known kinds, and for unknown ones if several could be held out."""
 
     runs: int
     reach: float
     errors: Mapping[str, float]
-    """The median relative error of each kind of which there were enough."""
+    """Median relative error of each kind with enough runs."""
     unseen: Spread | None = None
-    """Of kinds of which no run was seen."""
+    """For kinds without any run."""
     uncounted: Spread | None = None
-    """Of those, where the runs were counted (parameters, activations) and the one in question was not."""
+    """The same where the runs have counts (parameters, activations) and the one in question has none."""
 
 
 def measure(label: str, runs: Sequence[Observation], seed: int = 0) -> Trust:
@@ -54,9 +54,9 @@ def measure(label: str, runs: Sequence[Observation], seed: int = 0) -> Trust:
     mine = enough(label, runs)
     truth = np.array([run.labels[label] for run in mine])
     folds = folds_by([run.key for run in mine], FOLDS, seed)
-    said = held_out(mine, folds, lambda seen: LabelFit(label, seen, seed=seed).predict)
+    estimated = held_out(mine, folds, lambda seen: LabelFit(label, seen, seed=seed).predict)
     by_kind: dict[str, list[float]] = {}
-    for run, error in zip(mine, np.abs(said - truth) / truth, strict=True):
+    for run, error in zip(mine, np.abs(estimated - truth) / truth, strict=True):
         by_kind.setdefault(run.kind, []).append(float(error))
     errors = {kind: float(np.median(found)) for kind, found in by_kind.items() if len(found) >= FEWEST_OF_KIND}
     unseen = uncounted = None
@@ -71,26 +71,28 @@ def measure(label: str, runs: Sequence[Observation], seed: int = 0) -> Trust:
                 blind, folds, lambda seen: LabelFit(label, seen, EstimateMethod.FOREST, seed=seed).predict
             )
             uncounted = _spread(truth, said_blindly, len(by_kind))
-    return Trust(runs=len(mine), reach=reach(np.log(truth / said)), errors=errors, unseen=unseen, uncounted=uncounted)
+    return Trust(
+        runs=len(mine), reach=reach(np.log(truth / estimated)), errors=errors, unseen=unseen, uncounted=uncounted
+    )
 
 
 def enough(label: str, runs: Sequence[Observation]) -> list[Observation]:
-    """The runs of which a label was measured; too few are refused."""
+    """Return the runs in which a label was measured; refuse too few."""
     mine = with_label(runs, label)
     different = len({run.key for run in mine})
     if different < FEWEST:
         raise RotaError(
-            f"{label}: {different} different runs with a value above 0 are too few to learn from; it takes {FEWEST}"
+            f"{label}: {different} different runs with a value above 0 are too few; at least {FEWEST} are needed"
         )
     return mine
 
 
 def without_counts(run: Observation) -> Observation:
-    """The run as its command tells of it."""
-    told = {name: value for name, value in run.attributes.items() if name not in COUNTED}
-    return Observation(attributes=told, labels=run.labels)
+    """Return the run with only what its command declares."""
+    attributes = {name: value for name, value in run.attributes.items() if name not in COUNTED}
+    return Observation(attributes=attributes, labels=run.labels)
 
 
-def _spread(truth: Floats, said: Floats, kinds: int) -> Spread:
-    error = float(np.median(np.abs(said - truth) / truth)) if kinds >= FEWEST_KINDS else None
-    return Spread(reach=reach(np.log(truth / said)), error=error)
+def _spread(truth: Floats, estimated: Floats, kinds: int) -> Spread:
+    error = float(np.median(np.abs(estimated - truth) / truth)) if kinds >= FEWEST_KINDS else None
+    return Spread(reach=reach(np.log(truth / estimated)), error=error)

@@ -1,7 +1,7 @@
-"""Scaling curves from few and noisy points: terms are chosen by leaving points out, and outliers count little.
+"""Scaling curves from few and noisy points: terms are selected by cross-validation, outliers count little.
 
-A curve is a constant and up to two terms `x^a log2(x)^b` with costs of 0 or more, as performance models of parallel
-programs have; the more a point deviates from what most others agree on, the less weight it gets (Tukey's biweight).
+A curve is a constant and up to two terms `x^a log2(x)^b` with non-negative costs, as performance models of parallel
+programs have; the more a point deviates from the majority, the less weight it gets (Tukey's biweight).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ PLACES_PER_TERM = 3
 ROUNDS = 8
 FEWEST = 4
 WIDTH = 4.685
-"""Where Tukey's weight ends, in standard deviations: 95% of the precision of least squares on normal noise."""
+"""Cut-off of Tukey's weight in standard deviations: 95% of the efficiency of least squares on normal noise."""
 WORTH = 0.95
-"""Another term must lower the held-out error below this part of it, however many points there are."""
+"""Factor by which another term must lower the held-out error, however many points there are."""
 SAME = 1e-6
-"""Relative errors below this are those of computing."""
+"""Relative errors below this are rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingCurve:
-    """A fitted curve; `error` is the typical relative error on points that were left out."""
+    """A fitted curve; `error` is the typical relative error on held-out points."""
 
     constant: float
     terms: tuple[tuple[float, int], ...]
@@ -45,7 +45,7 @@ class ScalingCurve:
     error: float
 
     def at(self, x: float) -> float:
-        """What it says at one place."""
+        """Return the value at x."""
         return float(_basis(np.array([x]), self.terms)[0] @ np.array([self.constant, *self.costs]))
 
     def __str__(self) -> str:
@@ -56,9 +56,9 @@ class ScalingCurve:
 
 
 def fit_curve(points: Sequence[tuple[float, float]]) -> ScalingCurve:
-    """The curve through some points (x of 1 or more, y above 0), by the terms that leave points out best."""
+    """Fit a curve to points (x of 1 or more, y above 0) by the terms with the lowest held-out error."""
     if len({x for x, _ in points}) < FEWEST:
-        raise RotaError(f"a curve needs points at {FEWEST} places or more; these are at {len({x for x, _ in points})}")
+        raise RotaError(f"a curve needs points at {FEWEST} places or more, not {len({x for x, _ in points})}")
     if any(x < 1 or not y > 0 for x, y in points):
         raise RotaError("a curve's points need x of 1 or more and y above 0")
     x, y = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
@@ -76,15 +76,15 @@ def fit_curve(points: Sequence[tuple[float, float]]) -> ScalingCurve:
 
 
 def _worth(points: int, choices: int) -> float:
-    """Below which part of the error another term must come: among many choices the best of few points is often luck.
+    """Return the factor by which another term must lower the error: among many choices a gain on few points is chance.
 
-    It is what the extended BIC (Chen and Chen, Biometrika 2008) asks for, of errors instead of their squares.
+    It is the criterion of the extended BIC (Chen and Chen, Biometrika 2008), of errors instead of their squares.
     """
     return min(WORTH, math.exp(-(math.log(points) + 2 * math.log(choices)) / (2 * points)))
 
 
 def curves_by_kind(runs: Sequence[Observation], label: str, by: str) -> list[tuple[str, int, ScalingCurve]]:
-    """For each kind of run with points at enough places: how many points, and the curve."""
+    """Return, for each kind of run with points at enough places, the number of points and the curve."""
     points: dict[str, list[tuple[float, float]]] = {}
     for run in with_label(runs, label):
         x = run.attributes.get(by)
@@ -107,18 +107,18 @@ def _basis(x: Floats, terms: Sequence[tuple[float, int]]) -> Floats:
 
 
 def _left_out(x: Floats, y: Floats, terms: tuple[tuple[float, int], ...]) -> float:
-    """The median relative error at places that a fit has not seen; all points of a place are left out together."""
+    """Return the median relative error at held-out places; all points of a place are held out together."""
     errors: list[float] = []
     for place in np.unique(x):
         seen = x != place
         costs = _robust(x[seen], y[seen], terms)
-        said = _basis(x[~seen], terms) @ costs
-        errors.extend(np.abs(said - y[~seen]) / y[~seen])
+        estimated = _basis(x[~seen], terms) @ costs
+        errors.extend(np.abs(estimated - y[~seen]) / y[~seen])
     return float(np.median(errors))
 
 
 def _robust(x: Floats, y: Floats, terms: tuple[tuple[float, int], ...]) -> Floats:
-    """Costs of 0 or more by least squares of relative deviations, weighted anew until outliers count little."""
+    """Return non-negative costs by least squares of relative deviations, reweighted until outliers count little."""
     from scipy.optimize import nnls
 
     basis = _basis(x, terms) / y[:, None]

@@ -1,8 +1,8 @@
-"""How long jobs will run, from those that have ended: a sum of effects that people can read, one for each attribute.
+"""Durations of jobs, learned from those that have ended: an interpretable sum of effects of attributes.
 
-The logarithm of a duration is taken for a mean and effects of user, name, model, number of devices and hour of
-submission, and of some of them two by two: a generalised additive model with pairs, as Lucid's (Hu et al., ASPLOS
-2023). Effects are fitted in turn to what the others leave, and held to 0 where few jobs speak for them.
+The logarithm of a duration is a mean plus effects of user, name, model, number of devices and hour of submission, and
+of some pairs of them: a generalised additive model with pairwise interactions, as Lucid's (Hu et al., ASPLOS 2023).
+Effects are fitted one by one to the residuals of the others, and shrunk towards 0 where few jobs support them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rota.core.model.job import Job
 ATTRIBUTES = ("user", "name", "model", "gpus", "hour")
 EFFECTS = (("user",), ("name",), ("model",), ("gpus",), ("hour",), ("user", "model"), ("user", "gpus"))
 HELD = 2.0
-"""How many jobs without effect each effect is fitted with."""
+"""Number of jobs without effect that each effect is shrunk by."""
 SWEEPS = 4
 MOST = 4000
-"""Jobs that are remembered."""
+"""Number of jobs that are remembered."""
 EVERY = 0.1
-"""By which part more jobs must have ended before effects are fitted anew."""
+"""Relative growth of the number of ended jobs after which effects are fitted again."""
 UNKNOWN_S = 3600.0
-"""The duration of any job before the first has ended."""
+"""Duration assumed before any job has ended."""
 _NUMBER = re.compile(r"\d+")
 
 Attributes = tuple[str, ...]
@@ -33,7 +33,7 @@ Effect = dict[Attributes, float]
 
 
 class Durations:
-    """Learns from each job that ends."""
+    """Estimator that learns from each job that ends."""
 
     def __init__(self) -> None:
         self._forget()
@@ -46,11 +46,11 @@ class Durations:
         self._effects: list[Effect] = [{} for _ in EFFECTS]
 
     def ended(self, job: Job, submitted_s: float, took_s: float) -> None:
-        """A job has run for so long, without what others cost it."""
+        """Record the duration of a job, without slowdown by others."""
         self._take([(attributes(job, submitted_s), math.log(max(took_s, 1.0)))])
 
     def estimate_s(self, job: Job, submitted_s: float) -> float:
-        """How long a job will run."""
+        """Return the estimated duration of a job."""
         found = attributes(job, submitted_s)
         return math.exp(self._mean + sum(effect.get(key, 0.0) for effect, key in self._parts(found)))
 
@@ -69,7 +69,7 @@ class Durations:
             self._fit()
 
     def _fit(self) -> None:
-        """Effect by effect, to what the mean and the others leave."""
+        """Fit each effect to the residuals of the mean and the other effects."""
         self._fitted = self._count
         self._mean = math.fsum(log_s for _, log_s in self._seen) / len(self._seen)
         self._effects = [{} for _ in EFFECTS]
@@ -81,17 +81,17 @@ class Durations:
 
     @property
     def memory(self) -> Any:
-        """What was seen."""
+        """The observed durations."""
         return [[list(found), log_s] for found, log_s in self._seen]
 
     def recall(self, memory: Any) -> None:
-        """Take up what was seen before."""
+        """Restore what `memory` returned."""
         self._forget()
         self._take((tuple(found), log_s) for found, log_s in memory)
 
 
 def _fitted(effect: Effect, keys: list[Attributes], left: list[float]) -> Effect:
-    """An effect anew, with what it explains taken out of what is left."""
+    """Return a refitted effect, and subtract it from the residuals."""
     sums: dict[Attributes, float] = {}
     counts: dict[Attributes, int] = {}
     for at, key in enumerate(keys):
@@ -105,7 +105,7 @@ def _fitted(effect: Effect, keys: list[Attributes], left: list[float]) -> Effect
 
 
 def attributes(job: Job, submitted_s: float) -> Attributes:
-    """What is known of a job before it runs; numbers in its name are left out, for they count its repetitions."""
+    """Return the attributes known before a job runs; digits in its name, which count repetitions, are dropped."""
     name = _NUMBER.sub("#", job.name)
     hour = int(submitted_s // 3600) % 24
     return (job.user or str(job.tenant), name, job.model or "", f"{job.gpus:g}", str(hour))

@@ -1,4 +1,4 @@
-"""Estimates of a label with an interval, the error that was measured for runs like it, and why not to trust one."""
+"""Estimates of a label with an interval, the error measured for similar runs, and reasons not to trust them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rota.estimate.observations import COUNTED, Observation, Value, with_label
 class RunEstimate:
     """What a run will probably take; nine runs in ten lie between `low` and `high`.
 
-    `error` is the median relative error that was measured on held-out runs of its kind, or of kinds left out whole
-    where its own was never seen; None where there were too few. `outside` says what about the run lies beyond those
-    that were learned from: of that nothing was measured.
+    `error` is the median relative error on held-out runs of its kind, or of kinds held out whole where its own is
+    unknown; None where there were too few. `outside` states in what respect the run lies beyond the training runs,
+    where no error was measured.
     """
 
     label: str
@@ -29,29 +29,25 @@ class RunEstimate:
     error: float | None
     outside: tuple[str, ...] = ()
     unseen: bool = False
-    """Whether its kind or model was never seen, so that the error is that of kinds left out."""
+    """Whether its kind or model is unknown, so that the error is that of held-out kinds."""
 
     def is_trusted(self, bound: float) -> bool:
-        """Whether the measured error is below a bound, and holds for this run."""
+        """Return whether the measured error is below a bound and applies to this run."""
         return self.doubt(bound) is None
 
     def doubt(self, bound: float) -> str | None:
-        """Why it is not trusted; None if it is."""
+        """Return why the estimate is not trusted; None if it is."""
         if self.outside:
             return "; ".join(self.outside)
         if self.error is None:
             what = "kinds were seen to know the error of one that was not" if self.unseen else "runs like it were seen"
             return f"too few {what}"
-        whose = (
-            "runs of a kind or model that was never seen have a measured error of"
-            if self.unseen
-            else "its measured error is"
-        )
+        whose = "runs of an unknown kind or model have a measured error of" if self.unseen else "its measured error is"
         return f"{whose} {self.error:.0%}, above {bound:.0%}" if self.error > bound else None
 
 
 class Estimator:
-    """What some runs teach. The forests are grown when first asked for: a file of it holds runs, and no program."""
+    """Estimates learned from runs. Forests are grown on demand: a file of it contains runs and no code."""
 
     def __init__(self, runs: Sequence[Observation], trust: Mapping[str, Trust]) -> None:
         self.runs = tuple(runs)
@@ -61,11 +57,11 @@ class Estimator:
 
     @classmethod
     def learn(cls, runs: Sequence[Observation], labels: Sequence[str], seed: int = 0) -> Estimator:
-        """Learn labels from runs, and how far to trust that."""
+        """Learn labels from runs, and measure their errors."""
         return cls(runs, {label: measure(label, runs, seed) for label in labels})
 
     def predict(self, label: str, attributes: Mapping[str, Value]) -> RunEstimate:
-        """What a run will probably take; the usual where nothing is learned of the label yet. Nonsense is refused."""
+        """Estimate a label of a run; the default where nothing was learned. Refuse invalid attributes."""
         known = self.trust.get(label)
         if known is None:
             return unlearned(label)
@@ -106,36 +102,44 @@ class Estimator:
         return self._fits[label, lacks_counts]
 
     def _completed(self, run: Observation) -> Observation:
-        """The run with its model's family, and what was counted for one that differs only in how it trains."""
-        told = dict(run.attributes)
+        """Return the run with its model's family, and counts from a run that differs only in how it trains."""
+        attributes = dict(run.attributes)
         for known in reversed(self.runs):
-            if "family" in known.attributes and "model" in told and known.attributes.get("model") == told["model"]:
-                told.setdefault("family", known.attributes["family"])
-            if not all(name in told for name in COUNTED) and explains(known) and same_model(known.attributes, told):
-                told |= {name: known.attributes[name] for name in COUNTED}
-        return Observation(attributes=told, labels={})
+            if (
+                "family" in known.attributes
+                and "model" in attributes
+                and known.attributes.get("model") == attributes["model"]
+            ):
+                attributes.setdefault("family", known.attributes["family"])
+            if (
+                not all(name in attributes for name in COUNTED)
+                and explains(known)
+                and same_model(known.attributes, attributes)
+            ):
+                attributes |= {name: known.attributes[name] for name in COUNTED}
+        return Observation(attributes=attributes, labels={})
 
 
 def _is_new(run: Observation, mine: Sequence[Observation]) -> bool:
-    """Whether no run of its kind was seen, or none of its model."""
+    """Return whether no run of its kind, or none of its model, is known."""
     models = {other.attributes["model"] for other in mine if "model" in other.attributes}
     is_new_model = bool(models) and "model" in run.attributes and run.attributes["model"] not in models
     return is_new_model or all(other.kind != run.kind for other in mine)
 
 
 def same_model(known: Mapping[str, Value], asked: Mapping[str, Value]) -> bool:
-    """Whether two runs train the same model on samples of the same size."""
+    """Return whether two runs train the same model on samples of the same size."""
     names = [name for name in ("model", "size") if name in known]
     return bool(names) and all(known[name] == asked.get(name) for name in names)
 
 
 MOST: Mapping[str, float] = {"gpu_util_mean": 100.0}
-"""What no run can exceed."""
+"""Upper bounds of labels."""
 DEFAULTS: Mapping[str, float] = {"gpus": 1.0, "cpu_cores": 4.0, "host_memory_mb": 4096.0, "gpu_memory_mb": 8192.0}
-"""What a job is taken to need of which nothing is known, as Liquid does."""
+"""Defaults for jobs of which nothing is known, as in Liquid."""
 
 
 def unlearned(label: str) -> RunEstimate:
-    """The usual, where nothing is known."""
+    """Return the default, where nothing was learned."""
     value = DEFAULTS.get(label, math.nan)
     return RunEstimate(label=label, value=value, low=value, high=value, error=None)

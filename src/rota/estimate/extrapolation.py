@@ -1,4 +1,4 @@
-"""What the runs that were learned from cover. An estimate of anything beyond that is a guess, and says why."""
+"""Ranges of the training runs. An estimate beyond them is an extrapolation and states why."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rota.core.errors import RotaError
 from rota.estimate.observations import COUNTED, GROUPS, WHOSE, Observation, Value
 
 MARGIN = 0.25
-"""How far beyond the least and the most that was seen a number may lie, as a part of that."""
+"""Relative distance beyond the observed range that is still accepted."""
 FEWEST_OF_KIND = 3
-"""Below so many runs of a kind, all runs count in its place."""
+"""Below this number of runs of a kind, the ranges of all runs apply."""
 OFTEN = 3
-"""Words that were seen so often on average are taken for all that there are; of others (paths, names) any will do."""
+"""Values seen this often on average are assumed to be complete; of others (paths, names) any is accepted."""
 
 
 class Ranges:
-    """The attributes of some runs, for each kind and for all together."""
+    """Ranges of the attributes of runs, for each kind and for all together."""
 
     def __init__(self, runs: Sequence[Observation]) -> None:
         self._all = list(runs)
@@ -26,7 +26,7 @@ class Ranges:
             self._by_kind.setdefault(run.kind, []).append(run)
 
     def refuse_nonsense(self, run: Observation) -> None:
-        """No number may be infinite, nor below zero where none of those that were seen is."""
+        """Refuse infinite numbers, and negative ones where none was observed."""
         for name, value in run.attributes.items():
             if not isinstance(value, float):
                 continue
@@ -37,7 +37,7 @@ class Ranges:
                 raise RotaError(f"{name} is {value:g}; it must not be negative: past runs have {_span(seen)}")
 
     def outside(self, run: Observation) -> tuple[str, ...]:
-        """What about a run lies beyond those that were seen, in words; nothing if all is within."""
+        """Return sentences about what lies beyond the training runs; empty if nothing does."""
         mine = self._by_kind.get(run.kind, ())
         whose = f"runs of {run.kind}" if len(mine) >= FEWEST_OF_KIND else "runs"
         others = mine if len(mine) >= FEWEST_OF_KIND else self._all
@@ -45,14 +45,14 @@ class Ranges:
         found = []
         for name in names:
             seen = _values(others, name)
-            said = run.attributes.get(name)
-            if name in GROUPS or name in WHOSE or (said is None and name in COUNTED):
+            given = run.attributes.get(name)
+            if name in GROUPS or name in WHOSE or (given is None and name in COUNTED):
                 continue
-            if said is None:
+            if given is None:
                 if len(seen) == len(others) and len(set(seen)) > 1:
-                    found.append(f"it does not say {name}; {whose} that were learned from have {_span(seen)}")
-            elif not _is_within(said, seen):
-                found.append(f"{name} is {_shown(said)}; {whose} that were learned from have {_span(seen)}")
+                    found.append(f"{name} is not given; known {whose} have {_span(seen)}")
+            elif not _is_within(given, seen):
+                found.append(f"{name} is {_shown(given)}; known {whose} have {_span(seen)}")
         return tuple(found)
 
 
@@ -60,13 +60,13 @@ def _values(runs: Sequence[Observation], name: str) -> list[Value]:
     return [run.attributes[name] for run in runs if name in run.attributes]
 
 
-def _is_within(said: Value, seen: Sequence[Value]) -> bool:
+def _is_within(given: Value, seen: Sequence[Value]) -> bool:
     numbers = [value for value in seen if isinstance(value, float)]
-    if isinstance(said, float) and numbers:
+    if isinstance(given, float) and numbers:
         low, high = min(numbers), max(numbers)
-        return low - MARGIN * abs(low) <= said <= high + MARGIN * abs(high)
+        return low - MARGIN * abs(low) <= given <= high + MARGIN * abs(high)
     words = [value for value in seen if isinstance(value, str)]
-    return said in seen or 0 < len(words) < OFTEN * len(set(words))
+    return given in seen or 0 < len(words) < OFTEN * len(set(words))
 
 
 def _span(seen: Sequence[Value]) -> str:

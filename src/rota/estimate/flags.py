@@ -1,4 +1,4 @@
-"""What a command line tells of a run: its program and its flags."""
+"""Attributes of a run from its command line: the program and its flags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAUNCHERS = re.compile(r"(python[\d.]*|torchrun|sh|bash|env|exec|nice|accelerat
 
 
 def attributes_of(command: str | Sequence[str]) -> dict[str, Value]:
-    """The program and every flag of a command; a flag without a value is 1."""
+    """Return the program and every flag of a command; a flag without a value is 1."""
     words = _words(command) if isinstance(command, str) else list(command)
     found: dict[str, Value] = {}
     index = 0

@@ -1,7 +1,7 @@
-"""One label learned from some runs.
+"""Fit of one label to runs.
 
-A random forest learns the logarithm of the label from all attributes; where the white box explains the label, the
-forest learns only what that leaves unexplained.
+A random forest learns the logarithm of the label from all attributes; where the white-box model explains the label, the
+forest learns only the residual.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COVERAGE = 0.9
 
 
 class EstimateMethod(Enum):
-    """How a label is estimated: by a forest of what the white box leaves, where there is one, or by either alone."""
+    """How a label is estimated: by a forest on the white-box residual, or by either alone."""
 
     BEST = "best"
     FOREST = "forest"
@@ -31,7 +31,7 @@ class EstimateMethod(Enum):
 
 
 def import_forest() -> Any:
-    """scikit-learn's forest; it is loaded only when something is learned."""
+    """Import scikit-learn's forest, only when something is learned."""
     try:
         from sklearn.ensemble import RandomForestRegressor
     except ImportError:
@@ -40,7 +40,7 @@ def import_forest() -> Any:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Small matrices gain nothing from more threads, and lose much where the machine is busy."""
+    """Limit BLAS to one thread: small matrices gain nothing from more, and lose much on a busy machine."""
     import_forest()
     from threadpoolctl import threadpool_limits
 
@@ -49,7 +49,7 @@ def one_thread() -> AbstractContextManager[object]:
 
 
 class LabelFit:
-    """One label, learned from some runs."""
+    """One label, learned from runs."""
 
     def __init__(
         self, label: str, runs: Sequence[Observation], way: EstimateMethod = EstimateMethod.BEST, seed: int = 0
@@ -62,17 +62,17 @@ class LabelFit:
         self._forest = forest.fit(self._encoder.encode(runs), logs)
 
     def predict(self, runs: Sequence[Observation]) -> Floats:
-        """What each run will probably take."""
+        """Return the estimate for each run."""
         left = self._forest.predict(self._encoder.encode(runs))
         return np.asarray(np.exp(self.explained(runs) + left))
 
     def explained(self, runs: Sequence[Observation]) -> Floats:
-        """What the white box says of each run, as a logarithm; 0 where there is none."""
+        """Return the white-box prediction of each run as a logarithm; 0 where there is none."""
         return np.zeros(len(runs)) if self._law is None else np.log(self._law.predict(runs))
 
 
 def folds_by(keys: Sequence[object], folds: int, seed: int = 0) -> Floats:
-    """A fold for each run, at random; equal keys share one. With fewer keys than folds, each key is one."""
+    """Assign a random fold to each run; equal keys share one. With fewer keys than folds, each key is one."""
     distinct = list(dict.fromkeys(keys))
     order = np.random.default_rng(seed).permutation(len(distinct))
     fold_of = {key: int(place) % folds for key, place in zip(distinct, order, strict=True)}
@@ -84,20 +84,20 @@ def held_out(
     folds: Floats,
     fit: Callable[[list[Observation]], Callable[[list[Observation]], Floats]],
 ) -> Floats:
-    """What a fit says of each run that has not seen the run's fold."""
-    said = np.zeros(len(runs))
+    """Return the estimate of each run by a fit that has not seen its fold."""
+    estimated = np.zeros(len(runs))
     for here, elsewhere in parts(folds):
-        said[here] = fit([runs[index] for index in elsewhere])([runs[index] for index in here])
-    return said
+        estimated[here] = fit([runs[index] for index in elsewhere])([runs[index] for index in here])
+    return estimated
 
 
 def parts(folds: Floats) -> Iterator[tuple[list[int], list[int]]]:
-    """For each fold, which runs are in it and which are not."""
+    """Iterate over the folds as indexes of the runs inside and outside."""
     for fold in np.unique(folds):
         yield np.flatnonzero(folds == fold).tolist(), np.flatnonzero(folds != fold).tolist()
 
 
 def reach(deviations: Floats) -> float:
-    """How far the logarithm may be off in nine cases of ten, as the deviations of held-out runs say (conformal)."""
+    """Return the deviation of the logarithm in nine cases of ten, by the held-out runs (conformal)."""
     rank = math.ceil((len(deviations) + 1) * COVERAGE) - 1
     return float(np.sort(np.abs(deviations))[min(rank, len(deviations) - 1)])

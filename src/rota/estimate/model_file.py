@@ -1,4 +1,4 @@
-"""An estimator as a file: the runs and what was measured of it, as JSON. Nothing in it is ever executed."""
+"""File format of an estimator: the runs and the measured errors, as JSON. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ FORM = "rota estimator 2"
 
 
 def write_estimator(estimator: Estimator, path: Path) -> None:
-    """Write it whole."""
+    """Write an estimator atomically."""
     runs = [{"attributes": dict(run.attributes), "labels": dict(run.labels)} for run in estimator.runs]
     trust = {label: asdict(known) for label, known in estimator.trust.items()}
     path.write_text(json.dumps({"form": FORM, "trust": trust, "runs": runs}), encoding="utf-8")
 
 
 def read_estimator(path: Path) -> Estimator:
-    """Read it; a file that is none is refused."""
+    """Read an estimator; refuse any other file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["form"] != FORM:
-            raise ValueError("another form")
+            raise ValueError("another format")
         trust = {_label(label): _trust(known) for label, known in value["trust"].items()}
         runs = [_run(each) for each in value["runs"]]
     except FileNotFoundError:
-        raise RotaError(f"{path}: there is no such file; make it with `rota estimate train`") from None
+        raise RotaError(f"{path}: there is no such file; create it with `rota estimate train`") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RotaError(f"{path}: it is no estimator; make one with `rota estimate train`") from error
+        raise RotaError(f"{path}: not an estimator; create one with `rota estimate train`") from error
     return Estimator(runs, trust)
 
 

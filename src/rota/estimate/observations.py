@@ -1,4 +1,4 @@
-"""What past runs tell: what each was asked to do, and what it took. One row for one run, from a table."""
+"""Past runs: what each was requested to do, and what it took. One row of a table for one run."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ LABELS: Mapping[str, str] = {
     "save_s": "saving, s",
     "duration_s": "the whole run, s",
 }
-"""What can be estimated, by the name of its column."""
+"""What can be estimated, by column name."""
 
 COUNTED = ("params", "activation_bytes_per_sample", "flops_per_sample", "input_bytes_per_sample")
-"""Columns that are known without a run, where somebody counted."""
+"""Columns known without a run, where they were counted."""
 
 OTHER_RESULTS = frozenset({"steps", "step_mean_s", "saved_mb", "reserved_mb", "allocated_mb"})
-"""Columns that only a run tells, and that nobody asks for."""
+"""Columns that only a run shows and that are not estimated."""
 
 GROUPS = ("family", "model", "name", "program")
-"""Columns that say which runs are of a kind, the widest kind first."""
+"""Columns that define the kind of a run, the widest first."""
 
 WHOSE = ("tenant", "user")
-"""Columns that say whose a run is: that somebody is new is no reason to doubt an estimate."""
+"""Columns with the owner of a run: an unknown owner is no reason to doubt an estimate."""
 
 BUILT_IN: Mapping[str, str] = {"h200": "h200-alone.csv"}
 """Tables that come with Rota, by name."""
@@ -57,24 +57,24 @@ BUILT_IN: Mapping[str, str] = {"h200": "h200-alone.csv"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One run: what was known before it, and what it took, where that was measured."""
+    """One run: what was known before it, and what it took, where measured."""
 
     attributes: Mapping[str, Value]
     labels: Mapping[str, float]
 
     @property
     def key(self) -> tuple[tuple[str, Value], ...]:
-        """Equal for runs that were asked to do the same."""
+        """Equal for runs of the same configuration."""
         return tuple(sorted((name, value) for name, value in self.attributes.items() if name not in COUNTED))
 
     @property
     def kind(self) -> str:
-        """The kind that this run is of."""
+        """The kind of this run."""
         return next((f"{name}={self.attributes[name]}" for name in GROUPS if name in self.attributes), "")
 
 
 def read_observations(path: Path) -> list[Observation]:
-    """The runs in a CSV or Parquet table; columns that are not labels are attributes."""
+    """Read the runs of a CSV or Parquet table; columns that are not labels are attributes."""
     import polars as pl
 
     if str(path) in BUILT_IN:
@@ -84,18 +84,18 @@ def read_observations(path: Path) -> list[Observation]:
     try:
         table = pl.read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
     except pl.exceptions.PolarsError as error:
-        raise RotaError(f"{path}: it can't be read as a table: {str(error).splitlines()[0]}") from error
+        raise RotaError(f"{path}: can't be read as a table: {str(error).splitlines()[0]}") from error
     if not set(table.columns) & LABELS.keys():
-        raise RotaError(f"{path}: it has no column to learn; name at least one of {', '.join(LABELS)}")
+        raise RotaError(f"{path}: no column to learn; add at least one of {', '.join(LABELS)}")
     if not table.height:
-        raise RotaError(f"{path}: it has no rows")
+        raise RotaError(f"{path}: no rows")
     for name in (name for name in LABELS if name in table.columns):
         table = table.with_columns(pl.Series(name, _numbers(path, name, table[name].to_list()), pl.Float64))
     return [observation(row) for row in table.iter_rows(named=True)]
 
 
 def _read_csv(path: Path) -> pl.DataFrame:
-    """Labels as they are written, so that one odd cell does not change what all the others are."""
+    """Read labels as text, so that one invalid cell does not change the type of the column."""
     import polars as pl
 
     names = pl.read_csv(path, n_rows=0).columns
@@ -105,7 +105,7 @@ def _read_csv(path: Path) -> pl.DataFrame:
 
 
 def _numbers(path: Path, name: str, cells: Sequence[object]) -> list[float | None]:
-    """The cells of a label; a word is refused, an empty one or `nan` was not measured."""
+    """Return the numbers of a label's cells; refuse text; an empty cell or `nan` was not measured."""
     found: list[float | None] = []
     for row, cell in enumerate(cells, start=1):
         try:
@@ -116,7 +116,7 @@ def _numbers(path: Path, name: str, cells: Sequence[object]) -> list[float | Non
 
 
 def observation(row: Mapping[str, object]) -> Observation:
-    """A row of a table, its columns told apart."""
+    """Return a row of a table as a run."""
     attributes: dict[str, Value] = {}
     labels: dict[str, float] = {}
     for name, value in row.items():
@@ -131,19 +131,19 @@ def observation(row: Mapping[str, object]) -> Observation:
 
 
 def with_label(runs: Iterable[Observation], label: str) -> list[Observation]:
-    """The runs of which a label was measured, and is not nothing: errors are relative to it."""
+    """Return the runs in which a label was measured and is above 0: errors are relative to it."""
     return [run for run in runs if run.labels.get(label, 0.0) > 0]
 
 
 def known_label(name: str) -> str:
-    """The label, if there is one of that name."""
+    """Return the label, refuse an unknown name."""
     if name not in LABELS:
         raise RotaError(f"unknown label {name!r}; {did_you_mean(name, LABELS)}")
     return name
 
 
 class Encoder:
-    """Attributes as numbers: a column for each number (its logarithm where it has one), one for each common word."""
+    """Encoding of attributes: a column for each number (its logarithm where it has one) and for each common value."""
 
     MOST_WORDS = 40
 
@@ -163,7 +163,7 @@ class Encoder:
                 self._words.extend((name, word) for word in common)
 
     def encode(self, runs: Sequence[Observation]) -> Floats:
-        """A row for each run; what a run does not say is -1."""
+        """Return a row for each run, with -1 for missing attributes."""
         rows = [
             [_number(run.attributes.get(name)) for name in self._numbers]
             + [float(run.attributes.get(name) == word) for name, word in self._words]

@@ -1,8 +1,8 @@
-"""How good estimates are on runs that were held out, in the terms of Fu et al. (NSDI 2021).
+"""Scores of estimates on held-out runs, in the terms of Fu et al. (NSDI 2021).
 
-`rmsre` is the root of the mean squared relative error. `o_err` is what an oracle would have that knows all runs but,
-like anybody, tells one number for equal inputs: no estimate from these attributes can do better. `bom_err` is the best
-of six usual models. Two splits: configurations at random, repeats kept together; and whole kinds (families) left out.
+`rmsre` is the root mean squared relative error. `o_err` is that of an oracle that knows all runs but gives one number
+for equal inputs: no estimate from these attributes can do better. `bom_err` is the best of six common models. There are
+two splits: configurations at random, with repeats kept together; and whole kinds (families) held out.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class LabelScore:
     bom_model: str
     coverage: float
     interval_ratio: float
-    """The upper end of an interval over the lower one."""
+    """Ratio of the upper to the lower end of an interval."""
     forest_error: float
     white_box_error: float | None
 
 
 def labels_in(runs: Sequence[Observation]) -> list[str]:
-    """The labels of which enough different runs tell."""
+    """Return the labels measured in enough different runs."""
     return [label for label in LABELS if len({run.key for run in with_label(runs, label)}) >= FEWEST]
 
 
 def scores(
     runs: Sequence[Observation], labels: Sequence[str], seed: int = 0, tell: Callable[[str], None] = lambda _: None
 ) -> Iterator[LabelScore]:
-    """The score of each label under both splits."""
+    """Return the score of each label under both splits."""
     for label in labels:
         mine = enough(label, runs)
         for split, folds in _splits(mine, seed):
@@ -68,13 +68,13 @@ def _splits(runs: Sequence[Observation], seed: int) -> Iterator[tuple[str, Float
 
 def _score(runs: Sequence[Observation], label: str, split: str, folds: Floats, seed: int) -> LabelScore:
     truth = np.array([run.labels[label] for run in runs])
-    said = _said(runs, label, folds, seed)
-    best = said[EstimateMethod.BEST]
+    estimated = _held_out_estimates(runs, label, folds, seed)
+    best = estimated[EstimateMethod.BEST]
     errors = np.abs(best - truth) / truth
     low, high = _intervals(best, truth, folds)
     usual = {name: rmsre(truth, each) for name, each in _usual_models(runs, truth, folds, seed)}
     model = min(usual, key=lambda name: usual[name])
-    white = said.get(EstimateMethod.WHITE_BOX)
+    white = estimated.get(EstimateMethod.WHITE_BOX)
     return LabelScore(
         split=split,
         label=label,
@@ -87,32 +87,34 @@ def _score(runs: Sequence[Observation], label: str, split: str, folds: Floats, s
         bom_model=model,
         coverage=float(np.mean((low <= truth) & (truth <= high))),
         interval_ratio=float(np.median(high / low)),
-        forest_error=float(np.median(np.abs(said[EstimateMethod.FOREST] - truth) / truth)),
+        forest_error=float(np.median(np.abs(estimated[EstimateMethod.FOREST] - truth) / truth)),
         white_box_error=None if white is None else float(np.median(np.abs(white - truth) / truth)),
     )
 
 
-def _said(runs: Sequence[Observation], label: str, folds: Floats, seed: int) -> dict[EstimateMethod, Floats]:
-    """What each way says of each run, by fits that have not seen its fold; without a white box the best is a forest."""
+def _held_out_estimates(
+    runs: Sequence[Observation], label: str, folds: Floats, seed: int
+) -> dict[EstimateMethod, Floats]:
+    """Return held-out estimates of each method; without a white box, the best method is the forest."""
     has_law = label in LAWS and all(map(explains, runs))
-    said = {way: np.zeros(len(runs)) for way in EstimateMethod if has_law or way is not EstimateMethod.WHITE_BOX}
+    estimated = {way: np.zeros(len(runs)) for way in EstimateMethod if has_law or way is not EstimateMethod.WHITE_BOX}
     for here, elsewhere in parts(folds):
         asked, seen = [runs[index] for index in here], [runs[index] for index in elsewhere]
         best = LabelFit(label, seen, seed=seed)
-        said[EstimateMethod.BEST][here] = said[EstimateMethod.FOREST][here] = best.predict(asked)
+        estimated[EstimateMethod.BEST][here] = estimated[EstimateMethod.FOREST][here] = best.predict(asked)
         if has_law:
-            said[EstimateMethod.FOREST][here] = LabelFit(label, seen, EstimateMethod.FOREST, seed).predict(asked)
-            said[EstimateMethod.WHITE_BOX][here] = np.exp(best.explained(asked))
-    return said
+            estimated[EstimateMethod.FOREST][here] = LabelFit(label, seen, EstimateMethod.FOREST, seed).predict(asked)
+            estimated[EstimateMethod.WHITE_BOX][here] = np.exp(best.explained(asked))
+    return estimated
 
 
-def rmsre(truth: Floats, said: Floats) -> float:
-    """The root of the mean squared relative error."""
-    return float(np.sqrt(np.mean(((truth - said) / truth) ** 2)))
+def rmsre(truth: Floats, estimated: Floats) -> float:
+    """Return the root mean squared relative error."""
+    return float(np.sqrt(np.mean(((truth - estimated) / truth) ** 2)))
 
 
 def oracle_error(keys: Sequence[object], truth: Floats) -> float | None:
-    """The least rmsre that one number for equal inputs can have, over inputs that were tried more than once."""
+    """Return the lowest rmsre of one number for equal inputs, over repeated inputs."""
     groups: dict[object, list[float]] = {}
     for key, value in zip(keys, truth, strict=True):
         groups.setdefault(key, []).append(float(value))
@@ -123,17 +125,17 @@ def oracle_error(keys: Sequence[object], truth: Floats) -> float | None:
     return rmsre(np.concatenate(repeated), np.concatenate(best))
 
 
-def _intervals(said: Floats, truth: Floats, folds: Floats) -> tuple[Floats, Floats]:
-    """For each run, the interval that the deviations of the other folds' runs give."""
-    deviations = np.log(truth / said)
+def _intervals(estimated: Floats, truth: Floats, folds: Floats) -> tuple[Floats, Floats]:
+    """Return, for each run, the interval by the deviations of the other folds."""
+    deviations = np.log(truth / estimated)
     width = np.zeros(len(truth))
     for fold in np.unique(folds):
         width[folds == fold] = reach(deviations[folds != fold])
-    return said * np.exp(-width), said * np.exp(width)
+    return estimated * np.exp(-width), estimated * np.exp(width)
 
 
 def _usual_models(runs: Sequence[Observation], truth: Floats, folds: Floats, seed: int) -> Iterator[tuple[str, Floats]]:
-    """The six kinds of model of which the best counts, on the logarithm of the label."""
+    """Return the errors of six common models on the logarithm of the label."""
     forest = import_forest()
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LinearRegression
@@ -156,12 +158,12 @@ def _usual_models(runs: Sequence[Observation], truth: Floats, folds: Floats, see
     logs = np.log(truth)
     spread = (float(logs.min()), float(logs.max()))
     for name, make in models.items():
-        said = np.zeros(len(runs))
+        estimated = np.zeros(len(runs))
         for here, seen in parts(folds):
             encoder = Encoder([runs[index] for index in seen])
             model = make_pipeline(StandardScaler(), make())
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model.fit(encoder.encode([runs[index] for index in seen]), logs[seen])
-            said[here] = model.predict(encoder.encode([runs[index] for index in here]))
-        yield name, np.exp(np.clip(said, *spread))
+            estimated[here] = model.predict(encoder.encode([runs[index] for index in here]))
+        yield name, np.exp(np.clip(estimated, *spread))

@@ -1,1 +1,1 @@
-"""Placement that is learned: workloads to learn from, an environment, training, and a fair comparison."""
+"""Learned placement: workloads to learn from, an environment, training, and a controlled comparison."""

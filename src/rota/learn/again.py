@@ -1,4 +1,4 @@
-"""Learn anew from what a manager has seen, beginning with the weights that it has."""
+"""Retraining from what a manager has observed, starting from its present weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ except ModuleNotFoundError as _err:
     raise RotaError(f"learning needs {_err.name}; install it with: pip install 'rota[learn]'") from None
 
 SIMULATED = 30
-"""Workloads of the simulator that are learned from beside what was seen, so that rare neighbours are not forgotten."""
+"""Simulated workloads that are mixed into the observations, so that rare neighbours are not forgotten."""
 PASSES = 15
 INTERVALS = 60
 CLUSTERS = 24
@@ -33,11 +33,11 @@ def learn_again(
     seed: int,
     part: float = 1.0,
 ) -> Learned:
-    """Weights that fit what was seen, made with a part of the usual work; whether they are better others judge."""
+    """Return weights fitted to the observations with less effort than usual; the caller judges them."""
     simulated, passes, intervals = (max(round(whole * part), 1) for whole in (SIMULATED, PASSES, INTERVALS))
     kinds = now.network.kinds
     if seen.kinds != kinds:
-        raise RotaError("what was seen tells other kinds apart than the weights do")
+        raise RotaError("the observations have other kinds of jobs than the weights")
     torch.set_num_threads(1)
     both = collect(WorkloadShape(), simulated, seed, kinds).joined(seen)
     reward, fit = fit_reward(both, passes=passes, seed=seed)
@@ -45,7 +45,7 @@ def learn_again(
     trainer.net.load_state_dict(
         {name: torch.from_numpy(np.array(of)) for name, of in now.network.of.items()}, strict=False
     )
-    trainer.run(intervals, lambda said: None)
+    trainer.run(intervals, lambda progress: None)
     about = {
         "command": "learned by a manager",
         "reward_model": {"samples": fit.samples, "median_error": fit.median, "p90_error": fit.p90},

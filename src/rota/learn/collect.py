@@ -1,4 +1,4 @@
-"""Collect history: run workloads with placements as varied as those of people and of the usual schedulers."""
+"""Collection of experience: run workloads with placements as varied as those of users and common schedulers."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from rota.mechanisms.learned.server_arrays import Chosen, Floats, ServerArrays
 
 
 class Varied:
-    """Places each job in one of several ways, by chance: packed, balanced, around one server, anywhere."""
+    """Chooser that places each job by one of several random methods: packed, balanced, around one server, anywhere."""
 
     kinds: tuple[str, ...] = ()
 
     def __init__(self, seed: object) -> None:
         self._chance = random.Random(f"varied {seed}")
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
-        """What runs does not matter."""
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
+        """Ignore running jobs."""
 
-    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
-        """In a way of its own for each job."""
-        taste = np.array([self._chance.random() for _ in room.free])
-        ways = (least_loaded, fullest, lambda room, role, chosen: taste, self._anywhere)
-        return one_by_one(room, live.job, self._chance.choice(ways))
+    def choose(self, arrays: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
+        """Place a job by a random method."""
+        taste = np.array([self._chance.random() for _ in arrays.free])
+        ways = (least_loaded, fullest, lambda arrays, role, chosen: taste, self._anywhere)
+        return one_by_one(arrays, live.job, self._chance.choice(ways))
 
-    def _anywhere(self, room: ServerArrays, role: int, chosen: Chosen) -> Floats:
-        return np.array([self._chance.random() for _ in room.free])
+    def _anywhere(self, arrays: ServerArrays, role: int, chosen: Chosen) -> Floats:
+        return np.array([self._chance.random() for _ in arrays.free])
 
 
 def collect(
     shape: WorkloadShape, count: int, seed: int, kinds: tuple[str, ...], tell: Callable[[int], None] | None = None
 ) -> Experience:
-    """What is seen in so many workloads."""
+    """Return the experience of that many workloads."""
     moments = []
     for number in range(count):
         recorder = Recorder(Varied(f"{seed}/{number}"), kinds)

@@ -1,4 +1,4 @@
-"""Placing one job in each of many clusters at once, several ways each: what the actor sees and what it does."""
+"""Placement of one job in each of many clusters at once, in several ways each: inputs and actions of the actor."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Singles = NDArray[np.float32]
 
 @dataclass(slots=True, eq=False)
 class Situation:
-    """A job to be placed in each of some clusters, and what of it is placed so far."""
+    """A job to place in each of several clusters, and the tasks placed so far."""
 
     kind: Ints
-    """As the network knows it."""
+    """Number of the kind in the network."""
     kinds: int
     counts: Floats
     """Tasks by role."""
@@ -31,7 +31,7 @@ class Situation:
     """Devices and cores of a task, by role."""
     work_s: Floats
     servers: Singles
-    """What the network sees of each server."""
+    """Inputs about each server."""
     open: Bools
     free: Floats
     left: Floats
@@ -43,7 +43,7 @@ class Situation:
     def of(
         cls, arrivals: list[Arrival], kind: Ints, kinds: int, servers: Singles, is_open: Bools, free: Floats
     ) -> Situation:
-        """Nothing is placed yet."""
+        """Begin with no task placed."""
         counts = np.array([arrival.counts for arrival in arrivals], np.float64)
         return cls(
             kind,
@@ -60,7 +60,7 @@ class Situation:
         )
 
     def repeated(self, times: int) -> Situation:
-        """The same decisions several times, to be taken in different ways."""
+        """Return the same decisions several times, to be made in different ways."""
 
         def again(value: Any) -> Any:
             return np.repeat(value, times, axis=0) if isinstance(value, np.ndarray) else value
@@ -69,16 +69,16 @@ class Situation:
 
     @property
     def unfinished(self) -> Bools:
-        """Which decisions still have tasks to place."""
+        """Return which decisions still have tasks to place."""
         return (self.left.sum(1) > 0) & ~self.stuck
 
     def mask(self) -> Bools:
-        """Where a task of which role may go: it is left, and there is room."""
-        room = (self.free[:, None] >= self.needs[:, :, None] - 1e-9).all(-1)
-        return room & self.open[:, None] & (self.left > 0)[..., None]
+        """Return the allowed actions: a task of the role is left, and the server has room."""
+        arrays = (self.free[:, None] >= self.needs[:, :, None] - 1e-9).all(-1)
+        return arrays & self.open[:, None] & (self.left > 0)[..., None]
 
     def job_seen(self) -> Singles:
-        """What the network sees of each job."""
+        """Return the inputs about each job."""
         nodes = (self.mine.sum(2) > 0).sum(1)
         own = np.stack(
             [
@@ -96,11 +96,11 @@ class Situation:
         return np.concatenate([np.eye(self.kinds + 1)[self.kind], own], axis=1).astype(np.float32)
 
     def free_seen(self) -> Singles:
-        """What part of devices and cores is free on each server."""
+        """Return the free fraction of devices and cores of each server."""
         return (self.free / FREE).clip(0.0, 1.0).astype(np.float32)
 
     def pairs_seen(self) -> Singles:
-        """What the network sees of each job's tasks on each server, by role."""
+        """Return the inputs about each job's tasks on each server, by role."""
         whole = (self.left[..., None] * self.needs).sum(1)
         takes_all = (self.free >= whole[:, None] - 1e-9).all(-1)
         sides = []
@@ -112,7 +112,7 @@ class Situation:
         return np.stack(sides, axis=1)
 
     def take(self, actions: Ints, where: Bools) -> None:
-        """A task of each of these decisions goes where its action says: role x servers + server."""
+        """Place one task in each of these decisions by its action: role x servers + server."""
         at = np.flatnonzero(where)
         side, node = np.divmod(actions[at], self.open.shape[1])
         self.mine[at, node, side] += 1
@@ -124,17 +124,17 @@ Scores = Callable[[Situation], Floats]
 
 
 def balanced(situation: Situation) -> Floats:
-    """The usual load balancing, as scores for (role, server)."""
+    """Return the scores of (role, server) by load balancing."""
     return _by_use(situation, -(1.0 - situation.free / FREE).max(-1))
 
 
 def packed(situation: Situation) -> Floats:
-    """The usual packing, as scores."""
+    """Return the scores of (role, server) by packing."""
     return _by_use(situation, (1.0 - situation.free / FREE).sum(-1))
 
 
 def _by_use(situation: Situation, scores: Floats) -> Floats:
-    """One task of each role in turn."""
+    """Alternate between the roles."""
     done = situation.counts - situation.left
     later = done[:, 0] > done[:, 1]
     first = np.where(later, -1e3, 1e3)

@@ -1,10 +1,10 @@
 """Placement as a Gymnasium environment, for any learner: one cluster, the batch of new jobs of each interval.
 
-The state has the parts of Harmony (Bao et al., INFOCOM 2019), for the jobs of the batch and those that run: x the kind,
-r the tasks and what each asks for, w and p the tasks placed so far, v what is free, d the tasks by server, u whether a
-job is new. An action is a (job, role, server); `action_masks()` and `info["mask"]` say which are possible. When all of
-the batch is placed or nothing fits any more, the interval passes and its reward is given: the epochs done as parts of
-each job's total, summed over the jobs.
+The state has the components of Harmony (Bao et al., INFOCOM 2019), for new and running jobs: x the kind, r the tasks
+and their requests, w and p the tasks placed so far, v the free resources, d the tasks by server, u whether a job is
+new. An action is a (job, role, server); `action_masks()` and `info["mask"]` contain which are allowed. When the batch
+is placed or nothing fits any more, the interval ends and gives its reward: the sum over jobs of the epochs done
+relative to the job's total.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rota.learn.workloads import KIND_NAMES, LOAD, WorkloadShape, refuse_below_o
 
 Observation = dict[str, NDArray[Any]]
 BATCH = 8
-"""New jobs that can be acted on at once; more wait for their turn."""
+"""Number of new jobs that can be acted on at once; further ones wait."""
 
 
 class PlacementEnv(gymnasium.Env[Observation, np.int64]):
@@ -57,7 +57,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """A new workload; the same seed gives the same one."""
+        """Begin a new workload; the same seed gives the same one."""
         super().reset(seed=seed)
         self._episode = self._episode + 1 if seed is None else 0
         drawn = int(self.np_random.integers(2**31))
@@ -68,7 +68,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return self._seen(), self._info()
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Place a task. An action that the mask forbids places nothing: the batch waits for the next interval."""
+        """Place a task. A masked action places nothing: the batch waits for the next interval."""
         reward = 0.0
         if self.action_masks()[action]:
             job, rest = divmod(int(action), 2 * self._shape.servers)
@@ -83,19 +83,19 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return self._seen(), reward, False, ended, self._info()
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are possible: the job is new, such a task is left, the server has room, and so has the rest."""
+        """Return the allowed actions: the job is new, such a task is left, and server and cluster have room."""
         found = np.zeros((self._batch, 2, self._shape.servers), np.bool_)
         free = self._free()
         for number, arrival in enumerate(self._new):
             left = np.array(arrival.counts) - self._mine[number].sum(0)
-            room = (free[None] >= arrival.needs[:, None] - 1e-9).all(-1)
-            found[number] = room & (left > 0)[:, None]
+            arrays = (free[None] >= arrival.needs[:, None] - 1e-9).all(-1)
+            found[number] = arrays & (left > 0)[:, None]
             if not _finishes(arrival, left, free):
                 found[number] = False
         return found.reshape(-1)
 
     def _free(self) -> NDArray[np.float64]:
-        """What neither running jobs nor tasks placed in this interval hold."""
+        """Return what neither running jobs nor tasks placed in this interval hold."""
         taken = sum(
             (self._mine[number] @ arrival.needs for number, arrival in enumerate(self._new)),
             np.zeros((self._shape.servers, len(FREE))),
@@ -104,7 +104,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         return free
 
     def _settle(self) -> None:
-        """Jobs whose tasks all have a place start to run."""
+        """Start the jobs whose tasks are all placed."""
         for number in reversed(range(len(self._new))):
             arrival = self._new[number]
             if (self._mine[number].sum(0) >= arrival.counts).all():
@@ -117,7 +117,7 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
         self._mine[-1] = 0.0
 
     def _pass_interval(self) -> float:
-        """Half-placed jobs give up their places and wait; time passes; the next batch is formed."""
+        """Release partially placed jobs, advance time, and form the next batch; return the reward."""
         self._mine[:] = 0.0
         self._left_intervals -= 1
         progress = float(self._world.advance()[0])
@@ -163,14 +163,14 @@ class PlacementEnv(gymnasium.Env[Observation, np.int64]):
 
 
 def _finishes(arrival: Arrival, left: NDArray[np.float64], free: NDArray[np.float64]) -> bool:
-    """Whether the tasks that are left could all be placed, one of each role in turn on the first server with room."""
+    """Return whether all tasks left can be placed, alternating between roles, on the first server with room."""
     free, left = free.copy(), left.copy()
     while left.any():
         for side in range(2):
             if left[side]:
-                room = np.flatnonzero((free >= arrival.needs[side] - 1e-9).all(-1))
-                if not len(room):
+                arrays = np.flatnonzero((free >= arrival.needs[side] - 1e-9).all(-1))
+                if not len(arrays):
                     return False
-                free[room[0]] -= arrival.needs[side]
+                free[arrays[0]] -= arrival.needs[side]
                 left[side] -= 1
     return True

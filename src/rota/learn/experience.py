@@ -1,4 +1,4 @@
-"""What was seen of running jobs: who was where, and how fast each ran. The only thing that is learned from."""
+"""Experience: observed placements and speeds of running jobs, the only training data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experience:
-    """Moments: of each the jobs that ran, their kind, tasks by server and speed; rows of zeros are no jobs."""
+    """Snapshots: running jobs with kind, tasks by server and speed; rows of zeros are padding."""
 
     kinds: tuple[str, ...]
     kind: Ints
@@ -39,16 +39,16 @@ class Experience:
 
     @property
     def samples(self) -> int:
-        """Speeds that were seen."""
+        """Number of observed speeds."""
         return int((self.speed > 0).sum())
 
     @property
     def nameless(self) -> int:
-        """Those of jobs of kinds that are not known."""
+        """Number of speeds of jobs of unknown kinds."""
         return int(((self.speed > 0) & (self.kind == len(self.kinds))).sum())
 
     def save(self, path: Path) -> None:
-        """Write it as plain arrays."""
+        """Write plain arrays."""
         with path.open("wb") as file:
             np.savez_compressed(
                 file,
@@ -62,12 +62,12 @@ class Experience:
 
     @classmethod
     def load(cls, path: Path) -> Experience:
-        """Read it; nothing in the file is ever run."""
+        """Read plain arrays; nothing in the file is executed."""
         try:
             zipfile.ZipFile(path).close()
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 if int(file["version"]) != VERSION:
-                    raise RotaError(f"experience {path}: version {int(file['version'])} is not known")
+                    raise RotaError(f"experience {path}: version {int(file['version'])} is not supported")
                 return cls(
                     tuple(str(kind) for kind in file["kinds"]),
                     file["kind"].astype(np.int64),
@@ -76,17 +76,17 @@ class Experience:
                     file["speed"].astype(np.float64),
                 )
         except FileNotFoundError:
-            raise RotaError(f"experience {path}: there is no such file; make one with `rota learn collect`") from None
+            raise RotaError(f"experience {path}: there is no such file; create one with `rota learn collect`") from None
         except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as err:
-            raise RotaError(f"experience {path}: it is none: {err}") from None
+            raise RotaError(f"experience {path}: can't be read: {err}") from None
 
     def joined(self, other: Experience) -> Experience:
-        """Both together; they know the same kinds."""
+        """Return both together; they have the same kinds."""
         slots, servers = (max(self.workers.shape[axis], other.workers.shape[axis]) for axis in (1, 2))
 
         def wide(array: NDArray[Any]) -> NDArray[Any]:
-            room = [(0, 0), (0, slots - array.shape[1]), (0, servers - array.shape[-1])][: array.ndim]
-            return np.pad(array, room)
+            arrays = [(0, 0), (0, slots - array.shape[1]), (0, servers - array.shape[-1])][: array.ndim]
+            return np.pad(array, arrays)
 
         columns = ("kind", "workers", "servers", "speed")
         return Experience(
@@ -96,7 +96,7 @@ class Experience:
 
 @dataclass(slots=True)
 class SpeedSnapshot:
-    """The jobs that ran at a time: their kinds, workers and parameter servers by server, and speeds; 0 if not known."""
+    """Running jobs at one time: kinds, workers and parameter servers by server, and speeds, 0 if unknown."""
 
     kind: list[int] = field(default_factory=list)
     tasks: list[tuple[dict[int, int], dict[int, int]]] = field(default_factory=list)
@@ -104,7 +104,7 @@ class SpeedSnapshot:
 
 
 class Recorder:
-    """A chooser that leaves the choice to another and remembers what ran how fast before each batch."""
+    """Chooser that records snapshots before each batch and delegates the choice."""
 
     def __init__(self, inner: Chooser, kinds: tuple[str, ...]) -> None:
         self._inner = inner
@@ -113,16 +113,16 @@ class Recorder:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Those of the other."""
+        """The kinds of the inner chooser."""
         return self._inner.kinds
 
-    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
-        """As the other does."""
-        return self._inner.choose(room, live, now_s)
+    def choose(self, arrays: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
+        """Delegate to the inner chooser."""
+        return self._inner.choose(arrays, live, now_s)
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
-        """Write down who runs where and how fast."""
-        self._inner.seen(running, now_s)
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
+        """Record placements and speeds."""
+        self._inner.observe(running, now_s)
         moment = SpeedSnapshot()
         for live in running.values():
             if live.placement is not None and live.rate > 0:
@@ -132,17 +132,17 @@ class Recorder:
         self.moments.append(moment)
 
     def history(self, servers: int) -> Experience:
-        """All moments as arrays."""
+        """Return all snapshots as arrays."""
         return pack(self.moments, self._known, servers)
 
 
 def kind_number(model: str | None, kinds: tuple[str, ...]) -> int:
-    """The number of a kind; one more than there are for all others."""
+    """Return the number of a kind; the number of kinds for unknown ones."""
     return kinds.index(model) if model in kinds else len(kinds)
 
 
 def by_side(job: Job, placement: Placement) -> tuple[dict[int, int], dict[int, int]]:
-    """A job's workers and parameter servers by server."""
+    """Return a job's workers and parameter servers by server."""
     sides: tuple[dict[int, int], dict[int, int]] = ({}, {})
     for (role, node), tasks in counted(placement).items():
         side = sides[is_server(job, role)]
@@ -151,7 +151,7 @@ def by_side(job: Job, placement: Placement) -> tuple[dict[int, int], dict[int, i
 
 
 def pack(moments: list[SpeedSnapshot], kinds: tuple[str, ...], servers: int) -> Experience:
-    """Moments as arrays."""
+    """Return snapshots as arrays."""
     slots = max((len(moment.kind) for moment in moments), default=0)
     kind = np.zeros((len(moments), slots), np.int64)
     workers, parameter_servers = np.zeros((2, len(moments), slots, servers))

@@ -1,7 +1,7 @@
-"""Many clusters at once, interval by interval, as arrays: what an agent is trained on.
+"""Many clusters at once, interval by interval, as arrays: the training world of an agent.
 
-Jobs end at the end of an interval; apart from that it is the world of the simulator. New jobs of an interval wait in
-order of arrival; whoever finds no room is passed by others and asked again in the next interval.
+Jobs end at the end of an interval; otherwise it is the world of the simulator. New jobs of an interval wait in order of
+arrival; a job that does not fit is passed over and tried again in the next interval.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ FREE = np.array([GPUS_PER_SERVER, CORES_PER_SERVER], np.float64)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job that waits for its place."""
+    """A job that waits for placement."""
 
     kind: int
     counts: tuple[int, int]
     """Workers and parameter servers."""
     cores: tuple[float, float]
     devices: tuple[float, float]
-    """What each of them asks for."""
+    """Devices requested by each."""
     work_s: float
 
     @classmethod
     def of(cls, job: Job) -> Arrival:
-        """A job of one role, or of workers and parameter servers."""
+        """Convert a job of one role, or of workers and parameter servers."""
         roles = job.roles
         second = roles[1] if len(roles) > 1 else None
         return cls(
@@ -49,18 +49,18 @@ class Arrival:
 
     @property
     def needs(self) -> Floats:
-        """Devices and cores of a task, by role."""
+        """Return devices and cores of a task, by role."""
         return np.array([self.devices, self.cores], np.float64).T
 
     @property
     def wanted(self) -> Floats:
-        """Devices and cores of all tasks together."""
+        """Return devices and cores of all tasks together."""
         wanted: Floats = np.array(self.counts, np.float64) @ self.needs
         return wanted
 
 
 class FastClusters:
-    """The state of all clusters; some may have fewer servers than others."""
+    """State of all clusters; some may have fewer servers than others."""
 
     def __init__(self, shape: WorkloadShape, sizes: list[int], seed: str) -> None:
         self._shape = shape
@@ -84,7 +84,7 @@ class FastClusters:
         self.placed = 0
 
     def _stream(self, index: int) -> Iterator[Submission]:
-        """Workloads without end, one after the other."""
+        """Yield submissions of one workload after the other, without end."""
         shape = replace(self._shape, servers=int(self.sizes[index]))
         start_s, number = 0.0, 0
         while True:
@@ -95,21 +95,21 @@ class FastClusters:
 
     @property
     def active(self) -> NDArray[np.bool_]:
-        """Which slots hold a job."""
+        """Return which slots hold a job."""
         return self.left_s > 0
 
     def free(self) -> Floats:
-        """Devices and cores that are free, by cluster and server; none on servers that are not there."""
+        """Return free devices and cores by cluster and server; 0 on absent servers."""
         devices = FREE[0] - (self.workers * self.devices[..., None]).sum(1)
         cores = FREE[1] - (self.workers * self.cores[..., 0:1] + self.parameter_servers * self.cores[..., 1:2]).sum(1)
         return np.where(self.open[..., None], np.stack([devices, cores], axis=-1), -1.0)
 
     def observe(self) -> None:
-        """How fast all jobs run where they are now."""
+        """Compute the speeds of all jobs at their present placement."""
         self.speed = speeds(self.kind, self.workers, self.parameter_servers, self.cores[..., 0], self.cores[..., 1])
 
     def advance(self) -> Floats:
-        """An interval passes: jobs do their work, some end, others arrive. The progress of each cluster's jobs."""
+        """Advance one interval: jobs progress, end and arrive. Return the progress of each cluster's jobs."""
         self.observe()
         done = np.minimum(self.speed * INTERVAL_S, self.left_s)
         progress: Floats = (done / self.work_s).sum(1)
@@ -126,7 +126,7 @@ class FastClusters:
         return progress
 
     def place(self, index: int, arrival: Arrival, workers: Floats, parameter_servers: Floats) -> int:
-        """Let a job run; its slot, or -1 if there are too many jobs."""
+        """Start a job; return its slot, -1 if there are too many jobs."""
         empty = np.flatnonzero(~self.active[index])
         if not len(empty):
             return -1

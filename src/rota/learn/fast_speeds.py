@@ -1,4 +1,4 @@
-"""The contention model over many clusters at once, as arrays: the same speeds as `perf.shared_servers`, for training.
+"""The contention model over many clusters at once, as arrays: the same speeds as `perf.speed.shared_servers`.
 
 Axes: cluster, job, server.
 """
@@ -26,7 +26,7 @@ _SHUFFLES = np.array([needs.exchange is Exchange.SHUFFLE for needs in KINDS.valu
 
 
 def speeds(kind: Ints, workers: Floats, servers: Floats, worker_cores: Floats, server_cores: Floats) -> Floats:
-    """How fast each job runs, as a part of its speed alone; 0 for jobs without workers."""
+    """Return the speed of each job relative to that alone; 0 for jobs without workers."""
     shared = ServerCapacity()
     all_workers, all_servers = workers.sum(-1), servers.sum(-1)
     per_server = np.maximum(all_servers, 1.0)
@@ -53,7 +53,7 @@ def speeds(kind: Ints, workers: Floats, servers: Floats, worker_cores: Floats, s
 
 
 def _sent(kind: Ints, workers: Floats, servers: Floats) -> Floats:
-    """Bytes that each job's tasks on each server send to others in a step."""
+    """Return the bytes that each job's tasks on each server send to others in a step."""
     here = workers + servers > 0
     nodes = here.sum(-1, keepdims=True)
     all_workers, all_servers = workers.sum(-1, keepdims=True), servers.sum(-1, keepdims=True)
@@ -68,7 +68,7 @@ def _sent(kind: Ints, workers: Floats, servers: Floats) -> Floats:
 def _core_stretch(
     worker_wants: Floats, server_wants: Floats, worker_weights: Floats, server_weights: Floats, cores: float
 ) -> tuple[Floats, Floats]:
-    """How much longer tasks take for want of cores."""
+    """Return the slowdown of tasks by core contention."""
     wants = np.concatenate([worker_wants, server_wants], axis=1)
     weights = np.maximum(np.concatenate([worker_weights, server_weights], axis=1), _NONE)
     order = np.argsort(wants / weights, axis=1)
@@ -84,7 +84,7 @@ def _core_stretch(
 
 
 def _network_s(sent: Floats, alone_s: Floats, tasks: Floats, capacity: float) -> Floats:
-    """What sending takes each job on each server: its max-min part beside what the others would send alone."""
+    """Return the seconds of sending for each job on each server, by max-min fair shares of the interface."""
     talks = sent > 0
     found = np.zeros_like(sent)
     if not talks.any():

@@ -1,4 +1,4 @@
-"""Experience from a journal: who was beside whom and for how long, and how fast each ran meanwhile."""
+"""Experience from a journal: which jobs ran on the same servers, for how long, and how fast."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rota.learn.experience import Experience, SpeedSnapshot, by_side, kind_numbe
 from rota.perf.speed.shared_servers import kind_of
 
 SHORTEST_S = 1.0
-"""Moments shorter than this say nothing."""
+"""Shortest snapshot that is used."""
 Speed = Callable[[JobId, float, float, float], float | None]
-"""How fast a job ran from one time to another, given the journal's rate of it; None if that is not known."""
+"""Speed of a job between two times, given its journalled rate; None if it is unknown."""
 
 
 @dataclass(slots=True)
 class JournalRun:
-    """A job of the journal, and where and how fast it runs now."""
+    """A job of the journal, its present placement and rate."""
 
     job: Job
     placement: Placement | None = None
@@ -31,26 +31,26 @@ class JournalRun:
 
 
 def as_journalled(job_id: JobId, from_s: float, to_s: float, rate: float) -> float | None:
-    """The journal's own rate: all there is to know of a simulated job."""
+    """Return the journalled rate, which is exact for a simulated job."""
     return rate if rate > 0 else None
 
 
 def read_experience(path: Path, kinds: tuple[str, ...]) -> Experience:
-    """What a journal's file tells, by its own rates."""
+    """Read the experience of a journal file, by its own rates."""
     try:
         with path.open(encoding="utf-8") as lines:
             found = experience_of(lines, kinds)
     except FileNotFoundError:
         raise RotaError(f"journal {path}: there is no such file") from None
     except (ValueError, KeyError, TypeError, AttributeError) as err:
-        raise RotaError(f"journal {path}: it can't be read: {type(err).__name__}: {err}") from None
+        raise RotaError(f"journal {path}: can't be read: {type(err).__name__}: {err}") from None
     if not found.samples:
-        raise RotaError(f"journal {path}: no job of it ran long enough to tell its speed")
+        raise RotaError(f"journal {path}: no job ran long enough to observe its speed")
     return found
 
 
 def experience_of(lines: Iterable[str], kinds: tuple[str, ...], speed: Speed = as_journalled) -> Experience:
-    """What a journal's steps tell; speeds are parts of the best that jobs of the same kind and size ever had."""
+    """Return the experience of a journal's steps; speeds are relative to the best of jobs of the same kind and size."""
     runs: dict[JobId, JournalRun] = {}
     nodes: dict[str, int] = {}
     moments: list[SpeedSnapshot] = []
@@ -74,7 +74,7 @@ def experience_of(lines: Iterable[str], kinds: tuple[str, ...], speed: Speed = a
 
 
 def begin(runs: dict[JobId, JournalRun], nodes: dict[str, int], header: dict[str, object]) -> None:
-    """A stretch of the journal begins; it may know jobs that run already."""
+    """Begin a journal segment, which may contain running jobs."""
     snapshot = header.get("snapshot")
     for value in snapshot["jobs"] if isinstance(snapshot, dict) else ():
         run = runs[JobId(value["job"]["id"])] = JournalRun(decode_job(value["job"]))
@@ -91,7 +91,7 @@ def _placement(value: list[list[object]], nodes: dict[str, int]) -> Placement:
 def take(
     runs: dict[JobId, JournalRun], nodes: dict[str, int], value: dict[str, list[dict[str, object]]]
 ) -> list[JobId]:
-    """One step of the journal; returns the jobs of which it tells something new."""
+    """Apply one step of the journal; return the jobs that it changes."""
     heard: dict[JobId, None] = {}
     for each in value["in"]:
         event = decode_event(each)

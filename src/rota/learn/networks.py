@@ -1,4 +1,4 @@
-"""The networks as PyTorch trains them: the actor with its critic, and the model that predicts speeds (rewards)."""
+"""Networks in PyTorch: the actor with its critic, and the reward model, which predicts speeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REWARD_HIDDEN = 64
 
 
 class Views(NamedTuple):
-    """What the actor sees, for a batch of decisions."""
+    """Inputs of the actor for a batch of decisions."""
 
     servers: torch.Tensor
     """By decision and server."""
@@ -26,11 +26,11 @@ class Views(NamedTuple):
     pairs: torch.Tensor
     """By decision, role and server."""
     mask: torch.Tensor
-    """Where a task of which role may go."""
+    """Allowed (role, server) pairs."""
 
 
 class ActorCritic(nn.Module):
-    """Scores for (role, server) and the value of the situation. Weights are named as NumPy's actor names them."""
+    """Scores of (role, server) and the value of the state. Weights have the names that the NumPy actor uses."""
 
     def __init__(self, kinds: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class ActorCritic(nn.Module):
         self.critic = nn.Sequential(nn.Linear(job + 2 * POOL + FREE, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1))
 
     def forward(self, views: Views) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits by role and server, flat, and values."""
+        """Return logits by role and server, flat, and values."""
         pooled = self._pooled(views)
         sides = []
         for side in range(ROLES):
@@ -67,7 +67,7 @@ class ActorCritic(nn.Module):
         return torch.cat([mean, encoded.amax(1)], 1)
 
     def exported(self) -> dict[str, np.ndarray]:
-        """The actor's weights for NumPy; the critic's stay behind."""
+        """Return the actor's weights for NumPy, without the critic's."""
         return {
             name: weight.detach().cpu().numpy().astype(np.float32)
             for name, weight in self.state_dict().items()
@@ -76,7 +76,7 @@ class ActorCritic(nn.Module):
 
 
 class RewardModel(nn.Module):
-    """How fast a job runs, from its kind, its tasks and whose tasks are beside them."""
+    """Predicts the speed of a job from its kind, its tasks and its neighbours' tasks."""
 
     def __init__(self, kinds: int) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class RewardModel(nn.Module):
         self.decide = nn.Sequential(nn.Linear(2 * REWARD_HIDDEN, REWARD_HIDDEN), nn.ReLU(), nn.Linear(REWARD_HIDDEN, 1))
 
     def forward(self, inputs: torch.Tensor, owner: torch.Tensor, jobs: int) -> torch.Tensor:
-        """The logarithm of the speed of each owner; what it gives for owners without rows means nothing."""
+        """Return the logarithm of the speed of each owner; undefined for owners without rows."""
         encoded = self.encode(inputs)
         index = owner[:, None].expand_as(encoded)
         empty = torch.zeros(jobs, encoded.shape[1], device=encoded.device)
@@ -96,7 +96,7 @@ class RewardModel(nn.Module):
         return -nn.functional.softplus(self.decide(torch.cat([most, mean], 1))[:, 0])
 
     def predict(self, rows: ObservationRows, jobs: int) -> np.ndarray:
-        """The speeds of all owners."""
+        """Return the speeds of all owners."""
         with torch.inference_mode():
             device = next(self.parameters()).device
             inputs = torch.from_numpy(rows.inputs).to(device)

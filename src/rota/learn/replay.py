@@ -1,4 +1,4 @@
-"""Experience replay: the last steps taken, first in first out, from which minibatches are drawn."""
+"""Experience replay: a first-in first-out buffer of steps, from which minibatches are sampled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rota.learn.networks import Views
 
 
 class ReplayBuffer:
-    """Steps as arrays of one size, made with the first of them."""
+    """Steps as arrays of one size, allocated with the first of them."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -18,7 +18,7 @@ class ReplayBuffer:
         self.filled = 0
 
     def add(self, columns: tuple[np.ndarray, ...]) -> None:
-        """Steps: what was seen, the action, its weight and what it came to."""
+        """Add steps: inputs, action, weight and return."""
         if not self._columns:
             self._columns = [np.zeros((self._size, *column.shape[1:]), column.dtype) for column in columns]
         count = len(columns[0])
@@ -29,13 +29,13 @@ class ReplayBuffer:
         self.filled = min(self.filled + count, self._size)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all steps."""
         self._next = self.filled = 0
 
     def draw(
         self, count: int, rng: np.random.Generator, device: torch.device
     ) -> tuple[Views, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """A minibatch: what was seen, actions, weights, what each came to."""
+        """Sample a minibatch: inputs, actions, weights, returns."""
         at = rng.integers(self.filled, size=min(count, self.filled))
         servers, is_open, job, free, pairs, mask, actions, weights, values = (
             torch.from_numpy(column[at]).to(device) for column in self._columns

@@ -1,4 +1,4 @@
-"""Fit the reward model to history, and say how far off it is on moments that it has not seen."""
+"""Fit of the reward model to experience, and its error on held-out snapshots."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rota.learn.seen import rows_of
 HELD_OUT = 0.1
 BATCH = 64
 UNKNOWN = 0.3
-"""The part of moments in which a kind is taken for unknown, so that there is something to say of unknown ones."""
+"""Fraction of snapshots in which a kind is treated as unknown, so that the model learns unknown kinds."""
 ADAM = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
 class RewardFit:
-    """How far predictions are from speeds in moments that were held out, as parts of the speed."""
+    """Relative errors of predicted speeds in held-out snapshots."""
 
     samples: int
     median: float
@@ -31,7 +31,7 @@ class RewardFit:
 def fit_reward(
     history: Experience, *, passes: int, seed: int, tell: Callable[[int, float], None] | None = None
 ) -> tuple[RewardModel, RewardFit]:
-    """A model of the speeds in a history, and its error on a tenth of the moments."""
+    """Fit a model to the speeds of experience; return it with its error on a tenth of the snapshots."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     order = rng.permutation(len(history))

@@ -1,6 +1,6 @@
-"""What is seen of clusters, as inputs for the networks: never a constant of the world, only kinds, counts and places.
+"""Inputs of the networks from the state of clusters: kinds, counts and places, never a constant of the world.
 
-`kind` is the number by which a network knows a kind; the last number is for all that it does not know.
+`kind` is the number of a kind in a network; the last number stands for all unknown kinds.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class ObservationRows(NamedTuple):
 
     inputs: NDArray[np.float32]
     owner: Ints
-    """Whose row it is, as cluster x jobs + job."""
+    """Index of the row's job, as cluster x jobs + job."""
 
 
 def row_inputs(kinds: int) -> int:
-    """How many inputs a row has."""
+    """Return the number of inputs of a row."""
     return (kinds + 1) * 4 + OWN
 
 
 def on_servers(kind: Ints, kinds: int, workers: Floats, servers: Floats) -> tuple[Floats, Floats]:
-    """Tasks by role and kind on each server, and of these the ones whose job spans several."""
+    """Return the tasks by role and kind on each server, and those of jobs that span several."""
     which = np.eye(kinds + 1)[kind]
     tasks = np.stack([np.einsum("bjm,bjk->bmk", side, which) for side in (workers, servers)], axis=2)
     spans = ((workers + servers) > 0).sum(-1) > 1
@@ -40,23 +40,28 @@ def on_servers(kind: Ints, kinds: int, workers: Floats, servers: Floats) -> tupl
 
 
 def rows_of(kind: Ints, kinds: int, workers: Floats, servers: Floats) -> ObservationRows:
-    """What decides how fast each job runs: its own tasks, and whose tasks are beside them."""
+    """Return what determines the speed of each job: its own tasks and its neighbours' tasks."""
     tasks, talking = on_servers(kind, kinds, workers, servers)
     here = workers + servers
     at, job, node = np.nonzero(here)
     own_kind = kind[at, job]
     own_workers, own_servers = workers[at, job, node], servers[at, job, node]
     nodes = (here > 0).sum(-1)[at, job]
-    beside = tasks[at, node].copy()
+    neighbours = tasks[at, node].copy()
     rows = np.arange(len(at))
-    beside[rows, 0, own_kind] -= own_workers
-    beside[rows, 1, own_kind] -= own_servers
+    neighbours[rows, 0, own_kind] -= own_workers
+    neighbours[rows, 1, own_kind] -= own_servers
     others = talking[at, node].copy()
     others[rows, own_kind] -= np.where(nodes > 1, own_workers + own_servers, 0.0)
     all_workers, all_servers = workers.sum(-1)[at, job], servers.sum(-1)[at, job]
     own = np.stack([own_workers, own_servers, all_workers, all_servers, nodes, nodes > 1], axis=1)
     inputs = np.concatenate(
-        [np.eye(kinds + 1)[own_kind], own / TASKS, beside.reshape(len(at), 2 * (kinds + 1)) / TASKS, others / TASKS],
+        [
+            np.eye(kinds + 1)[own_kind],
+            own / TASKS,
+            neighbours.reshape(len(at), 2 * (kinds + 1)) / TASKS,
+            others / TASKS,
+        ],
         axis=1,
     )
     return ObservationRows(inputs.astype(np.float32), at * kind.shape[1] + job)

@@ -1,4 +1,4 @@
-"""A training from the command line: files in and out, a curve, a checkpoint to go on from."""
+"""Training session of the command line: files in and out, a learning curve, a checkpoint to resume from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Curve = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRequest:
-    """What was asked for."""
+    """Options of a training session."""
 
     experience: Path
     out: Path
@@ -48,7 +48,7 @@ class TrainingRequest:
     device: str = "cpu"
     threads: int = 2
     reward: Path | None = None
-    """Where the model of speeds is kept: it is fitted only if it is not there yet."""
+    """File of the reward model, which is fitted only if the file does not exist."""
     checkpoint: Path | None = None
     resume: bool = False
     validate: int = 4
@@ -61,7 +61,7 @@ class TrainingRequest:
 
 
 def run_training(order: TrainingRequest, tell: Callable[[int], None], say: Callable[[str], None]) -> Curve:
-    """Train as ordered, write the weights, and return the learning curve."""
+    """Train as requested, write the weights, and return the learning curve."""
     experience = Experience.load(order.experience)
     recipe = _recipe(order)
     device = _device(order.device)
@@ -83,13 +83,13 @@ def run_training(order: TrainingRequest, tell: Callable[[int], None], say: Calla
         curve = state["curve"]
         if trainer.interval >= order.intervals:
             say(
-                f"checkpoint {order.checkpoint}: {trainer.interval} intervals are done already, and --intervals "
-                f"{order.intervals} asks for no more; nothing is trained"
+                f"checkpoint {order.checkpoint}: {trainer.interval} intervals are done, and --intervals "
+                f"{order.intervals} requests no more; nothing is trained"
             )
 
-    def point(said: Progress) -> None:
+    def point(progress: Progress) -> None:
         curve.append(
-            {**dataclasses.asdict(said), "cpu_s": time.process_time() - began_s, "jct_s": _jct_s(trainer, order)}
+            {**dataclasses.asdict(progress), "cpu_s": time.process_time() - began_s, "jct_s": _jct_s(trainer, order)}
         )
         if order.checkpoint is not None:
             _save(order.checkpoint, {**trainer.state(), "curve": curve})
@@ -106,7 +106,7 @@ def run_training(order: TrainingRequest, tell: Callable[[int], None], say: Calla
 
 
 def _reward(order: TrainingRequest, experience: Experience) -> tuple[RewardModel, RewardFit]:
-    """The model of speeds, from its file if there is one."""
+    """Return the reward model, from its file if there is one."""
     if order.reward is None or not order.reward.is_file():
         reward, fit = fit_reward(experience, passes=order.passes, seed=order.seed)
         if order.reward is not None:
@@ -120,7 +120,7 @@ def _reward(order: TrainingRequest, experience: Experience) -> tuple[RewardModel
 
 
 def _recipe(order: TrainingRequest) -> Recipe:
-    """How to learn, if parts are left out."""
+    """Return the training recipe, with ablations."""
     recipe = Recipe(clusters=order.clusters, ways=order.ways)
     for what in order.without:
         if what not in SPARE:
@@ -138,35 +138,35 @@ def _device(name: str) -> torch.device:
 
 
 def _checkpoint(order: TrainingRequest, experience: Experience) -> dict[str, Any] | None:
-    """The state to go on from, if that was asked for."""
+    """Return the state to resume from, if requested."""
     if not order.resume or order.checkpoint is None:
         return None
     if not order.checkpoint.is_file():
-        raise RotaError(f"--resume: there is no checkpoint {order.checkpoint}")
+        raise RotaError(f"--resume: no checkpoint {order.checkpoint}")
     return _loaded(order.checkpoint, "--checkpoint", experience, needs=("net", "adam"))
 
 
 def _loaded(path: Path, what: str, experience: Experience, needs: tuple[str, ...]) -> dict[str, Any]:
-    """What was saved, of the same kinds of jobs."""
+    """Load a saved state of the same kinds of jobs."""
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
         known, _ = tuple(state["kinds"]), [state[name] for name in needs]
-    except Exception:  # whatever PyTorch says of a file that is none of its own
-        raise RotaError(f"{what} {path}: it is no file that `rota learn train {what}` wrote, or not whole") from None
+    except Exception:  # PyTorch raises many types for a file of another format
+        raise RotaError(f"{what} {path}: not a complete file of `rota learn train {what}`") from None
     if known != experience.kinds:
-        raise RotaError(f"{what} {path}: it knows other kinds of jobs than the experience does")
+        raise RotaError(f"{what} {path}: its kinds of jobs are not those of the experience")
     return state
 
 
 def _save(path: Path, state: dict[str, Any]) -> None:
-    """All at once, so that a file is never half written."""
+    """Write a file atomically."""
     draft = path.with_name(f"{path.name}.part")
     torch.save(state, draft)
     draft.replace(path)
 
 
 def _jct_s(trainer: Trainer, order: TrainingRequest) -> float | None:
-    """The mean completion time on workloads that are neither trained on nor judged by."""
+    """Return the mean completion time on validation workloads, used neither for training nor for the comparison."""
     if not order.validate:
         return None
     shape = WorkloadShape(servers=6)

@@ -1,10 +1,10 @@
-"""Training: a model of speeds is fitted to history, then an actor-critic is trained against it.
+"""Training: a reward model is fitted to experience, then an actor-critic is trained against it.
 
-In many clusters at once, each new job is placed in several ways: by the actor by chance, and with probability omega by
-packing or load balancing (job-aware exploration). The reward model says what each way would cost the job and those
-beside it; the advantage is that against the other ways, or against the critic's value where only one way was tried.
-Steps go to a replay buffer; the actor follows those with an advantage, with an entropy bonus. Sizes of replay and
-minibatch are DL2's (Peng et al., the same authors), since Harmony's were not published.
+In many clusters at once, each new job is placed in several ways: sampled from the actor, and with probability omega by
+packing or load balancing (job-aware exploration). The reward model predicts what each way costs the job and its
+neighbours; the advantage is relative to the other ways, or to the critic's value where there is only one. Steps go to a
+replay buffer; the actor follows those with an advantage, with an entropy bonus. Sizes of replay buffer and minibatch
+are DL2's (Peng et al., the same authors), since Harmony's were not published.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ WAYS = 12
 LEAST_SPREAD = 0.02
 SHARPNESS = 0.3
 FOLLOWED = 0.05
-"""Steps with a smaller weight are not worth remembering."""
+"""Smallest weight of a step that is stored."""
 GREEDY = 0.8
-"""How often the actor's own best guess is what is carried out."""
+"""How often the actor's best way is carried out."""
 NAMELESS = 0.1
-"""The part of jobs whose kind is not told, so that the actor learns what to do with jobs of kinds that it never met."""
+"""Fraction of jobs whose kind is hidden, so that the actor learns to place unknown kinds."""
 Step = tuple[Ints, tuple[np.ndarray, ...], Ints]
-"""Whose turn it was, what was seen, what was done."""
+"""Decisions, inputs and actions of one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to train. `ways` is how many placements of a job the reward model is asked about."""
+    """Training parameters. `ways` is the number of placements of a job that the reward model compares."""
 
     clusters: int = 64
     sizes: tuple[int, ...] = (6, 12)
@@ -51,7 +51,7 @@ class Recipe:
     replay: int = 8192
     minibatch: int = 256
     updates: int = 4
-    """Minibatches for each interval."""
+    """Minibatches per interval."""
     use_reward_model: bool = True
     use_exploration: bool = True
     use_replay: bool = True
@@ -68,12 +68,12 @@ class Progress:
     entropy: float
     critic: float
     cost: float
-    """What the placements that were carried out came to, by the reward model or as observed."""
+    """Cost of the placements carried out, by the reward model or as observed."""
 
 
 @dataclass(eq=False)
 class Trainer:
-    """The state of training; all of it can be saved."""
+    """State of training, all of which can be saved."""
 
     kinds: tuple[str, ...]
     recipe: Recipe
@@ -105,7 +105,7 @@ class Trainer:
         self._cpu_s = 0.0
 
     def run(self, intervals: int, tell: Callable[[Progress], None], every: int = 50) -> None:
-        """Train for so many intervals of all clusters."""
+        """Train for that many intervals of all clusters."""
         began = time.process_time() - self._cpu_s
         for _ in range(intervals):
             self.world.advance()
@@ -117,7 +117,7 @@ class Trainer:
                 tell(self._progress())
 
     def state(self) -> dict[str, Any]:
-        """What is needed to go on later."""
+        """Return what is needed to resume."""
         return {
             "kinds": list(self.kinds),
             "net": self.net.state_dict(),
@@ -127,7 +127,7 @@ class Trainer:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from there, in clusters that begin anew with other jobs."""
+        """Resume from a state, in empty clusters with other jobs."""
         self.net.load_state_dict(state["net"])
         self.adam.load_state_dict(state["adam"])
         self.interval = state["interval"]
@@ -136,13 +136,13 @@ class Trainer:
         self._rng = np.random.default_rng((self.seed, self.interval))
 
     def _begin(self, sizes: list[int], seed: str) -> None:
-        """Empty clusters."""
+        """Begin with empty clusters."""
         self.world = FastClusters(self.shape, sizes, seed)
         self._nameless = np.zeros(self.world.kind.shape, np.bool_)
 
     def _progress(self) -> Progress:
         losses = np.array(self._losses or [(0.0, 0.0, 0.0)]).mean(0)
-        said = Progress(
+        progress = Progress(
             self.interval,
             self.world.placed,
             self._cpu_s,
@@ -152,10 +152,10 @@ class Trainer:
             float(np.mean(self._costs or [0.0])),
         )
         self._costs, self._losses = [], []
-        return said
+        return progress
 
     def _place_all(self) -> None:
-        """Every waiting job of each cluster in its turn, in all clusters at once; who can't fit stays behind."""
+        """Place the waiting jobs of all clusters in order; jobs that do not fit keep waiting."""
         world = self.world
         tried = [0] * len(world.waiting)
         while True:
@@ -202,7 +202,7 @@ class Trainer:
         return [bool(slot >= 0) for slot in slots]
 
     def _pick(self, costs: Floats, ok: Bools, ways: int) -> Ints:
-        """The way that is carried out: the actor's own best guess, now and then another; -1 where none worked."""
+        """Return the way to carry out: the actor's best, sometimes another; -1 where none fits."""
         rows = np.arange(len(costs) // ways) * ways
         fine = ok.reshape(-1, ways)
         by_chance = self._rng.random(fine.shape)
@@ -224,7 +224,7 @@ class Trainer:
         )
 
     def _act(self, many: Situation, ways: int) -> list[Step]:
-        """Place all tasks of all decisions; what was seen and done at each step."""
+        """Place all tasks of all decisions; return inputs and actions of each step."""
         way = np.arange(len(many.kind)) % ways
         guided = self._guided(way, ways)
         steps = []
@@ -249,7 +249,7 @@ class Trainer:
         return steps
 
     def _guided(self, way: Ints, ways: int) -> Ints:
-        """Job-aware exploration: 1 where load balancing decides, 2 where packing does, 0 where the actor does."""
+        """Job-aware exploration: return 1 where load balancing decides, 2 for packing, 0 for the actor."""
         if not self.recipe.use_exploration:
             return np.zeros(len(way), np.int64)
         by = np.where(self._rng.random(len(way)) < self.recipe.omega, self._rng.integers(1, 3, len(way)), 0)
@@ -265,7 +265,7 @@ class Trainer:
         return found
 
     def _predicted(self, at: Ints, kind: Ints, own: Ints, many: Situation, ways: int, ok: Bools) -> Floats:
-        """What each way costs by the reward model."""
+        """Return the cost of each way by the reward model."""
         world = self.world
         assert self.reward is not None
         jobs = kind.shape[1]
@@ -290,7 +290,7 @@ class Trainer:
         return costs
 
     def _remember(self, steps: list[Step], costs: Floats, ok: Bools, ways: int) -> None:
-        """Steps of ways that cost less than others, or than the critic expects, by how much."""
+        """Store steps of ways that cost less than the others, or than the critic expects, by the difference."""
         if not steps:
             return
         gains = -np.log(np.where(ok, costs, 1.0))
@@ -309,7 +309,7 @@ class Trainer:
                 )
 
     def _compared(self, gains: Floats, ok: Bools, ways: int) -> Floats:
-        """How much the actor is to follow each way, against the best of the same decision."""
+        """Return how much the actor follows each way, relative to the best of the same decision."""
         grouped = np.where(ok, gains, -np.inf).reshape(-1, ways)
         best = grouped.max(1, keepdims=True)
         worked = np.isfinite(grouped)
@@ -321,7 +321,7 @@ class Trainer:
         return weights
 
     def _expected(self, gains: Floats, ok: Bools, first: Step) -> Floats:
-        """How much the actor is to follow what it did, by the advantage over what the critic expected."""
+        """Return how much the actor follows its action, by the advantage over the critic's value."""
         rows, seen, _ = first
         with torch.inference_mode():
             views = Views(*(torch.from_numpy(part).to(self.device) for part in seen))
@@ -334,7 +334,7 @@ class Trainer:
         return weights
 
     def _observe(self, at: Ints, slots: Ints, steps: list[Step]) -> None:
-        """Without a reward model: what the one way that was carried out came to, as observed."""
+        """Without a reward model: store the observed cost of the way that was carried out."""
         world = self.world
         placed, jobs = slots >= 0, np.arange(len(at))
         old = world.speed[at]
@@ -370,7 +370,7 @@ class Trainer:
 
 
 def cost_of(own: Floats, others: Floats, before: Floats, left_s: Floats, work_s: Floats) -> Floats:
-    """What a placement costs, over the job's length: its own time, and what those beside it lose meanwhile."""
+    """Return the cost of a placement over the job's length: its own time, and what its neighbours lose meanwhile."""
     own_s = work_s / np.maximum(own, 1e-3)
     slower = 1.0 / np.maximum(others, 1e-3) - 1.0 / np.maximum(before, 1e-3)
     lost_s = (np.minimum(left_s, own_s[:, None] * before) * slower).sum(1)

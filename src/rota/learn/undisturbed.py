@@ -1,6 +1,6 @@
-"""How much a journal's jobs were slowed down by their neighbours, as the model of shared servers has it.
+"""Interference in a journal: how much its jobs were slowed down, by the model of shared servers.
 
-Run times in a journal hold that already: whoever runs the jobs again among neighbours has to take it out first.
+Run times in a journal include it, so that a simulation with neighbours has to remove it first.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from rota.traces.workload import Submission, Workload
 
 
 def read_undisturbed(work: Workload, journal: TraceSource) -> Workload | None:
-    """The jobs of a journal's file as they would have been alone; None if nothing has slowed them down.
+    """Return the jobs of a journal as they would have run alone; None if nothing has slowed them down.
 
-    A live manager's journal begins with a snapshot, and real jobs have real neighbours; simulated ones were slowed down
-    only where the header says so.
+    A live manager's journal begins with a snapshot, and real jobs have real neighbours; simulated jobs were slowed down
+    only where the header declares contention.
     """
     try:
         with journal.text() as lines:
             header = next(lines)
-            told = json.loads(header)
-            if told.get("snapshot") is None and not told.get("speed", {}).get("contention"):
+            decoded = json.loads(header)
+            if decoded.get("snapshot") is None and not decoded.get("speed", {}).get("contention"):
                 return None
-            return undisturbed(work, chain([header], lines), decode_cluster(told["cluster"]))
+            return undisturbed(work, chain([header], lines), decode_cluster(decoded["cluster"]))
     except (ValueError, KeyError, TypeError, AttributeError) as err:
-        raise RotaError(f"{journal.path}: it can't be read: {type(err).__name__}: {err}") from err
+        raise RotaError(f"{journal.path}: can't be read: {type(err).__name__}: {err}") from err
 
 
 def undisturbed(work: Workload, lines: Iterable[str], cluster: Cluster) -> Workload:
-    """The jobs of a journal with the work that they would have done in their time had they been alone."""
+    """Return the jobs of a journal with the work that they would have done alone in their run time."""
     speeds = mean_speeds(lines, cluster)
 
     def alone(submission: Submission) -> Submission:
         job = submission.job
         return replace(submission, job=replace(job, work=(job.work or 0.0) * speeds.get(job.id, 1.0)))
 
-    return replace(work, submissions=tuple(map(alone, work.submissions)))
+    return replace(work, submissions=tuple(map(alone, work.submissions)), contention_removed=True)
 
 
 def mean_speeds(lines: Iterable[str], cluster: Cluster) -> dict[JobId, float]:
-    """The mean speed of each job while it ran, as a part of what it would do alone; only of kinds that are known."""
+    """Return the mean speed of each job of a known kind relative to that alone."""
     runs: dict[JobId, JournalRun] = {}
     nodes = {str(node.id): index for index, node in enumerate(cluster.nodes)}
     crowd = _ServerOccupants(cluster)
@@ -70,7 +70,7 @@ def mean_speeds(lines: Iterable[str], cluster: Cluster) -> dict[JobId, float]:
 
 
 class _ServerOccupants:
-    """Who is where, how fast that lets each be, and how much that has come to."""
+    """Placements, speeds and accumulated progress of running jobs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._nodes = list(cluster.nodes)
@@ -85,7 +85,7 @@ class _ServerOccupants:
             self._ran[job_id] = (ran_s + seconds, done + seconds * speed)
 
     def follow(self, runs: dict[JobId, JournalRun], nodes: dict[str, int]) -> None:
-        """Take over where some jobs run now; nodes that have left the cluster are like any other."""
+        """Update the placements; nodes that have left the cluster count as any other."""
         self._nodes.extend(Node(id=NodeId(name), devices=1) for name in list(nodes)[len(self._nodes) :])
         touched: set[int] = set()
         for job_id, run in runs.items():

@@ -1,7 +1,7 @@
-"""Workloads in which placement matters: training jobs of many kinds beside map-reduce and HPC jobs, on shared servers.
+"""Workloads in which placement matters: training jobs of many kinds with map-reduce and HPC jobs on shared servers.
 
-How often kinds and sizes occur is assumed; about a third of the jobs are small, as in every published trace. Work is in
-seconds alone on one server.
+The frequencies of kinds and sizes are assumed; about a third of the jobs are small, as in every published trace. Work
+is in seconds alone on one server.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ GPUS_PER_SERVER = 4
 CORES_PER_SERVER = 20
 JOBS_PER_SERVER = 10
 LOAD = 0.7
-"""Devices that would be busy if every job ran at its full speed, as a part of all."""
+"""Busy fraction of all devices if every job ran at full speed."""
 LOADS = (0.001, 100)
-"""The least and the most; with less nobody ever comes, with more thousands do in an interval."""
+"""Allowed range: below it no job arrives, above it thousands arrive in an interval."""
 INTERVAL_S = 60.0
-"""New jobs are placed together, so often."""
+"""Interval at which new jobs are placed together."""
 MEDIAN_S = 1200.0
 SPREAD = 0.8
 SIZES = {1: 0.30, 2: 0.30, 3: 0.10, 4: 0.30}
 """Workers of a training job."""
 WITH_SERVERS = 0.5
-"""The part of the training jobs of several workers that exchange gradients through parameter servers."""
+"""Fraction of multi-worker training jobs that exchange gradients through parameter servers."""
 BACKGROUND = {"mapreduce": 0.15, "hpc": 0.10}
 WORKER_CORES = 3
 SERVER_CORES = 2
@@ -43,7 +43,7 @@ MODELS = tuple(kind for kind in KINDS if kind not in BACKGROUND)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadShape:
-    """What kind of cluster and of work."""
+    """Size of the cluster and mix of jobs."""
 
     servers: int = 6
     jobs_per_server: int = JOBS_PER_SERVER
@@ -58,14 +58,14 @@ class WorkloadShape:
 
 
 def refuse_below_one(**counts: object) -> None:
-    """Refuse what is no whole number of something, naming it."""
+    """Refuse counts that are not whole numbers of 1 or more, by name."""
     for name, value in counts.items():
         if not isinstance(value, Integral) or value < 1:
             raise RotaError(f"{name} is {value!r}; it must be a whole number, at least 1")
 
 
 def cluster_of(servers: int) -> Cluster:
-    """Servers that are all alike."""
+    """Return a cluster of identical servers."""
     return Cluster(
         nodes=tuple(
             Node(
@@ -80,7 +80,7 @@ def cluster_of(servers: int) -> Cluster:
 
 
 def workload(shape: WorkloadShape, seed: object) -> Workload:
-    """Jobs for a cluster; the same seed gives the same jobs."""
+    """Return jobs for a cluster; the same seed gives the same jobs."""
     rng = Random(f"shared servers {seed}")
     count = shape.servers * shape.jobs_per_server
     drawn = [_draw(rng, shape.models) for _ in range(count)]
@@ -95,17 +95,17 @@ def workload(shape: WorkloadShape, seed: object) -> Workload:
 
 
 def models_but(left_out: Sequence[str]) -> tuple[str, ...]:
-    """The models of training jobs without some, which then occur nowhere."""
+    """Return the models of training jobs without those that are held out."""
     for name in left_out:
         if name not in MODELS:
-            raise RotaError(f"--without: there is no model {name!r} to leave out; {did_you_mean(name, MODELS)}")
+            raise RotaError(f"--without: unknown model {name!r}; {did_you_mean(name, MODELS)}")
     if not (kept := tuple(model for model in MODELS if model not in left_out)):
-        raise RotaError("--without: that leaves no model to learn from")
+        raise RotaError("--without: no model is left to learn from")
     return kept
 
 
 def workloads(shape: WorkloadShape, seed: int, count: int) -> list[Workload]:
-    """Workloads that differ, all of one seed."""
+    """Return different workloads of one seed."""
     return [workload(shape, f"{seed}/{number}") for number in range(count)]
 
 

@@ -1,1 +1,1 @@
-"""What policies are made of: a package for each family, the solvers, and how policies are declared."""
+"""Policy families (ordering, rounds, selection, elastic, colocation, network, learned) and the solvers they share."""

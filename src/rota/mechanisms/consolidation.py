@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes, Policy
+from rota.core.engine.protocols import Capabilities, Changes, Policy
 from rota.core.errors import RotaError
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import WHOLE, JobState
@@ -196,7 +196,11 @@ class Consolidating:
         self._blocked = False
         """Whether consolidation waits for the driver to answer."""
         self._due_s = -math.inf
-        self.suspends = getattr(policy, "suspends", False)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the policy inside."""
+        return self._policy.capabilities
 
     @property
     def inner(self) -> Policy:
@@ -247,7 +251,7 @@ class Consolidating:
             self._blocked = True
             return
         self._stale = False
-        if not consolidate(draft, self._holders, parts=getattr(self._policy, "moves_parts", True)):
+        if not consolidate(draft, self._holders, parts=self._policy.capabilities.moves_parts):
             self._due_s = draft.now_s + self._every_s
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:

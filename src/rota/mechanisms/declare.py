@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
+from rota.core.engine.driver import DriverContract
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
+from rota.core.messages.decisions import DecisionKind
 from rota.mechanisms.consolidation import Consolidating, read_every_s
+from rota.mechanisms.hooks import RetrainedPolicy, SimulationInput
 from rota.mechanisms.parameters import parse_parameters
 from rota.mechanisms.user_code import UserCode
 from rota.perf.speed.model import SpeedModel
 from rota.perf.training.reports import Reports
+
+Emits: TypeAlias = frozenset[DecisionKind] | Callable[[Any], frozenset[DecisionKind]]
+"""The kinds of decision that a policy emits; a function of its parameters where they decide it."""
+NEVER_STOPS = frozenset({DecisionKind.START})
+PREEMPTS = NEVER_STOPS | {DecisionKind.STOP, DecisionKind.RESIZE}
+"""A plan that preempts may give a job other devices: an elastic job is then resized, any other stopped and started."""
+LEASES = NEVER_STOPS | {DecisionKind.STOP, DecisionKind.LEASE}
+RESIZES = PREEMPTS
+SHARES = NEVER_STOPS | {DecisionKind.SHARE}
+MOVES = PREEMPTS | {DecisionKind.MOVE}
+"""A job whose new devices are not vacated yet is stopped and started there, so that what moves jobs also stops them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +64,12 @@ class DeclaredPolicy:
     params: type
     placement: str
     make: Callable[[Any, Allocator, Knowledge], Policy]
+    emits: Emits
+    """The kinds of decision that it emits by itself; tenancies add stops, `consolidate_s` adds moves."""
+    packs: bool = False
+    """Whether jobs run concurrently on one device, so that it matters how fast each is beside the other."""
+    spans_types: Callable[[Any], bool] | None = None
+    """Whether the parameters let one job run on several device types at once; None: never."""
     plans_in_rounds: bool = False
     """Whether an arriving job may wait for the end of a round although devices are free."""
     whole_cluster: bool = False
@@ -58,6 +78,12 @@ class DeclaredPolicy:
     """Where it differs from the paper, in a sentence or two."""
     predicts_use: bool = False
     """Whether jobs share devices by predicted utilisation, so that a manager passes on what it measured."""
+    remarks: Callable[[Any, SimulationInput], Iterable[str]] | None = None
+    """Returns which parameters or jobs have no effect in a simulation, one sentence each."""
+    number_labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of jobs that it reads as numbers above 0, each with the consequence of any other value."""
+    retraining: RetrainedPolicy | None = None
+    """How a manager improves its weights, if it is learned."""
     places: Callable[[Any], str] | None = None
     """The placement as a function of the parameters, where they decide it."""
     live: str = ""
@@ -82,6 +108,28 @@ class DeclaredPolicy:
     def placement_with(self, options: str) -> str:
         """The default placement under these options."""
         return self.placement if self.places is None else self.places(self.read(options))
+
+    def kinds(self, options: str) -> frozenset[DecisionKind]:
+        """Return the kinds of decision that the policy emits with these options."""
+        own = self.emits(self.read(options)) if callable(self.emits) else self.emits
+        return own if read_every_s(options, f"policy {self.name!r}")[1] is None else own | MOVES
+
+    def refuse_driver(self, options: str, driver: DriverContract, *, live: bool = False) -> None:
+        """Raise a `RotaError` if options can't be parsed, or if the driver lacks a kind of decision that they need.
+
+        With `live`, the options are completed by those of live use.
+        """
+        used = self.live_options(options) if live else options
+        self.read(used)
+        driver.refuse(f"{self.name}:{options}" if options else self.name, self.kinds(used))
+
+    def can_span_types(self, options: str) -> bool:
+        """Return whether one job may run on several device types at once with these options."""
+        return self.spans_types is not None and self.spans_types(self.read(options))
+
+    def remarks_on(self, options: str, given: SimulationInput) -> list[str]:
+        """Return what users should know before a simulation with these options."""
+        return [] if self.remarks is None else list(self.remarks(self.read(options), given))
 
     def build(self, options: str, allocator: Allocator, knowledge: Knowledge | None = None) -> Policy:
         """Build the policy with parameters from `key=value,key=value`; `consolidate_s` works with all policies."""

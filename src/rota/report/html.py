@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rota import __version__
 from rota.core.errors import RotaError
+from rota.report.facts import scenario_facts
 from rota.report.look import slug
 from rota.report.page import Plot, Section, page
 from rota.report.runs import JobColumns, RunReport, columns_of, first_submit_s
@@ -33,7 +34,7 @@ def write_report(
 ) -> None:
     """Write the page, and its figures for papers into a folder; None where one of them is not wanted.
 
-    `command` is how to get it again; `notes` (seed, restart cost, ...) go below.
+    `command` repeats it; the footer lists the runs' scenarios and the caller's `notes`.
     """
     if not runs:
         raise RotaError("a report needs at least one run")
@@ -46,6 +47,7 @@ def write_report(
     if path is None:
         return
     facts = {
+        **scenario_facts([run.scenario for run in runs]),
         **notes,
         "Rota": __version__,
         "Python": platform.python_version(),
@@ -75,11 +77,9 @@ def _summary(runs: Sequence[RunReport]) -> Section:
     )
     if len(runs) > 1:
         text += " ★ marks the best value of a column."
-    html = f'<div class="scroll">{summary_table(runs)}</div>'
     tenants = tenant_table(runs)
-    if tenants:
-        html += f'<details><summary>By tenant</summary><div class="scroll">{tenants}</div></details>'
-    return Section(title="Summary", text=text, html=html)
+    tables = [summary_table(runs)] if tenants is None else [summary_table(runs), tenants]
+    return Section(title="Summary", text=text, tables=tables)
 
 
 def _comparison(runs: Sequence[RunReport], columns: Sequence[JobColumns]) -> list[Section]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from rota.core.state.history import History
 from rota.report.metrics import Metrics, finish_time_fairness
 from rota.report.series import Floats
 from rota.report.timeline import Timeline
+from rota.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +19,13 @@ class RunReport:
     """One run under the name that the report shows it by."""
 
     name: str
+    scenario: Scenario
     metrics: Metrics
     tenants: Mapping[str, Metrics]
     history: History
     timeline: Timeline
-    placement: str
+    more: Mapping[str, float | None] = field(default_factory=dict)
+    """Metrics of the user's own, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

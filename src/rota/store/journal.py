@@ -1,21 +1,19 @@
-"""Journals as files: a header line that says how the engine was set up, then a JSON line per step."""
+"""Journals as files: a header line with the setup of the engine, then one JSON line per step."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from rota.core.codec.snapshot import Snapshot
 from rota.core.codec.values import (
-    decode_cluster,
     decode_decision,
     decode_event,
     decode_reason,
-    encode_cluster,
     encode_decision,
     encode_event,
     encode_reason,
@@ -26,38 +24,45 @@ from rota.core.messages.events import Event, NodeAdded
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
+from rota.scenario import Scenario, decode_scenario, encode_scenario
 
 VERSION = 1
+_FIRST = ("policy", "placement", "tenancy", "profiles")
+"""Keys that stand at the head of the line."""
 
 _BROKEN = (ValueError, KeyError, TypeError, AttributeError, RotaError)
-"""What decoding raises when a line is not what it should be."""
+"""What decoding raises for an invalid line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalHeader:
     """What has to be known to run a journal again."""
 
-    cluster: Cluster
-    policy: str
-    placement: str
-    tenancy: str
-    profiles: str | None = None
-    estimate: dict[str, Any] | None = None
-    """What policies knew of the profiles, if not all: the fields of an `EstimateSpec`, and the error."""
+    scenario: Scenario
+    """One policy, the placement that was used, and the cluster as a value."""
     about: str = ""
-    seed: int = 0
-    restart_s: float = 0.0
-    profiles_sha256: str | None = None
-    """What tells the file of speeds from any other, so that a replay does not use another one by the same name."""
-    speed: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the speed model, as `encode_speed` writes them."""
+    """Where the run comes from, for people."""
+    held_out_error: float | None = None
+    """The median error of the speeds that were estimated for the policy, on figures that were held out."""
     snapshot: Snapshot | None = None
-    """The state in which the engine began, if not in an empty one at time 0."""
+    """The state in which the engine began; None: an empty one at time 0."""
+
+    def __post_init__(self) -> None:
+        if len(self.scenario.policies) != 1 or self.scenario.placement is None:
+            raise RotaError("a journal's header needs one policy and its placement")
+        if not isinstance(self.scenario.cluster, Cluster):
+            raise RotaError(f"a journal's header needs the cluster itself, not {self.scenario.cluster!r}")
+
+    @property
+    def cluster(self) -> Cluster:
+        """The nodes at the beginning."""
+        assert isinstance(self.scenario.cluster, Cluster)
+        return self.scenario.cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step: what came in, what went out, who waits why from then on."""
+    """One step: events, decisions, and the reasons to wait that changed."""
 
     number: int
     now_s: float
@@ -67,18 +72,12 @@ class Step:
 
 
 def encode_header(header: JournalHeader) -> dict[str, Any]:
-    """A header as JSON values."""
-    value: dict[str, Any] = {
-        "rota_journal": VERSION,
-        "policy": header.policy,
-        "placement": header.placement,
-        "tenancy": header.tenancy,
-        "profiles": header.profiles,
-        "about": header.about,
-        "cluster": encode_cluster(header.cluster),
-    }
-    usual: dict[str, Any] = {"seed": 0, "restart_s": 0.0, "profiles_sha256": None, "estimate": None, "speed": {}}
-    value |= {name: getattr(header, name) for name, rule in usual.items() if getattr(header, name) != rule}
+    """A header as JSON values: the scenario's, with what else is known of the run."""
+    rest = encode_scenario(header.scenario)
+    if "estimate" in rest:
+        rest["estimate"]["held_out_error"] = header.held_out_error
+    first = {name: rest.pop(name) for name in _FIRST}
+    value: dict[str, Any] = {"rota_journal": VERSION, **first, "about": header.about, **rest}
     if header.snapshot is not None:
         value["snapshot"] = dataclasses.asdict(header.snapshot)
     return value
@@ -92,7 +91,7 @@ def encode_step(
     waits: Sequence[tuple[JobId, Reason]],
     node_names: list[str],
 ) -> dict[str, Any]:
-    """A step as JSON values; nodes that it adds join the names."""
+    """Return a step as JSON values; the names of nodes that it adds are appended to `node_names`."""
     added = [str(event.node.id) for event in events if isinstance(event, NodeAdded)]
     if added:
         known = set(node_names)
@@ -142,7 +141,7 @@ def _dump(value: dict[str, Any]) -> str:
 
 
 class JournalReader:
-    """Reads a journal back, step by step, and refuses one with a gap."""
+    """Reads a journal step by step; refuses one with a gap."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -158,29 +157,22 @@ class JournalReader:
             value = json.loads(line)
             version = value["rota_journal"]
         except (ValueError, KeyError, TypeError):
-            raise RotaError(f"{self._path}:1: this is not a journal of Rota's") from None
+            raise RotaError(f"{self._path}:1: this is not a journal of Rota") from None
         if version != VERSION:
             raise RotaError(f"{self._path}:1: the journal's version is {version}; this Rota reads {VERSION}")
         try:
+            estimate = value.get("estimate") or {}
             return JournalHeader(
-                cluster=decode_cluster(value["cluster"]),
-                policy=value["policy"],
-                placement=value["placement"],
-                tenancy=value["tenancy"],
-                profiles=value["profiles"],
-                estimate=value.get("estimate"),
+                scenario=decode_scenario(value),
                 about=value["about"],
-                seed=value.get("seed", 0),
-                restart_s=value.get("restart_s", 0.0),
-                profiles_sha256=value.get("profiles_sha256"),
-                speed=value.get("speed", {}),
+                held_out_error=estimate.get("held_out_error"),
                 snapshot=_snapshot(value.get("snapshot")),
             )
         except _BROKEN as err:
             raise RotaError(f"{self._path}:1: a broken header: {type(err).__name__}: {err}") from err
 
     def steps(self) -> Iterator[Step]:
-        """The steps in order."""
+        """Yield the steps in order."""
         index_by_node = {str(node.id): index for index, node in enumerate(self.header.cluster.nodes)}
         expected = 0 if self.header.snapshot is None else None
         with self._path.open("rb") as file:

@@ -9,7 +9,7 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.cluster import Cluster
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.open import OpenAllocator
-from rota.tenancy.quota import QuotaAllocator
+from rota.tenancy.quota.allocator import QuotaAllocator
 
 TENANCIES: dict[str, Callable[[Placer, Cluster | None], Allocator]] = {
     "none": lambda placer, cluster: OpenAllocator(placer),

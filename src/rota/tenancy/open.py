@@ -14,11 +14,34 @@ from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import Pool
 
 
+class CountShortage:
+    """What the whole cluster lacks by count."""
+
+    def milli(self, live: LiveJob, inventory: Inventory) -> int:
+        """Devices short of, for the role that is shortest or for all roles together."""
+        job = live.job
+        if len(job.roles) == 1 and job.elastic is None:
+            return _short_of(job.roles[0], job.gpu_milli, inventory)
+        return _lacks(job, inventory, _free)
+
+    def freed_by(self, holder: LiveJob, live: LiveJob, inventory: Inventory) -> int:
+        """Devices that the job can use: whole ones for fractions, all of a node that the holder has to itself."""
+        wanted = None if len(inventory.pools) == 1 else _types_wanted(live.job)
+        devices = 0
+        for slot in holder.placement or ():
+            node = inventory.nodes[slot.node].node
+            if wanted is None or node.device_type in wanted:
+                devices += node.devices if holder.job.exclusive else slot.devices.bit_count()
+        return devices * WHOLE
+
+
 class OpenAllocator:
     """The whole cluster for everyone."""
 
     def __init__(self, placer: Placer) -> None:
         self._placer = placer
+        self.shortage = CountShortage()
+        self.reservation_shortage = self.shortage
 
     @property
     def ledger(self) -> None:
@@ -62,7 +85,7 @@ class OpenAllocator:
     def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
         """Free devices for the job, or why there are none."""
         job = live.job
-        if self.missing_milli(live, inventory):
+        if self.shortage.milli(live, inventory):
             return self._count_reason(job, inventory)
         _, insist, _ = self._step(live, now_s)
         placement = self._placer.find(inventory, job, insist)
@@ -80,31 +103,6 @@ class OpenAllocator:
             free_milli=_free_milli(job, inventory),
             until_s=until_s if until_s != math.inf else None,
         )
-
-    def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
-        """Devices short of by mere count, for the role that is shortest or for all roles together."""
-        job = live.job
-        if len(job.roles) == 1 and job.elastic is None:
-            return _short_of(job.roles[0], job.gpu_milli, inventory)
-        return _lacks(job, inventory, _free)
-
-    def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
-        """Devices that the job can use: whole ones for parts, all of a node that the victim has to itself."""
-        wanted = None if len(inventory.pools) == 1 else _types_wanted(live.job)
-        devices = 0
-        for slot in victim.placement or ():
-            node = inventory.nodes[slot.node].node
-            if wanted is None or node.device_type in wanted:
-                devices += node.devices if victim.job.exclusive else slot.devices.bit_count()
-        return devices * WHOLE
-
-    def short_milli(self, live: LiveJob, inventory: Inventory) -> int:
-        """The private cluster is the whole one."""
-        return self.missing_milli(live, inventory)
-
-    def returns_milli(self, live: LiveJob, holder: LiveJob, inventory: Inventory) -> int:
-        """All that it holds and the job can use."""
-        return self.yields_milli(live, holder, inventory)
 
     def _count_reason(self, job: Job, inventory: Inventory) -> Reason:
         missing = _missing_type(job, inventory)

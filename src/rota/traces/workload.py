@@ -47,3 +47,5 @@ class Workload:
     counts_steps: bool = False
     cluster: Cluster | None = None
     left_out: int = 0
+    contention_removed: bool = False
+    """Whether the slowdown by neighbours was taken out of the work of a journal's jobs."""

@@ -1,1 +1,1 @@
-"""The dashboard: pages around the same service and the same news as the API."""
+"""The dashboard: web pages on top of the service and change notifications that the API uses."""

@@ -1,4 +1,4 @@
-"""A job that is being written: one set of plain values, seen as a form and as YAML."""
+"""A job file being edited: one set of plain values, shown as a form and as YAML."""
 
 from __future__ import annotations
 
@@ -12,40 +12,42 @@ import yaml
 from rota.core.errors import RotaError
 from rota.files.auto import unsettled
 from rota.files.document import parse_yaml
-from rota.files.job import MASK, job_file, masked
+from rota.files.job import MASK, masked
 
 Json = dict[str, Any]
-MOST_TEXT = 65536
+MAX_TEXT = 65536
 START: Json = {"name": "my-job", "resources": {"gpus": 1}, "run": "echo hello from $ROTA_NODE; sleep 30"}
 
 
 def values_of(text: str) -> Json:
-    """The values of a job file's text; raises with the line or the field that is wrong."""
-    if len(text) > MOST_TEXT:
-        raise RotaError(f"the job file is longer than {MOST_TEXT >> 10} KiB")
+    """Parse the text of a job file; raises `RotaError` naming the line or field that is wrong."""
+    if len(text) > MAX_TEXT:
+        raise RotaError(f"the job file is longer than {MAX_TEXT >> 10} KiB")
     found = parse_yaml(text, Path("job"))
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise RotaError("job: it must be a mapping of fields to values")
+        raise RotaError("job: must be a mapping of fields to values")
     return found
 
 
-def checked(values: Json) -> Json:
-    """The values as they are submitted, once they are found to be a job."""
-    job_file(values)
-    plain: Json = json.loads(json.dumps(values, default=_plain))
+def plain_values(values: Json) -> Json:
+    """Return the values as plain JSON, ready to submit; the manager validates them."""
+    try:
+        plain: Json = json.loads(json.dumps(values, default=_plain))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RotaError(f"job: can't be written as JSON: {str(error)[:200]}") from error
     return plain
 
 
 def _plain(value: object) -> str:
     if isinstance(value, date | datetime):
         return value.isoformat()
-    raise RotaError(f"job: {value!r} is no value that a job file can hold")
+    raise RotaError(f"job: {value!r} is not a value that a job file can hold")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as such."""
+    """Writes multi-line strings in block style."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -56,12 +58,12 @@ _Dumper.add_representer(str, _text)
 
 
 def text_of(values: Json) -> str:
-    """The values as a job file."""
+    """Return the values as the text of a job file."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100) if values else ""
 
 
 def get(values: Json, path: str) -> Any:
-    """A value by its dotted path; None if there is none."""
+    """Return the value at a dotted path, or None."""
     found: Any = values
     for part in path.split("."):
         found = found.get(part) if isinstance(found, dict) else None
@@ -69,7 +71,7 @@ def get(values: Json, path: str) -> Any:
 
 
 def put(values: Json, path: str, value: Any) -> None:
-    """Set a value by its dotted path; None takes it away, and what is left empty by that."""
+    """Set the value at a dotted path; None removes it, along with mappings that become empty."""
     first, _, rest = path.partition(".")
     if not rest:
         if value is None:
@@ -87,7 +89,7 @@ def put(values: Json, path: str, value: Any) -> None:
 
 
 def clone_of(spec: Json) -> tuple[Json, list[str]]:
-    """A job's values for another like it, and the names of secrets that have to be given again."""
+    """Return the values for a copy of a job, and the names of the secrets that must be entered again."""
     values = unsettled(masked(spec))
     values.pop("array", None)
     missing: list[str] = []

@@ -1,4 +1,4 @@
-"""What every page has around it: the way to the other pages, who is looking, light or dark."""
+"""The frame of every page: navigation, the logged-in user, and the switch between light and dark."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from nicegui import html, ui
 
 from rota import __version__
-from rota.web.desk import PageContext
+from rota.web.page_context import PageContext
 
 NAVIGATION = (
     ("/", "Overview", "space_dashboard"),
     ("/jobs", "Jobs", "list_alt"),
     ("/cluster", "Cluster", "dns"),
     ("/tenants", "Tenants", "groups"),
-    ("/what-if", "What if", "alt_route"),
+    ("/what-if", "What-if", "alt_route"),
     ("/submit", "Submit", "add_circle"),
-    ("/audit-log", "Audit", "history"),
+    ("/audit-log", "Audit log", "history"),
 )
 THEMES = {"light": False, "dark": True}
-_TURN = """() => {
+_TOGGLE_THEME = """() => {
   const dark = !document.body.classList.contains('body--dark');
   document.cookie = `rota_theme=${dark ? 'dark' : 'light'}; path=/; max-age=31536000; samesite=lax`;
   Quasar.Dark.set(dark);
@@ -28,11 +28,11 @@ _TURN = """() => {
 
 
 @contextmanager
-def frame(desk: PageContext, path: str) -> Iterator[None]:
-    """The surroundings; what is built within is the page's own."""
+def frame(context: PageContext, path: str) -> Iterator[None]:
+    """Build the frame; elements created in the context become the page's content."""
     ui.add_head_html(f'<link rel="stylesheet" href="/_rota/style.css?{__version__}">')
-    ui.dark_mode(THEMES.get(desk.request.cookies.get("rota_theme", "")))
-    with html.a("Skip to the content", href="#content").classes("skip"):
+    ui.dark_mode(THEMES.get(context.request.cookies.get("rota_theme", "")))
+    with html.a("Skip to content", href="#content").classes("skip"):
         pass
     with html.div().classes("shell"):
         with html.aside().classes("side"):
@@ -40,15 +40,15 @@ def frame(desk: PageContext, path: str) -> Iterator[None]:
                 html.span().classes("brand-mark").props("aria-hidden=true")
                 html.span("Rota")
             with html.nav().props('aria-label="Pages"'):
-                closed = {
-                    "/submit": not desk.may_submit,
-                    "/what-if": not desk.may_study,
-                    "/audit-log": not desk.is_admin,
+                hidden = {
+                    "/submit": not context.may_submit,
+                    "/what-if": not context.may_study,
+                    "/audit-log": not context.is_admin,
                 }
                 for target, name, icon in NAVIGATION:
-                    if not closed.get(target):
+                    if not hidden.get(target):
                         _link(target, name, icon, current=_is_current(target, path))
-            _foot(desk)
+            _footer(context)
         with html.main(id="content").classes("content").props("tabindex=-1"):
             yield
 
@@ -65,23 +65,23 @@ def _link(target: str, name: str, icon: str, *, current: bool) -> None:
         html.span(name)
 
 
-def _foot(desk: PageContext) -> None:
-    who = desk.who()
+def _footer(context: PageContext) -> None:
+    principal = context.principal()
     with html.div().classes("side-foot"):
-        ui.button(icon="contrast", color=None).props('flat round dense aria-label="Light or dark"').classes("quiet").on(
-            "click", js_handler=_TURN
-        )
+        ui.button(icon="contrast", color=None).props('flat round dense aria-label="Toggle dark mode"').classes(
+            "quiet"
+        ).on("click", js_handler=_TOGGLE_THEME)
         with html.div().classes("whoami"):
-            html.span(who.name).classes("whoami-name")
-            html.span(who.role.value).classes("muted")
-        if desk.service.access.required:
+            html.span(principal.name).classes("whoami-name")
+            html.span(principal.role.value).classes("muted")
+        if context.service.access.required:
             with html.form(action="/logout", method="post"), html.button(type="submit").classes("link-button"):
                 html.span("Log out")
 
 
 @contextmanager
 def heading(title: str, about: str = "") -> Iterator[None]:
-    """A page's title, with its buttons at the right."""
+    """Build the page title; elements created in the context become its buttons, on the right."""
     with html.header().classes("page-head"):
         with html.div():
             html.h1(title)

@@ -1,6 +1,6 @@
-"""What stands before the pages: only the pages' own paths, only this site's requests, only who may look.
+"""Access control in front of the dashboard: known paths, same-origin requests and logged-in visitors only.
 
-NiceGUI is loaded by the first request that needs it, so that a manager nobody looks at starts as fast as before.
+NiceGUI is imported by the first request that needs it, so that it does not slow down the start of a manager.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rota.api.access import Unknown, digest_of, is_local
 from rota.api.app import Asgi, Message, Receive, Send
 from rota.api.service import Service
 from rota.web.login import login_page
-from rota.web.sessions import COOKIE, LASTS_S, Sessions, Visitor
+from rota.web.sessions import COOKIE, LIFETIME_S, Sessions, Visitor
 
 PAGES = ("/", "/jobs", "/cluster", "/tenants", "/what-if", "/submit", "/audit-log")
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
-MOST_LOGIN = 4096
+MAX_LOGIN_BYTES = 4096
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; "
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class Gate:
-    """The dashboard as an application."""
+    """The dashboard as an ASGI application."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -43,7 +43,7 @@ class Gate:
         self._loading = asyncio.Lock()
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass it on to the pages."""
+        """Answer one request, or forward it to the pages."""
         path = scope["path"]
         scope["rota.visitor"] = visitor = self._visitor(scope)
         refusal = self._refusal(scope, path, visitor)
@@ -53,37 +53,41 @@ class Gate:
                 return
         elif refusal is None and path in ("/login", "/logout"):
             refusal = await self._log_in_or_out(Request(scope, receive))
-        headed = _with_headers(send)
+        send_with_headers = _with_headers(send)
         if refusal is not None:
-            await refusal(scope, receive, headed)
+            await refusal(scope, receive, send_with_headers)
             return
-        await (await self._pages())(scope, receive, headed)
+        await (await self._pages())(scope, receive, send_with_headers)
 
     def _visitor(self, scope: Any) -> Visitor:
         try:
-            crumbs = SimpleCookie(Headers(scope=scope).get("cookie", ""))
+            cookies = SimpleCookie(Headers(scope=scope).get("cookie", ""))
         except CookieError:
-            crumbs = SimpleCookie()
-        session = crumbs[COOKIE].value if COOKIE in crumbs else ""
+            cookies = SimpleCookie()
+        session = cookies[COOKIE].value if COOKIE in cookies else ""
         return Visitor(self._service.access, self._sessions, session)
 
     def _refusal(self, scope: Any, path: str, visitor: Visitor) -> Response | None:
-        """Why a request goes no further; None if it does."""
+        """Return the response that refuses the request, or None if it is allowed."""
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._service.access.required and not is_local(host):
-            return JSONResponse({"error": "this manager is only for this machine"}, status_code=403)
+            return JSONResponse({"error": "this manager accepts requests from this machine only"}, status_code=403)
         if origin is not None and urlsplit(origin).netloc != host:
-            return JSONResponse({"error": "a web page of another site can't use this manager"}, status_code=403)
+            return JSONResponse({"error": "cross-origin requests are not allowed"}, status_code=403)
         if path in ("/login", "/logout"):
             return None
         if path.startswith(ASSETS):
             is_socket = path.startswith("/_nicegui_ws")
-            return JSONResponse({"error": "log in"}, status_code=401) if is_socket and not visitor.is_known() else None
+            return (
+                JSONResponse({"error": "not logged in"}, status_code=401)
+                if is_socket and not visitor.is_known()
+                else None
+            )
         if path not in PAGES and not path.startswith("/jobs/"):
-            return JSONResponse({"error": "there is no such page"}, status_code=404)
+            return JSONResponse({"error": "no such page"}, status_code=404)
         if scope["method"] not in ("GET", "HEAD"):
-            return JSONResponse({"error": "pages are only looked at"}, status_code=405)
+            return JSONResponse({"error": "pages accept GET and HEAD only"}, status_code=405)
         return None if visitor.is_known() else RedirectResponse("/login", status_code=303)
 
     async def _log_in_or_out(self, request: Request) -> Response:
@@ -92,27 +96,27 @@ class Gate:
             if request.method != "POST":
                 return RedirectResponse("/", status_code=303)
             self._sessions.close(visitor.session)
-            gone = RedirectResponse("/login", status_code=303)
-            gone.delete_cookie(COOKIE)
-            return gone
+            logged_out = RedirectResponse("/login", status_code=303)
+            logged_out.delete_cookie(COOKIE)
+            return logged_out
         if request.method != "POST":
             return RedirectResponse("/", status_code=303) if visitor.is_known() else HTMLResponse(login_page())
-        form = parse_qs((await request.body())[:MOST_LOGIN].decode("utf-8", "replace"))
+        form = parse_qs((await request.body())[:MAX_LOGIN_BYTES].decode("utf-8", "replace"))
         token_digest = digest_of(form.get("token", [""])[0].strip())
         try:
             self._service.access.holder(token_digest)
         except Unknown as error:
             return HTMLResponse(login_page(str(error)), status_code=401)
-        welcome = RedirectResponse("/", status_code=303)
-        welcome.set_cookie(
+        logged_in = RedirectResponse("/", status_code=303)
+        logged_in.set_cookie(
             COOKIE,
             self._sessions.open(token_digest),
-            max_age=int(LASTS_S),
+            max_age=int(LIFETIME_S),
             httponly=True,
             samesite="lax",
             secure=request.url.scheme == "https",
         )
-        return welcome
+        return logged_in
 
     async def _pages(self) -> Asgi:
         async with self._loading:
@@ -129,11 +133,11 @@ def _load() -> Any:
 
 
 def _with_headers(send: Send) -> Send:
-    async def headed(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers[name] = value
         await send(message)
 
-    return headed
+    return send_with_headers

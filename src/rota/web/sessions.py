@@ -1,4 +1,4 @@
-"""Who looks at the pages. A browser holds the name of a session in a cookie; its token stays here, as a digest."""
+"""Login sessions. The browser keeps a session id in a cookie; the server keeps the digest of its token."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from dataclasses import dataclass
 from rota.api.access import OWNER, Access, Principal, Unknown, digest_of
 
 COOKIE = "rota_session"
-LASTS_S = 12 * 3600.0
-MOST = 10_000
+LIFETIME_S = 12 * 3600.0
+MAX_SESSIONS = 10_000
 
 
 class Sessions:
-    """Open sessions, in memory only: after a restart one logs in again."""
+    """Open sessions, kept in memory only: after a restart users log in again."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[str, float]] = {}
 
     def open(self, token_digest: str) -> str:
-        """A session for a token's holder; the name that its browser keeps."""
+        """Open a session for the holder of a token; return the id for the browser's cookie."""
         now_s = time.time()
         self._open = {name: entry for name, entry in self._open.items() if entry[1] > now_s}
-        while len(self._open) >= MOST:
+        while len(self._open) >= MAX_SESSIONS:
             del self._open[next(iter(self._open))]
         name = secrets.token_urlsafe(32)
-        self._open[digest_of(name)] = (token_digest, now_s + LASTS_S)
+        self._open[digest_of(name)] = (token_digest, now_s + LIFETIME_S)
         return name
 
     def token(self, name: str) -> str | None:
-        """The digest of the token that a session is of; None if it is over or never was."""
+        """Return the digest of a session's token, or None if the session has expired or never existed."""
         token_digest, until_s = self._open.get(digest_of(name), ("", 0.0))
         return token_digest if until_s > time.time() else None
 
     def close(self, name: str) -> None:
-        """Forget a session."""
+        """End a session."""
         self._open.pop(digest_of(name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody at a browser. Who that is is asked each time: a token can be revoked while a page is open."""
+    """A browser session. Its principal is looked up on each use: a token can be revoked while a page is open."""
 
     access: Access
     sessions: Sessions
     session: str
 
     def principal(self) -> Principal:
-        """Whose rights the visitor has; raises where a token is needed and there is none."""
+        """Return the visitor's principal; raises `Unknown` if a token is required and there is none."""
         if not self.access.required:
             return OWNER
         token_digest = self.sessions.token(self.session)
@@ -57,7 +57,7 @@ class Visitor:
         return self.access.holder(token_digest)
 
     def is_known(self) -> bool:
-        """Whether the visitor may look at all."""
+        """Whether the visitor is logged in, or needs no token."""
         try:
             self.principal()
         except Unknown:

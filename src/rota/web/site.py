@@ -1,4 +1,4 @@
-"""The pages, put together: loaded when somebody looks for the first time."""
+"""The dashboard's pages, assembled; imported by the first request for one of them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fastapi import FastAPI, Request
 from rota.api.app import Asgi
 from rota.api.service import Service
 
-os.environ.setdefault("NICEGUI_STORAGE_PATH", os.devnull)  # nothing is kept by NiceGUI itself
+os.environ.setdefault("NICEGUI_STORAGE_PATH", os.devnull)  # keep NiceGUI from writing files of its own
 
 from nicegui import app as nicegui_app
 from nicegui import ui
 
 from rota.live.workers.whatif import WhatIf
-from rota.web.desk import PageContext
 from rota.web.frame import frame
+from rota.web.page_context import PageContext
 from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, whatif
 
-LONGEST_S = 20.0
-"""How long a page may take to be built on a machine that is busy."""
+BUILD_TIMEOUT_S = 20.0
+"""How long building a page may take on a busy machine."""
 STATIC = Path(__file__).with_name("static")
 Build = Callable[[PageContext], Awaitable[None]]
 PAGES: tuple[tuple[str, str, Build], ...] = (
@@ -32,21 +32,21 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/jobs/{job_id}", "Job", job.build),
     ("/cluster", "Cluster", cluster.build),
     ("/tenants", "Tenants", tenants.build),
-    ("/what-if", "What if", whatif.build),
+    ("/what-if", "What-if", whatif.build),
     ("/submit", "Submit", submit.build),
-    ("/audit-log", "Audit", audit.build),
+    ("/audit-log", "Audit log", audit.build),
 )
 
 
 async def open_site(service: Service) -> Asgi:
-    """The pages of a manager, ready to answer."""
+    """Return the pages of a manager, ready to serve."""
     what_if = WhatIf(service.records, service.scheduling)
 
-    def desk(request: Request) -> PageContext:
+    def context(request: Request) -> PageContext:
         return PageContext(service=service, what_if=what_if, request=request)
 
     for path, title, build in PAGES:
-        _add(path, title, build, desk)
+        _add(path, title, build, context)
     nicegui_app.add_static_files("/_rota", STATIC, max_cache_age=3600)
     site = FastAPI(openapi_url=None)
     ui.run_with(
@@ -66,9 +66,9 @@ async def open_site(service: Service) -> Asgi:
     return site
 
 
-def _add(path: str, title: str, build: Build, desk_for: Callable[[Request], PageContext]) -> None:
-    @ui.page(path, title=f"{title} · Rota", response_timeout=LONGEST_S)
+def _add(path: str, title: str, build: Build, context_for: Callable[[Request], PageContext]) -> None:
+    @ui.page(path, title=f"{title} · Rota", response_timeout=BUILD_TIMEOUT_S)
     async def page(request: Request) -> None:
-        desk = desk_for(request)
-        with frame(desk, path):
-            await build(desk)
+        context = context_for(request)
+        with frame(context, path):
+            await build(context)

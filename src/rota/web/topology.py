@@ -1,4 +1,4 @@
-"""The cluster as a picture: domains, racks, nodes, devices, and who holds each."""
+"""The cluster as data for the map: domains, racks, nodes, devices, and the jobs on each device."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rota.core.state.state import State
 Json = dict[str, Any]
 COLOURS = 8
 FREE, BAD, OTHER = "free", "bad", "other"
-MOST_NAMED = 4
+MAX_NAMED = 4
 Paint = Callable[[LiveJob], str]
-"""The class of a job's colour."""
+"""Maps a job to the CSS class of its colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A job on a device, with the thousandths that it holds of it."""
+    """A job on a device, and the thousandths of the device that it holds."""
 
     live: LiveJob
     milli: int
@@ -33,12 +33,11 @@ Holders = dict[int, dict[int, list[Hold]]]
 
 
 def holders_of(state: State) -> Holders:
-    """Who is on each device of each node, those who are about to leave included."""
+    """Return the jobs on each device of each node, including jobs that are vacating it."""
     holders: Holders = {}
     for live in state.jobs.values():
         leaving = state.vacating.get(live.job.id)
-        held = () if live.placement is None or live.reserved else live.placement
-        for slot in (*held, *(() if leaving is None else leaving[1])):
+        for slot in (*live.held, *(() if leaving is None else leaving[1])):
             devices = holders.setdefault(slot.node, {})
             for device in device_indexes(slot.devices):
                 devices.setdefault(device, []).append(Hold(live, slot.milli))
@@ -46,7 +45,7 @@ def holders_of(state: State) -> Holders:
 
 
 def colours_for(devices: Mapping[str, int]) -> dict[str, str]:
-    """A colour of its own for each of the names that hold most; there are none for the others."""
+    """Assign a distinct colour to each of the names with the most devices; the others get none."""
     most = sorted(devices, key=lambda name: (-devices[name], name))[:COLOURS]
     return {name: f"c{number}" for number, name in enumerate(sorted(most), 1)}
 
@@ -54,21 +53,23 @@ def colours_for(devices: Mapping[str, int]) -> dict[str, str]:
 def tree(
     state: State, indexes: Sequence[int], holders: Holders, paint: Paint, allowed: Container[str] | None
 ) -> list[Json]:
-    """Domains with their racks with their nodes, for the map to draw; jobs of tenants not allowed are not named."""
+    """Return domains, racks and nodes for the map; jobs of tenants outside `allowed` stay unnamed."""
     domains: dict[str, dict[str, list[Json]]] = {}
     for index in indexes:
-        books = state.inventory.nodes[index]
-        racks = domains.setdefault(books.node.domain, {})
-        racks.setdefault(books.node.rack, []).append(_node(books, holders.get(index, {}), paint, allowed))
+        account = state.inventory.nodes[index]
+        racks = domains.setdefault(account.node.domain, {})
+        racks.setdefault(account.node.rack, []).append(_node(account, holders.get(index, {}), paint, allowed))
     return [
         {"name": domain, "racks": [{"name": rack, "nodes": nodes} for rack, nodes in racks.items()]}
         for domain, racks in domains.items()
     ]
 
 
-def _node(books: NodeAccount, holders: Mapping[int, list[Hold]], paint: Paint, allowed: Container[str] | None) -> Json:
-    node = books.node
-    state = state_of(books)
+def _node(
+    account: NodeAccount, holders: Mapping[int, list[Hold]], paint: Paint, allowed: Container[str] | None
+) -> Json:
+    node = account.node
+    state = state_of(account)
     busy = sum(1 for device in range(node.devices) if device in holders)
     free = node.devices - busy
     scattered = bool(busy and free and state == "up")
@@ -77,8 +78,8 @@ def _node(books: NodeAccount, holders: Mapping[int, list[Hold]], paint: Paint, a
         "type": str(node.device_type),
         "state": state,
         "sockets": list(node.sockets),
-        "said": f"{node.id}: {busy} of {node.devices} {node.device_type} busy, {state}"
-        + (", free ones in a fragment" if scattered else ""),
+        "label": f"{node.id}: {busy} of {node.devices} {node.device_type} busy, {state}"
+        + (", free devices are fragmented" if scattered else ""),
         "devices": [
             _held(device, holders[device], paint, allowed) if device in holders else _empty(device, state, scattered)
             for device in range(node.devices)
@@ -88,19 +89,19 @@ def _node(books: NodeAccount, holders: Mapping[int, list[Hold]], paint: Paint, a
 
 def _empty(device: int, state: str, scattered: bool) -> Json:
     colour = BAD if state != "up" else FREE
-    words = "free, in a fragment" if scattered else "free" if colour == FREE else state
-    return {"c": colour, "f": scattered, "t": f"device {device}: {words}"}
+    description = "free (fragmented)" if scattered else "free" if colour == FREE else state
+    return {"c": colour, "f": scattered, "t": f"device {device}: {description}"}
 
 
 def _held(device: int, holds: Sequence[Hold], paint: Paint, allowed: Container[str] | None) -> Json:
     colour = next((found for hold in holds if (found := paint(hold.live)) != OTHER), OTHER)
     share = min(sum(hold.milli for hold in holds) / WHOLE, 1.0)
-    shown: Json = {"c": colour, "t": f"device {device}: {_who(holds, allowed)}"}
+    shown: Json = {"c": colour, "t": f"device {device}: {_jobs_on(holds, allowed)}"}
     return shown if share == 1.0 else {**shown, "p": round(100 * share)}
 
 
-def _who(holds: Sequence[Hold], allowed: Container[str] | None) -> str:
-    """Whose jobs are on a device, by name as far as that is for the one who looks."""
+def _jobs_on(holds: Sequence[Hold], allowed: Container[str] | None) -> str:
+    """Describe the jobs on a device; those of tenants outside `allowed` stay unnamed."""
     seen = [hold.live.job for hold in holds if allowed is None or hold.live.job.tenant in allowed]
-    words = [f"job {job.id} {job.name} ({job.tenant})" for job in seen[:MOST_NAMED]]
-    return "; ".join(words if len(seen) == len(holds) else [*words, "in use by others"])
+    named = [f"job {job.id} {job.name} ({job.tenant})" for job in seen[:MAX_NAMED]]
+    return "; ".join(named if len(seen) == len(holds) else [*named, "in use by other tenants"])

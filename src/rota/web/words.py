@@ -1,4 +1,4 @@
-"""Times, amounts and states as people read them."""
+"""Times, amounts and states, formatted for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ STATES = ("running", "starting", "waiting", "suspended", "held", "succeeded", "f
 
 
 def duration(seconds: float | None) -> str:
-    """`3d 4h`, `2h 5m`, `4m 10s`, `8 s`; a dash for nothing."""
+    """Format a duration as `3d 4h`, `2h 5m`, `4m 10s` or `8 s`; a dash for None."""
     if seconds is None:
         return "–"
     whole = round(max(seconds, 0.0))
@@ -27,7 +27,7 @@ def duration(seconds: float | None) -> str:
 
 
 def ago(at_s: float | None, now_s: float | None = None) -> str:
-    """How long ago, or from now."""
+    """Format a time relative to now: `5m 3s ago`, `in 2h`, `now`."""
     if at_s is None:
         return "–"
     passed_s = (time.time() if now_s is None else now_s) - at_s
@@ -37,12 +37,12 @@ def ago(at_s: float | None, now_s: float | None = None) -> str:
 
 
 def moment(at_s: float | None) -> str:
-    """A moment in full, in UTC."""
+    """Format a time in full, in UTC."""
     return "–" if at_s is None else datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def clock(at_s: float | None) -> str:
-    """The time of day, with the date unless it is today's."""
+    """Format a time of day in UTC, with the date unless it is today."""
     if at_s is None:
         return "–"
     at, today = datetime.fromtimestamp(at_s, UTC), datetime.now(UTC)
@@ -50,22 +50,22 @@ def clock(at_s: float | None) -> str:
 
 
 def amount(value: float) -> str:
-    """A number without needless digits, thousands apart."""
+    """Format a number with thousands separators and at most one decimal."""
     return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
 
 
 def plural(count: float, word: str) -> str:
-    """`1 job`, `2 jobs`."""
+    """Format a count with its noun: `1 job`, `2 jobs`."""
     return f"{amount(count)} {word}{'' if count == 1 else 's'}"
 
 
 def percent(part: float, whole: float) -> str:
-    """A part of a whole."""
+    """Format a fraction of a whole as a percentage."""
     return f"{100 * part / whole:.0f} %" if whole else "–"
 
 
 def size(byte_count: float | None) -> str:
-    """Bytes in the unit that fits."""
+    """Format a number of bytes in the unit that fits."""
     if byte_count is None:
         return "–"
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -79,9 +79,9 @@ def test_token_that_has_ended_is_asked_for_anew(tmp_path: Path) -> None:
     ("answer", "status", "command", "message"),
     [
         pytest.param("", 1, "./sign-in", "could not sign in: status 1", id="fails"),
-        pytest.param("hello", 0, "./sign-in", "printed is no ExecCredential", id="nonsense"),
+        pytest.param("hello", 0, "./sign-in", "is not an ExecCredential", id="nonsense"),
         pytest.param({"status": {}}, 0, "./sign-in", "neither a token nor a certificate", id="nothing"),
-        pytest.param({}, 0, "no-such-program", "is not there; install the cloud's tools", id="missing"),
+        pytest.param({}, 0, "no-such-program", "is not installed; install the cloud's tools", id="missing"),
     ],
 )
 def test_program_that_does_not_sign_in_is_named(

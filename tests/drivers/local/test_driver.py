@@ -15,7 +15,7 @@ from keepers import Bench, until, with_driver
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, JobEnded, Started, StartFailed
 from rota.core.model.job import Elastic
-from rota.drivers.local.driver import LocalDriver
+from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_runner.processes import start_time
 
@@ -136,7 +136,7 @@ def test_supervisor_that_died_on_a_full_disk_is_given_up_when_there_is_room(
         return forbid(task)
 
     async def course(bench: Bench) -> None:
-        monkeypatch.setattr("rota.drivers.local.driver.FULL_S", 0.01)
+        monkeypatch.setattr("rota.drivers.local.attempt_controller.FULL_S", 0.01)
         monkeypatch.setattr(TaskHandle, "forbid", no_room_at_first)
         bench.driver.start(bench.order("true"))
         os.kill(_pid_of(bench.driver, 0), signal.SIGKILL)
@@ -160,7 +160,7 @@ def test_keeper_whose_folder_was_removed_ends_with_its_task(tmp_path: Path) -> N
     with_driver(tmp_path, course)
 
 
-def _pid_of(driver: LocalDriver, rank: int) -> int:
+def _pid_of(driver: AttemptController, rank: int) -> int:
     (found,) = [task for attempt, task in driver._by_token.values() if task.seat.rank == rank]
     return found._child
 

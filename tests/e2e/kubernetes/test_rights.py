@@ -114,7 +114,7 @@ def test_account_of_a_pod_is_used_where_there_is_no_kubeconfig(
     assert connect().namespace == NAMESPACE
     assert asyncio.run(missing()) == []
     (tmp_path / "token").write_text("expired")
-    with pytest.raises(RotaError, match="the API server does not know who asks"):
+    with pytest.raises(RotaError, match="the API server does not recognise the credentials"):
         asyncio.run(missing())
 
 

@@ -72,7 +72,7 @@ def test_name_that_two_jobs_have_is_refused_with_their_ids(managed: Bed, train: 
 
     assert refused.returncode == 2
     ids = ", ".join(each for each, _, _ in listed(managed))
-    assert refused.stderr == f"error: 2 jobs are called 'bert': {ids}; give the id of one\n"
+    assert refused.stderr == f"error: 2 jobs are named 'bert': {ids}; give the id of one\n"
     assert rota(managed, "cancel", first).returncode == 0
     assert listed(managed) == [(second, "bert", "held")]
 

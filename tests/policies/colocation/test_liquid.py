@@ -14,12 +14,13 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobState, Role
 from rota.core.state.history import JobRow
 from rota.core.state.state import State
-from rota.drivers.simulator.faults import FaultRates, faults_at_random
+from rota.drivers.simulator.faults import faults_at_random
 from rota.drivers.simulator.run import run as run_all
 from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.drivers.simulator.world import World
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.policies import find_policy
+from rota.scenario import FaultRates
 from rota.traces.workload import Submission, Workload
 
 TWO_RACKS = cluster(*(node(f"n{i}", 4, rack=f"r{i // 2}", device_memory_bytes=16 * GIB) for i in range(4)))

@@ -102,7 +102,7 @@ def test_promises_are_kept_on_several_nodes(monkeypatch: pytest.MonkeyPatch) -> 
     def note(self: ElasticFlow, live: LiveJob) -> None:
         promised[str(live.job.id)] = self._promised.get(live.seq, False)
 
-    monkeypatch.setattr(ElasticFlow, "left", note)
+    monkeypatch.setattr(ElasticFlow, "forget", note)
     workload = generate("gavel-like", jobs=100, seed=0, gpus=32, load=2.0, elastic=1.0, deadlines=1.0)
     setting = Setting(cluster=Cluster.uniform(("gpu", 32, 8)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from rota.core.state.state import State
 from rota.drivers.simulator.replay import replay
 from rota.drivers.simulator.study import Setting, scheduler, simulate
 from rota.perf.speed.model import Costs, SpeedModel
-from rota.perf.speed.options import encode_speed, fingerprint
+from rota.perf.speed.options import fingerprint
 from rota.policies import find_policy, names
+from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, JournalWriter
 from rota.traces.workload import Submission, Workload
 
@@ -130,10 +132,16 @@ def test_memory_of_another_policy_is_no_use() -> None:
     assert len(twin.memory["comers"]) == sum(not live.state.is_final for live in engine.state.jobs.values())
 
 
-def write(policy: str, path: Path, **fields: object) -> None:
-    values: dict[str, object] = {"seed": 3, "restart_s": 20.0, "speed": encode_speed(SETTING.speed), **fields}
-    header = JournalHeader(cluster=SETTING.cluster, policy=policy, placement="any", tenancy="none", **values)  # type: ignore[arg-type] # the fields differ in type
-    with JournalWriter(path, header) as journal:
+def write(policy: str, path: Path, **fields: Any) -> None:
+    scenario = Scenario(
+        policies=(policy,),
+        placement="any",
+        cluster=SETTING.cluster,
+        speed=SETTING.speed,
+        costs=Costs(restart_s=20.0),
+        seed=3,
+    )
+    with JournalWriter(path, JournalHeader(scenario=replace(scenario, **fields))) as journal:
         simulate(of(policy), policy, SETTING, journal=journal)
 
 
@@ -148,8 +156,8 @@ def test_journal_gives_the_same_decisions_again(policy: str, tmp_path: Path) -> 
     assert outcome.steps == len(recorded(policy).steps)
 
 
-@pytest.mark.parametrize("fields", [{"seed": 4}, {"speed": {}}], ids=["another seed", "other speeds"])
-def test_header_carries_what_decisions_hang_on(fields: dict[str, object], tmp_path: Path) -> None:
+@pytest.mark.parametrize("fields", [{"seed": 4}, {"speed": SpeedModel()}], ids=["another seed", "other speeds"])
+def test_header_carries_what_decisions_hang_on(fields: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     write("gavel/fifo", path, **fields)
 

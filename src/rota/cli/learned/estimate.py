@@ -196,7 +196,7 @@ def _enough(runs: Sequence[Observation], data: Path) -> list[str]:
     if not labels:
         different = len({run.key for run in runs})
         raise RotaError(
-            f"{data}: {different} different runs are too few to learn from; it takes {FEWEST} with a label above 0"
+            f"{data}: {different} different runs are too few; at least {FEWEST} with a label above 0 are needed"
         )
     return labels
 

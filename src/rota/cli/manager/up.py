@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
-from rota.cli.study.promised import refuse_broken_promises
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -101,6 +100,7 @@ def _merged(ctx: typer.Context, config: Path | None) -> UpFile:
 
 def verify(settings: UpFile) -> None:
     """Refuse settings that name what is not there."""
+    from rota.drivers.simulator.guarantees import refuse_broken_guarantees
     from rota.placement import style
     from rota.policies import find_policy
     from rota.tenancy import refuse_unknown
@@ -115,7 +115,7 @@ def verify(settings: UpFile) -> None:
     if settings.tls_cert is not None:
         _must_be_a_pair(settings.tls_cert, settings.tls_key)
     if settings.emulate is not None:
-        refuse_broken_promises(_cluster(settings.emulate), settings.tenancy, settings.emulate)
+        refuse_broken_guarantees(_cluster(settings.emulate), settings.tenancy, settings.emulate)
     if settings.run_as is not None:
         _user(settings.run_as)
 

@@ -1,64 +1,54 @@
-"""What to tell the user of a study before it runs: what it takes for granted, and what has no effect."""
+"""Notes for the user before a simulation runs: its assumptions, and options or labels without effect."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations_with_replacement
 
-from rota.cli.study.request import Ready, SimRequest
 from rota.core.errors import did_you_mean
-from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job
+from rota.core.model.job import WHOLE
+from rota.drivers.simulator.load import LoadedScenario
+from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.rule import above_zero
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.contention_constants import KINDS
-from rota.perf.speed.interleaving import LABEL as STAGES
-from rota.perf.speed.shared_servers import kind_of
+from rota.perf.speed.shared_servers import unknown_kinds
 from rota.policies import find_policy
-from rota.policies.published.colocation.antman import AntManParams
-from rota.policies.published.colocation.horus import HorusParams
-from rota.policies.published.colocation.kubeshare import KubeShareParams
-from rota.policies.published.gavel.entries import names_of
-from rota.policies.published.learned.harmony import HarmonyParams, learned
-
-_FAMILY = "gavel/"
-_LABELS = {"priority_weight": "it counts as 1", "slo": "it is no deadline"}
 
 
-def study_notes(ready: Ready, request: SimRequest, policies: Sequence[str]) -> tuple[str, ...]:
-    """Everything worth a line on stderr, in the order in which it is found."""
+def scenario_notes(loaded: LoadedScenario) -> tuple[str, ...]:
+    """Return all notes, in the order in which they are found."""
     return (
-        *_unknown_types(ready),
-        *_unmeasured_pairs(ready, request, policies),
-        *_unread_labels(ready, policies),
-        *_unknown_names(ready, policies),
-        *_unknown_kinds(ready, request, policies),
-        *_unshared(ready, policies),
-        *_undisturbed(ready),
+        *_unknown_types(loaded),
+        *_unmeasured_pairs(loaded),
+        *_unread_labels(loaded),
+        *_unknown_kinds(loaded),
+        *_remarks(loaded),
+        *_undisturbed(loaded),
     )
 
 
-def _unknown_types(ready: Ready) -> Iterator[str]:
-    profiles = ready.speeds.profiles
+def _unknown_types(loaded: LoadedScenario) -> Iterator[str]:
+    profiles = loaded.speeds.profiles
     if profiles is None:
         return
     known = {str(kind) for kind, _, _ in profiles.steps_per_s}
-    lacking = [str(kind) for kind, count in ready.setting.cluster.devices_by_type.items() if count]
+    lacking = [str(kind) for kind, count in loaded.setting.cluster.devices_by_type.items() if count]
     lacking = [kind for kind in lacking if kind not in known]
     if lacking:
         named = ", ".join(f"{kind!r} ({did_you_mean(kind, known)})" for kind in lacking)
         yield f"profiles {profiles.source}: no speed on type {named}; no job of its models runs there"
 
 
-def _unmeasured_pairs(ready: Ready, request: SimRequest, policies: Sequence[str]) -> Iterator[str]:
-    told = {part.partition("=")[0].strip() for part in request.neighbours.split(",")}
-    packing = [spec for spec in policies if "packed" in find_policy(spec)[0].traits.placement]
-    if not packing or told & {"device", STAGES}:
+def _unmeasured_pairs(loaded: LoadedScenario) -> Iterator[str]:
+    speed = loaded.scenario.speed
+    packing = [spec for spec in loaded.scenario.policies if find_policy(spec)[0].packs]
+    if not packing or speed.device_neighbour != 1.0 or speed.interleaved:
         return
-    profiles = ready.speeds.profiles
+    profiles = loaded.speeds.profiles
     lack = "no pair of jobs on the same devices was measured"
     if profiles is not None and profiles.knows_pairs:
-        missing, pairs = _pairs(ready, profiles)
+        missing, pairs = _pairs(loaded, profiles)
         if not missing:
             return
         lack = f"{missing:,} of {pairs:,} pairs of models on the same devices were not measured"
@@ -68,13 +58,13 @@ def _unmeasured_pairs(ready: Ready, request: SimRequest, policies: Sequence[str]
     )
 
 
-def _pairs(ready: Ready, profiles: Profiles) -> tuple[int, int]:
+def _pairs(loaded: LoadedScenario, profiles: Profiles) -> tuple[int, int]:
     """Of the workload's models, by type and number of devices: pairs that were not measured, and all pairs."""
-    jobs = [submission.job for submission in ready.workload.submissions]
+    jobs = [submission.job for submission in loaded.workload.submissions]
     sizes = {(max(job.gpu_milli // WHOLE, 1), job.model) for job in jobs if job.model is not None}
     found = [
         profiles.beside(kind, one, other, devices)
-        for kind in ready.setting.cluster.devices_by_type
+        for kind in loaded.setting.cluster.devices_by_type
         for devices in {size for size, _ in sizes}
         for one, other in combinations_with_replacement(
             sorted(model for size, model in sizes if size == devices and profiles.rate(kind, model, devices)), 2
@@ -83,10 +73,12 @@ def _pairs(ready: Ready, profiles: Profiles) -> tuple[int, int]:
     return sum(rate is None for rate in found), len(found)
 
 
-def _unread_labels(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
-    consequences = dict(_LABELS) if any(spec.startswith(_FAMILY) for spec in policies) else {}
+def _unread_labels(loaded: LoadedScenario) -> Iterator[str]:
+    consequences = {
+        name: what for spec in loaded.scenario.policies for name, what in find_policy(spec)[0].number_labels.items()
+    }
     wrong: dict[str, list[str]] = {}
-    for submission in ready.workload.submissions:
+    for submission in loaded.workload.submissions:
         for name, text in submission.job.labels:
             if name in consequences and above_zero(text) is None:
                 wrong.setdefault(name, []).append(f"job {submission.job.id}: label {name} is {text!r}")
@@ -95,100 +87,27 @@ def _unread_labels(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
         yield f"{found[0]}, not a number above 0; {consequences[name]}{more}"
 
 
-def _unknown_names(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
-    types = {str(kind) for kind in ready.setting.cluster.devices_by_type}
-    for spec in policies:
-        declared, options = find_policy(spec)
-        if not declared.name.startswith(_FAMILY):
-            continue
-        params = declared.read(options)
-        for field in ("prices", "weights", "entities"):
-            names = names_of(getattr(params, field, ()))
-            known = types if field == "prices" else _entities(ready) if names else set()
-            for name in names:
-                if name not in known:
-                    what = "no type of the cluster" if field == "prices" else "no job's entity"
-                    yield f"{spec}: {field} names {name!r}, which is {what}; {did_you_mean(name, known)}"
+def _unknown_kinds(loaded: LoadedScenario) -> Iterator[str]:
+    jobs = [submission.job for submission in loaded.workload.submissions]
+    if loaded.scenario.speed.contention and (lacking := unknown_kinds(jobs, KINDS)):
+        yield f"--contention: {lacking}; they cause no interference and suffer none"
 
 
-def _unknown_kinds(ready: Ready, request: SimRequest, policies: Sequence[str]) -> Iterator[str]:
-    kinds = [kind_of(submission.job) for submission in ready.workload.submissions]
-    if request.contention and (lacking := _lacking(kinds, KINDS)):
-        yield f"--contention: {lacking}; they neither slow anybody down nor are slowed down"
-    for spec in policies:
-        declared, options = find_policy(spec)
-        params = declared.read(options)
-        if isinstance(params, HarmonyParams) and (lacking := _lacking(kinds, learned(params.weights).network.kinds)):
-            yield f"{spec}: {lacking}; its weights take them all for one unknown kind"
-
-
-_HOW_BUSY = "Measured pairs (--profiles), the label utilization or unknown=PART say how busy they are"
-
-
-def _unshared(ready: Ready, policies: Sequence[str]) -> Iterator[str]:
-    jobs = [submission.job for submission in ready.workload.submissions]
-    for spec in policies:
-        declared, options = find_policy(spec)
-        params = declared.read(options)
-        if isinstance(params, AntManParams) and (lack := _lacks_guests(ready, jobs, params)):
-            yield f"{spec}: {lack}"
-        if isinstance(params, HorusParams) and (lack := _lacks_idle(ready, jobs, params)):
-            yield f"{spec}: {lack}"
-        if isinstance(params, KubeShareParams) and not any(role.is_fraction for job in jobs for role in job.roles):
-            yield f"{spec}: no job asks for a part of a device (gpus below 1); nobody shares one"
-
-
-def _lacks_guests(ready: Ready, jobs: Sequence[Job], params: AntManParams) -> str:
-    """Why no job can run beside one that has whole devices under `antman`; nothing if some can."""
-    if params.patience_s == math.inf and not any(job.priority == OPPORTUNISTIC for job in jobs):
-        return (
-            "no job is opportunistic (priority -1); nobody joins a job that has whole devices. "
-            "With patience_s=SECONDS jobs that have waited for so long do"
-        )
-    kinds, speed = ready.setting.cluster.devices_by_type, ready.setting.speed
-    guaranteed = [job for job in jobs if job.priority > OPPORTUNISTIC and not job.roles[0].is_fraction]
-    if any(speed.use(job, kind, params.unknown) < params.busy for job in guaranteed for kind in kinds):
-        return ""
-    return (
-        f"no guaranteed job is known to keep its devices busy for less than {params.busy:g} of the time; "
-        f"nobody joins one. {_HOW_BUSY}"
+def _remarks(loaded: LoadedScenario) -> Iterator[str]:
+    given = SimulationInput(
+        jobs=[submission.job for submission in loaded.workload.submissions],
+        device_types=loaded.setting.cluster.devices_by_type,
+        speed=loaded.setting.speed,
     )
+    for spec in loaded.scenario.policies:
+        declared, options = find_policy(spec)
+        for remark in declared.remarks_on(options, given):
+            yield f"{spec}: {remark}"
 
 
-def _lacks_idle(ready: Ready, jobs: Sequence[Job], params: HorusParams) -> str:
-    """Why no two jobs run together under `horus`; nothing if some can, or if that is predicted from their models."""
-    kinds, speed = ready.setting.cluster.devices_by_type, ready.setting.speed
-    busy = sorted(min((speed.use(job, kind, params.unknown) for kind in kinds), default=1.0) for job in jobs)
-    if speed.knows_pairs or sum(busy[:2]) <= params.limit:
-        return ""
-    return (
-        f"no two jobs are known to keep a device busy for at most {params.limit:g} together; "
-        f"nobody shares one. {_HOW_BUSY}"
-    )
-
-
-def _undisturbed(ready: Ready) -> Iterator[str]:
-    if ready.is_undisturbed:
+def _undisturbed(loaded: LoadedScenario) -> Iterator[str]:
+    if loaded.workload.contention_removed:
         yield (
-            f"--contention: what neighbours had cost the jobs of {ready.workload.source} is taken out of their run "
+            f"--contention: what neighbours had cost the jobs of {loaded.workload.source} is taken out of their run "
             "times first, so that it does not count twice"
         )
-
-
-def _lacking(kinds: Sequence[str | None], known: Collection[str]) -> str:
-    """Which kinds of jobs are not known, and of how many jobs; nothing if all are."""
-    lacking = [kind for kind in kinds if kind not in known]
-    if not lacking:
-        return ""
-    named = sorted({kind for kind in lacking if kind is not None})
-    shown = [*map(repr, named[:3]), *([f"{len(named) - 3:,} more"] if len(named) > 3 else [])]
-    if None in lacking:
-        shown.append("jobs that name no model")
-    return (
-        f"{len(lacking):,} of {len(kinds):,} jobs are of no known kind ({', '.join(shown)}; known: {', '.join(known)})"
-    )
-
-
-def _entities(ready: Ready) -> set[str]:
-    jobs = [submission.job for submission in ready.workload.submissions]
-    return {dict(job.labels).get("entity", str(job.tenant)) for job in jobs}

@@ -1,4 +1,4 @@
-"""Several policies at once, each in a process of its own."""
+"""Runs several policies at once, each in its own process."""
 
 from __future__ import annotations
 
@@ -11,33 +11,35 @@ from ctypes import c_longlong
 from pathlib import Path
 from typing import Any
 
-from rota.cli.study.request import Finished, Keep, Ready, SimRequest, prepare, run_policy
+from rota.cli.study.runs import Finished, Keep, prepare, run_policy
+from rota.drivers.simulator.load import LoadedScenario
+from rota.scenario import Scenario
 
 WORTH_A_PROCESS = 4000
-"""Jobs from which on a run takes longer than starting a process for it."""
+"""The number of jobs from which a run takes longer than to start a process for it."""
 POLL_S = 0.1
 
 _progress: Any = None
 
 
 def run_all(
-    ready: Ready,
-    request: SimRequest,
-    policies: Sequence[str],
+    loaded: LoadedScenario,
     folders: Sequence[Path | None],
     keep: Keep,
+    metrics: Sequence[str],
     report: Callable[[int], None],
 ) -> Iterator[Finished]:
-    """Run every policy and yield the results in order; `report` hears how many jobs have arrived in all."""
-    jobs = len(ready.workload.submissions)
+    """Run every policy and yield the results in order; `report` is called with the jobs that have arrived in all."""
+    policies = loaded.scenario.policies
+    jobs = len(loaded.workload.submissions)
     workers = min(len(policies), os.cpu_count() or 1)
     if workers == 1 or jobs < WORTH_A_PROCESS:
         for index, (policy, folder) in enumerate(zip(policies, folders, strict=True)):
             yield run_policy(
-                ready, policy, request=request, keep=keep, folder=folder, progress=_after(index * jobs, report)
+                loaded, policy, keep=keep, metrics=metrics, folder=folder, progress=_after(index * jobs, report)
             )
         return
-    yield from _in_processes(request, policies, folders, keep, workers, report)
+    yield from _in_processes(loaded.scenario, folders, keep, metrics, workers, report)
 
 
 def _after(done: int, report: Callable[[int], None]) -> Callable[[int], None]:
@@ -45,18 +47,19 @@ def _after(done: int, report: Callable[[int], None]) -> Callable[[int], None]:
 
 
 def _in_processes(
-    request: SimRequest,
-    policies: Sequence[str],
+    scenario: Scenario,
     folders: Sequence[Path | None],
     keep: Keep,
+    metrics: Sequence[str],
     workers: int,
     report: Callable[[int], None],
 ) -> Iterator[Finished]:
+    policies = scenario.policies
     context = multiprocessing.get_context("spawn")
     counters: Any = context.Array(c_longlong, len(policies), lock=False)
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep_progress, initargs=(counters,)) as pool:
         futures = [
-            pool.submit(_work, request, policy, folder, keep, index)
+            pool.submit(_work, scenario, policy, folder, keep, metrics, index)
             for index, (policy, folder) in enumerate(zip(policies, folders, strict=True))
         ]
         try:
@@ -79,10 +82,12 @@ def _keep_progress(counters: Any) -> None:
     _progress = counters
 
 
-def _work(request: SimRequest, policy: str, folder: Path | None, keep: Keep, index: int) -> Finished:
-    """In the other process: read the files again, which is quicker than sending what was read."""
+def _work(
+    scenario: Scenario, policy: str, folder: Path | None, keep: Keep, metrics: Sequence[str], index: int
+) -> Finished:
+    """Run in the other process: read the files again, which is quicker than to send what was read."""
 
     def count(arrived: int) -> None:
         _progress[index] = arrived
 
-    return run_policy(prepare(request), policy, request=request, keep=keep, folder=folder, progress=count)
+    return run_policy(prepare(scenario), policy, keep=keep, metrics=metrics, folder=folder, progress=count)

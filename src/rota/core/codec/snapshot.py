@@ -15,8 +15,10 @@ from rota.core.errors import InvariantBroken
 from rota.core.messages.decisions import Cause, Lease
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState, NodeId
+from rota.core.state.derived_phase import derived_phase
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import NodeAccount
+from rota.core.state.phases import Phase
 from rota.core.state.state import State
 
 _AMOUNTS: tuple[tuple[str, Any], ...] = (
@@ -42,7 +44,6 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
     ("lost_work", 0.0),
     ("scattered_s", 0.0),
     ("memo", None),
-    ("saves", False),
 )
 """Fields that are values already, and what need not be written because it is the rule."""
 
@@ -73,6 +74,8 @@ def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
         amount = getattr(live, name)
         if amount != usual:
             value[name] = amount
+    if live.phase is Phase.SAVING:
+        value["saves"] = True
     if live.nominal_rate != 1.0:
         value["nominal_rate"] = live.nominal_rate
     if live.stopping is not None:
@@ -129,8 +132,11 @@ def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], fr
     state.memory = frame.memory
     state.past = deepcopy(frame.past)
     index_by_node = {str(node.id): index for index, node in enumerate(cluster.nodes)}
+    saving: set[JobId] = set()
     for job, value in pairs:
         _admit(state, job, value, index_by_node)
+        if value.get("saves", False):
+            saving.add(job.id)
     state.seq = max([frame.seq, *(live.seq + 1 for live in state.jobs.values())])
     for node_id in frame.drained:
         if node_id in state.inventory.by_name:
@@ -145,6 +151,7 @@ def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], fr
     for live in state.jobs.values():
         if not live.state.is_final:
             _await_dependencies(state, live)
+        live.enter(derived_phase(live, state, saves=live.job.id in saving))
     return state
 
 

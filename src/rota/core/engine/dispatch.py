@@ -7,6 +7,7 @@ from rota.core.messages.decisions import Cause, Decision, Move, Renew, Resize, R
 from rota.core.model.job import JobState
 from rota.core.model.placement import Placement, is_suspended_claim, same_devices, suspended_claim
 from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import Phase
 from rota.core.state.state import State
 
 
@@ -23,10 +24,10 @@ class Dispatch:
     def carry_out(self, draft: Draft) -> list[LiveJob]:
         """Order what a draft holds. Returns jobs that lost a reservation and contend again."""
         for live, lease in draft.leases.items():
-            live.lease = lease
+            self._state.renew(live, lease)
         dropped = self._follow(draft) if draft.touched else []
         for live, lease in draft.leases.items():
-            if live.state is JobState.RUNNING and live.stopping is None:
+            if live.state is JobState.RUNNING and not live.is_leaving:
                 self.decisions.append(Renew(live.job.id, live.placement or (), lease))
         return dropped
 
@@ -61,9 +62,9 @@ class Dispatch:
             elif after is not None and is_suspended_claim(after) and not is_suspended_claim(before):
                 self._state.order_suspend(live, before)
                 self.decisions.append(Suspend(live.job.id))
-            elif after is not None and live in draft.moves and self._is_settled(live):
+            elif after is not None and live in draft.moves and _runs_undisturbed(live):
                 moved.append((live, before))
-            elif after is not None and live.job.elastic is not None and self._is_settled(live):
+            elif after is not None and live.job.elastic is not None and _runs_undisturbed(live):
                 resized.append((live, before))
             else:
                 self.stop(live, before, Cause.PREEMPTED if after is None else Cause.MOVED)
@@ -77,8 +78,7 @@ class Dispatch:
         dropped: list[LiveJob] = []
         for live in comers:
             if live.placement is None:
-                live.reserved = False
-                del state.reserved[live.job.id]
+                state.drop_reservation(live)
                 if live.stopping is None:
                     dropped.append(live)
             elif state.is_clear(live):
@@ -92,9 +92,7 @@ class Dispatch:
     ) -> None:
         """A suspended job was given devices, or lost its claim to some, or has to go altogether."""
         after, resting = live.placement, live.suspended_on or ()
-        if live.reserved:
-            live.reserved = False
-            del self._state.reserved[live.job.id]
+        self._state.drop_reservation(live)
         held = before if live.run_milli else suspended_claim(resting)
         if after is None:
             self.stop(live, held, Cause.PREEMPTED)
@@ -105,26 +103,21 @@ class Dispatch:
 
     def _share(self, live: LiveJob, after: Placement, draft: Draft) -> None:
         """Another part of the same devices, at once; with a lease it is in the order that renews it."""
-        live.settle(self._state.now_s)
-        live.run_milli = live.gpu_milli
-        if live.state is JobState.RUNNING and live not in draft.leases and self._is_settled(live):
+        self._state.share(live)
+        if live not in draft.leases and _runs_undisturbed(live):
             self.decisions.append(Resize(live.job.id, after))
 
-    def _is_settled(self, live: LiveJob) -> bool:
-        """Whether a job runs where it should, with no order that is still to be answered."""
-        return live.state is JobState.RUNNING and live.job.id not in self._state.vacating
-
     def _shift(self, resized: list[tuple[LiveJob, Placement]], moved: list[tuple[LiveJob, Placement]]) -> None:
-        """Let jobs go on elsewhere; one whose new devices are not vacated yet has to stop first."""
+        """Let jobs continue on other devices; stop those first whose new devices are not vacated yet."""
         state = self._state
         for live, before in (*resized, *moved):
-            state.vacating[live.job.id] = (live, before)
+            state.order_resize(live, before)
         for number, (live, before) in enumerate((*resized, *moved)):
             if state.is_clear(live):
                 kind = Resize if number < len(resized) else Move
                 self.decisions.append(kind(live.job.id, live.placement or ()))
             else:
-                del state.vacating[live.job.id]
+                state.withdraw_resize(live)
                 self.stop(live, before, Cause.MOVED)
 
     def _begin(self, live: LiveJob) -> None:
@@ -134,5 +127,9 @@ class Dispatch:
             self.decisions.append(Resume(live.job.id, live.placement or ()))
             return
         self._state.begin(live)
-        live.wait_code = None
         self.decisions.append(Start(live.job.id, live.placement or (), live.lease))
+
+
+def _runs_undisturbed(live: LiveJob) -> bool:
+    """Whether a job runs and no order for it is outstanding, whatever the draft at hand gives it."""
+    return live.phase is Phase.RUNNING or live.phase is Phase.SAVING

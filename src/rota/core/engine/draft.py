@@ -10,6 +10,7 @@ from rota.core.model.job import JobState
 from rota.core.model.placement import Placement, fault_in, is_suspended_claim, same_devices, suspended_claim
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import Phase
 
 
 class Draft:
@@ -43,7 +44,7 @@ class Draft:
             raise PlanRefused(f"job {job.id}: {fault}")
         if live.placement is not None:
             raise PlanRefused(f"job {job.id}: it holds devices already")
-        if live.stopping is not None or live.state.is_final:
+        if live.is_leaving or live.state.is_final or live.phase < Phase.WAITING:
             raise PlanRefused(f"job {job.id}: it can't be placed, it is {live.state.value}")
         if not self.inventory.is_free(placement, job.roles, job.exclusive):
             raise PlanRefused(f"job {job.id}: the devices of its placement are not free")
@@ -85,18 +86,18 @@ class Draft:
     def suspend(self, live: LiveJob) -> None:
         """Let a running job rest where it is, so that others can have its devices."""
         held = live.placement
-        if live.state is JobState.SUSPENDED and live.reserved and live.suspended_on is not None:
+        if live.phase is Phase.RESUME_RESERVED and live.suspended_on is not None:
             self._change(live, suspended_claim(live.suspended_on))
-        elif held is None or live.state is not JobState.RUNNING or live.stopping is not None or live.job.exclusive:
+        elif held is None or live.state is not JobState.RUNNING or live.is_leaving or live.job.exclusive:
             raise PlanRefused(f"job {live.job.id}: it can't be suspended, it is {live.state.value}")
-        elif is_suspended_claim(held) or live.run_milli != live.gpu_milli:
+        elif is_suspended_claim(held) or not live.is_settled:
             raise PlanRefused(f"job {live.job.id}: it is being resized, moved or suspended")
         else:
             self._change(live, suspended_claim(held))
 
     def can_resume(self, live: LiveJob, there: Placement | None = None) -> bool:
         """Whether the devices on which a suspended job rests are free in this draft, or that part of them."""
-        if live.state is not JobState.SUSPENDED or live.suspended_on is None or live.stopping is not None:
+        if live.state is not JobState.SUSPENDED or live.suspended_on is None or live.is_leaving:
             return False
         if live.placement is None or not is_suspended_claim(live.placement):
             return False

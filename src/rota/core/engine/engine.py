@@ -56,7 +56,7 @@ class Engine:
         if state.ledger is not None:
             state.ledger.adopt(state)
         policy.adopt(state)
-        self._strays = [] if getattr(policy, "suspends", False) else _resting(state)
+        self._strays = [] if policy.capabilities.suspends else _resting(state)
         """Jobs that another policy suspended and this one would never resume."""
 
     @property
@@ -72,7 +72,7 @@ class Engine:
     @property
     def overlaps(self) -> bool:
         """Whether drivers should say when a job only saves, so that its devices can be given to the next."""
-        return bool(getattr(self._policy, "overlaps", False))
+        return self._policy.capabilities.overlaps
 
     @property
     def policy(self) -> Policy:
@@ -182,7 +182,7 @@ class Engine:
             self._policy.note(Changes(arrived=dropped), self._state.now_s)
         for live, reason in draft.waits:
             if live.wait_code is not reason.code:
-                live.wait_code = reason.code
+                self._state.note_obstacle(live, reason.code)
                 self._waits.append((live.job.id, reason))
 
 

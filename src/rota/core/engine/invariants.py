@@ -22,9 +22,11 @@ from rota.core.model.placement import (
     same_devices,
     suspended_claim,
 )
+from rota.core.state.derived_phase import derived_phase
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import UNCOUNTED, NodeAccount
+from rota.core.state.phases import STATE_BY_PHASE, Phase
 from rota.core.state.state import State
 
 _ON_DEVICES = frozenset({JobState.STARTING, JobState.RUNNING})
@@ -54,12 +56,14 @@ def check(state: State) -> None:
             raise InvariantBroken(f"job {name}: it is filed under another name than its own, {live.job.id}")
         _check_standing(live, state)
         _check_books(live, state)
-        is_without = live.suspended_on is not None or live.saves
+        is_without = live.suspended_on is not None or live.phase is Phase.SAVING
         if live.placement is not None and not (is_without and is_suspended_claim(live.placement)):
             _check_claim(live, live.placement, state.inventory)
     _check_sequence(state)
     _check_dependencies(state)
     _check_registers(state)
+    for live in state.jobs.values():
+        _check_phase(live, state)
     claims = ((live, live.placement) for live in state.jobs.values() if live.placement is not None)
     claimed = _usage(claims, state.inventory, "claimed")
     _usage(_physical(state), state.inventory, "physically held")
@@ -81,8 +85,7 @@ def _check_standing(live: LiveJob, state: State) -> None:
     _must(stopping is None or live.job.id in state.vacating, live, "it is being stopped but vacates nothing")
     if live.suspended_on is not None:
         _check_resting(live, live.suspended_on, state)
-    if live.saves:
-        _must(live.state is JobState.RUNNING, live, "it saves and does not run")
+    if live.phase is Phase.SAVING:
         _must(not holds or is_suspended_claim(live.placement or ()), live, "it saves on devices")
     if live.state is JobState.SUSPENDED:
         _must(live.suspended_on is not None, live, "it rests nowhere")
@@ -101,6 +104,13 @@ def _check_standing(live: LiveJob, state: State) -> None:
         _must(live.state is JobState.WAITING or not holds, live, "it claims devices")
     _must(live.lease is None or holds or stopping is not None, live, "it has a lease of nothing")
     _must((live.ended_s is not None) == live.state.is_final, live, "its end does not fit its state")
+
+
+def _check_phase(live: LiveJob, state: State) -> None:
+    """A job's phase is what the rest of its record adds up to, and the state that users see is that of the phase."""
+    expected = derived_phase(live, state, saves=live.phase is Phase.SAVING)
+    _must(live.phase is expected, live, f"its record is that of a job which is {expected.label}")
+    _must(live.state is STATE_BY_PHASE[live.phase], live, "its state is not that of its phase")
 
 
 def _check_resting(live: LiveJob, resting: Placement, state: State) -> None:
@@ -203,8 +213,7 @@ def _check_registers(state: State) -> None:
 def _must(holds: bool, live: LiveJob, fault: str) -> None:
     if not holds:
         raise InvariantBroken(
-            f"job {live.job.id} ({live.state.value}, stopping {live.stopping}, reserved {live.reserved}, "
-            f"placement {live.placement}): {fault}"
+            f"job {live.job.id} ({live.phase.label}, stopping {live.stopping}, placement {live.placement}): {fault}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What happens to nodes, and to what is promised of them: what each such event does to the state."""
+"""What each event of a node, and each change of the tenants' guarantees, does to the state."""
 
 from __future__ import annotations
 
@@ -17,97 +17,93 @@ from rota.core.messages.events import (
     NodeUndrained,
     PromisesChanged,
 )
-from rota.core.model.job import OPPORTUNISTIC, JobState
+from rota.core.model.job import OPPORTUNISTIC
+from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import Phase
 from rota.core.state.state import State
 
 
-def _node_lost(state: State, changes: Changes, event: NodeLost) -> None:
+def _node_lost(state: State, changes: Changes, event: NodeLost) -> list[LiveJob]:
     index = state.node(event.node_id)
     state.inventory.set_up(index, False)
-    _node_turned(state, index)
-    _drop_reservations(state, changes, index)
-    changes.shrunk = True
+    return _node_closed(state, changes, index)
 
 
-def _node_back(state: State, changes: Changes, event: NodeBack) -> None:
+def _node_back(state: State, changes: Changes, event: NodeBack) -> list[LiveJob]:
     index = state.node(event.node_id)
     state.inventory.set_up(index, True)
-    _node_turned(state, index)
-    changes.freed = True
+    return _node_opened(state, changes, index)
 
 
-def _node_drained(state: State, changes: Changes, event: NodeDrained) -> None:
+def _node_drained(state: State, changes: Changes, event: NodeDrained) -> list[LiveJob]:
     index = state.node(event.node_id)
     state.inventory.set_drained(index, True)
-    _node_turned(state, index)
-    _drop_reservations(state, changes, index)
-    changes.shrunk = True
+    return _node_closed(state, changes, index)
 
 
-def _node_undrained(state: State, changes: Changes, event: NodeUndrained) -> None:
+def _node_undrained(state: State, changes: Changes, event: NodeUndrained) -> list[LiveJob]:
     index = state.node(event.node_id)
     state.inventory.set_drained(index, False)
-    _node_turned(state, index)
-    changes.freed = True
+    return _node_opened(state, changes, index)
 
 
-def _node_added(state: State, changes: Changes, event: NodeAdded) -> None:
+def _node_added(state: State, changes: Changes, event: NodeAdded) -> list[LiveJob]:
     state.add_node(event.node)
-    _node_turned(state, state.node(event.node.id))
-    changes.freed = True
+    return _node_opened(state, changes, state.node(event.node.id))
 
 
-def _node_removed(state: State, changes: Changes, event: NodeRemoved) -> None:
+def _node_removed(state: State, changes: Changes, event: NodeRemoved) -> list[LiveJob]:
     index = state.node(event.node_id)
     if state.inventory.nodes[index].removed:
         raise RotaError(f"node {event.node_id!r} was removed already")
     state.inventory.remove(index)
-    _node_turned(state, index)
-    _drop_reservations(state, changes, index)
-    changes.shrunk = True
+    return _node_closed(state, changes, index)
 
 
-def _node_occupied(state: State, changes: Changes, event: NodeOccupied) -> None:
+def _node_occupied(state: State, changes: Changes, event: NodeOccupied) -> list[LiveJob]:
     index = state.node(event.node_id)
     state.inventory.occupy(index, event.devices, event.cpu_milli, event.memory_bytes)
     changes.freed = True
+    return []
 
 
-def _promises_changed(state: State, changes: Changes, event: PromisesChanged) -> None:
-    """The books are opened anew. Whom the new promises can never hold contends without a guarantee from now on."""
+def _promises_changed(state: State, changes: Changes, event: PromisesChanged) -> list[LiveJob]:
+    """Rebuild the allocator's accounts. A job that the new guarantees can never hold contends without one."""
     ledger = state.ledger
     if ledger is None:
-        return
+        return []
     ledger.promise(event.cells, event.tenants, state.inventory)
     for live in state.jobs.values():
         if live.state.is_final or live.job.priority == OPPORTUNISTIC:
             continue
         is_demoted = not ledger.could_hold(live)
         if is_demoted is not live.demoted:
-            live.demoted = is_demoted
-            if live.state is JobState.WAITING and not live.unmet and live.placement is None:
+            state.demote(live, is_demoted)
+            if live.phase is Phase.WAITING:
                 changes.left.append(live)
                 changes.arrived.append(live)
     ledger.adopt(state)
     changes.freed = True
+    return []
 
 
-def _node_turned(state: State, index: int) -> None:
+def _node_opened(state: State, changes: Changes, index: int) -> list[LiveJob]:
+    """Report that a node can be used, as far as nothing else keeps it from that."""
     if state.ledger is not None:
         state.ledger.node_turned(index, state.inventory)
+    changes.freed = True
+    return []
 
 
-def _drop_reservations(state: State, changes: Changes, index: int) -> None:
-    for live in list(state.reserved.values()):
-        if live.state is not JobState.SUSPENDED and any(slot.node == index for slot in live.placement or ()):
-            state.give_up_claim(live)
-            changes.left.append(live)
-            if live.stopping is None:
-                changes.arrived.append(live)
-            changes.freed = True
+def _node_closed(state: State, changes: Changes, index: int) -> list[LiveJob]:
+    """Report that a node can't be used. Return the jobs with a reservation there."""
+    if state.ledger is not None:
+        state.ledger.node_turned(index, state.inventory)
+    changes.shrunk = True
+    return [live for live in state.reserved.values() if any(slot.node == index for slot in live.placement or ())]
 
 
-HANDLERS: dict[type, Callable[[State, Changes, Any], None]] = {
+HANDLERS: dict[type, Callable[[State, Changes, Any], list[LiveJob]]] = {
     NodeLost: _node_lost,
     NodeBack: _node_back,
     NodeDrained: _node_drained,
@@ -117,4 +113,5 @@ HANDLERS: dict[type, Callable[[State, Changes, Any], None]] = {
     NodeOccupied: _node_occupied,
     PromisesChanged: _promises_changed,
 }
-"""What takes in each kind of event: it changes the state and gathers what the policy has to know."""
+"""The function for each kind of event. It changes the state, collects what the policy has to know, and returns the
+jobs whose reservation is on a node that became unusable."""

@@ -41,12 +41,24 @@ class Changes:
     """Devices went away that were available before."""
 
 
-class Policy(Protocol):
-    """What should hold devices. Told of every change, asked for a plan when one may be due.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the engine, the drivers and wrapping policies have to know about a policy."""
 
-    One that has `suspends = True` looks after suspended jobs; under any other they are stopped and wait.
-    One that has `overlaps = True` gives away the devices of a job that only saves; others wait for its end.
-    """
+    suspends: bool = False
+    """Whether it resumes suspended jobs; under any other policy they are stopped and wait."""
+    overlaps: bool = False
+    """Whether it assigns the devices of a job that only saves its result; otherwise they are free when the job ends."""
+    moves_parts: bool = True
+    """Whether consolidation may move tasks that hold fractions of devices."""
+
+
+class Policy(Protocol):
+    """What should hold devices. Told of every change, asked for a plan when one may be due."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do beyond starting and stopping jobs. A wrapper passes on those of the policy inside."""
 
     @property
     def wakeup_s(self) -> float:
@@ -109,6 +121,19 @@ class Ledger(Protocol):
         """That moment has come."""
 
 
+class Shortage(Protocol):
+    """How many devices a job is short of by count, and how many of those each holder could free.
+
+    All in thousandths of devices. Counts are bounds: a job that is not short may still not fit.
+    """
+
+    def milli(self, live: LiveJob, inventory: Inventory) -> int:
+        """What a job is short of; 0 when the count suffices."""
+
+    def freed_by(self, holder: LiveJob, live: LiveJob, inventory: Inventory) -> int:
+        """What a holder would free at most that the job could use."""
+
+
 class Allocator(Protocol):
     """Who may use what, and which devices: tenancy, with placement ranking the choices inside it."""
 
@@ -137,17 +162,13 @@ class Allocator(Protocol):
     def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
         """Whether a policy that preempts may take the victim's devices for the job."""
 
-    def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
-        """How many thousandths of devices a job is short of by mere count; 0 when the count suffices."""
+    @property
+    def shortage(self) -> Shortage:
+        """What a job lacks to start now, and what the policy could free by preemption."""
 
-    def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
-        """How many thousandths the victim's going could free at most that the job could use."""
-
-    def short_milli(self, live: LiveJob, inventory: Inventory) -> int:
-        """How many thousandths have to come back to the job's private cluster before it can have its devices."""
-
-    def returns_milli(self, live: LiveJob, holder: LiveJob, inventory: Inventory) -> int:
-        """How many of those come back at most when a holder ends by itself."""
+    @property
+    def reservation_shortage(self) -> Shortage:
+        """What a job's private cluster lacks to start it, and what comes back to that cluster when jobs end."""
 
 
 class Placer(Protocol):

@@ -1,4 +1,4 @@
-"""What each event does to the state: users' wishes, drivers' answers; of nodes, see `changed_nodes`."""
+"""What each event does to the state, dispatched by the table of `lifecycle`; for nodes, see `node_transitions`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.core.engine import node_transitions
 from rota.core.engine.dispatch import Dispatch
+from rota.core.engine.lifecycle import EVENTS, TRIGGERS, Action, Row, Trigger
 from rota.core.engine.protocols import Changes
 from rota.core.engine.timers import Timers
 from rota.core.errors import InvariantBroken
@@ -32,8 +33,9 @@ from rota.core.messages.events import (
     TimerFired,
     WorkDone,
 )
-from rota.core.model.job import JobId, JobState
+from rota.core.model.job import JobState
 from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import Phase
 from rota.core.state.state import State
 
 _FINAL_BY_END = {
@@ -44,9 +46,9 @@ _FINAL_BY_END = {
 
 
 class Transitions:
-    """Takes events in, one by one, and gathers what they change for the policy.
+    """Applies events to the state, one by one, and collects what they change for the policy.
 
-    An event that makes no sense is refused before it changes anything.
+    An event that the table refuses changes nothing.
     """
 
     def __init__(self, state: State, orders: Dispatch, timers: Timers) -> None:
@@ -55,52 +57,131 @@ class Transitions:
         self._timers = timers
         self.changes = Changes()
         """What the policy has not been told yet."""
-        self._handlers: dict[type, Callable[[Any], None]] = {
+        self._cancelled: list[LiveJob] = []
+        """Jobs that were cancelled with one that they depend on, and whose own dependents are still to follow."""
+        methods = self._methods()
+        self._by_event: dict[type, list[Callable[[LiveJob, Any], None]]] = {
+            kind: _by_phase(row, methods) for kind, row in EVENTS.items()
+        }
+        self._by_trigger: dict[Trigger, list[Callable[[LiveJob, Any], None]]] = {
+            trigger: _by_phase(row, methods) for trigger, row in TRIGGERS.items()
+        }
+        self._of_cluster: dict[type, Callable[[Any], None]] = {
             JobArrived: self._job_arrived,
-            JobCancelled: self._job_cancelled,
-            JobHeld: self._job_held,
-            JobReleased: self._job_released,
-            Started: self._started,
-            StartFailed: self._start_failed,
-            Stopped: self._stopped,
-            Resized: self._resized,
-            Moved: self._moved,
-            Suspended: self._suspended,
-            Resumed: self._resumed,
-            SpeedChanged: self._speed_changed,
-            Lapsed: self._lapsed,
-            WorkDone: self._work_done,
-            JobEnded: self._job_ended,
-            Interrupted: self._interrupted,
-            TimerFired: lambda event: None,
+            TimerFired: self._timer_fired,
             **dict.fromkeys(node_transitions.HANDLERS, self._nodes_changed),
         }
 
+    def _methods(self) -> dict[Action, Callable[[LiveJob, Any], None]]:
+        """The method for each action of the table."""
+        return {
+            Action.IGNORE: self._ignore,
+            Action.REFUSE: self._refuse,
+            Action.CANCEL_WAITING: self._cancel_waiting,
+            Action.CANCEL_ON_DEVICES: self._cancel_on_devices,
+            Action.CANCEL_STOPPING: self._cancel_stopping,
+            Action.HOLD: self._hold,
+            Action.RELEASE: self._release,
+            Action.START: self._start,
+            Action.START_LATE: self._start_late,
+            Action.REQUEUE: self._start_failed,
+            Action.STOP: self._stop,
+            Action.RESIZE: self._resize,
+            Action.MOVE: self._move,
+            Action.SUSPEND: self._suspend,
+            Action.RESUME: self._resume,
+            Action.CHANGE_SPEED: self._change_speed,
+            Action.CHANGE_SPEED_STOPPING: self._change_speed_stopping,
+            Action.LAPSE: self._lapse,
+            Action.LAPSE_STOPPING: self._lapse_stopping,
+            Action.SAVE: self._save,
+            Action.FINISH_WORK: self._finish_work,
+            Action.END: self._end,
+            Action.INTERRUPT: self._interrupt,
+            Action.COUNT_DEPENDENCY: self._count_dependency,
+            Action.END_PAUSE: self._end_pause,
+            Action.CANCEL_DEPENDENT: self._cancel_dependent,
+            Action.STOP_AT_LIMIT: self._stop_at_limit,
+            Action.LOSE_RESERVATION: self._lose_reservation,
+            Action.EVICT_SUSPENDED: self._evict_suspended,
+        }
+
     def take(self, event: Event) -> None:
-        """One event."""
-        self._handlers[type(event)](event)
+        """Apply one event."""
+        by_phase = self._by_event.get(type(event))
+        if by_phase is None:
+            self._of_cluster[type(event)](event)
+            return
+        job_event: Any = event
+        live = self._state.live(job_event.job_id)
+        by_phase[live.phase](live, event)
 
     def enforce_limits(self) -> None:
         """Stop jobs that have run for as long as they may."""
         for live in self._timers.over_limit(self._state.now_s):
-            self._evict(live, Cause.TIME_LIMIT)
+            self._fire(Trigger.TIME_LIMIT_REACHED, live)
 
     def end_pauses(self) -> None:
-        """Jobs whose pause after a failure is over contend again."""
+        """Let jobs contend again whose pause after a failure is over."""
         for live in self._timers.rested(self._state.now_s):
-            live.retry_s = None
-            live.unmet -= 1
-            if live.state is JobState.WAITING and not live.unmet:
-                self.changes.arrived.append(live)
+            self._fire(Trigger.PAUSE_ENDED, live)
 
     def send_back(self, live: LiveJob) -> bool:
-        """A suspended job that nobody would resume waits like any other; False while it is not suspended yet."""
-        if live.state is JobState.SUSPENDED and live.stopping is None:
-            self._evict(live, Cause.PREEMPTED)
-        return live.suspended_on is None or live.stopping is not None
+        """Stop a suspended job that the policy would never resume. Return False while it is not suspended yet."""
+        self._fire(Trigger.POLICY_CHANGED, live)
+        return live.phase is not Phase.SUSPENDING
+
+    def _fire(self, trigger: Trigger, live: LiveJob) -> None:
+        self._by_trigger[trigger][live.phase](live, trigger)
+
+    def _ignore(self, live: LiveJob, event: Any) -> None:
+        """Nothing is left to do: the job went another way before."""
+
+    def _refuse(self, live: LiveJob, event: Any) -> None:
+        what = event.value if isinstance(event, Trigger) else type(event).__name__
+        raise InvariantBroken(f"job {live.job.id}: {what} is not expected while it is {live.phase.label}")
+
+    # -- requests of users -----------------------------------------------------------------------
+
+    def _job_arrived(self, event: JobArrived) -> None:
+        jobs = self._state.jobs
+        live = self._state.admit(event.job, event.nominal_rate, held=event.held)
+        unmet = [jobs[needed].state for needed in live.job.depends_on] if live.unmet else []
+        if any(state.is_final and state is not JobState.SUCCEEDED for state in unmet):
+            self._finish(live, JobState.CANCELLED)
+        elif live.phase is Phase.WAITING:
+            self.changes.arrived.append(live)
+
+    def _cancel_waiting(self, live: LiveJob, event: JobCancelled) -> None:
+        self._withdraw(live)
+        self._finish(live, JobState.CANCELLED)
+
+    def _cancel_on_devices(self, live: LiveJob, event: JobCancelled) -> None:
+        self._evict(live, Cause.CANCELLED)
+
+    def _cancel_stopping(self, live: LiveJob, event: JobCancelled) -> None:
+        if live.stopping is Cause.PREEMPTED or live.stopping is Cause.MOVED:
+            self._withdraw(live)
+            self._state.cancel_stopping(live)
+
+    def _hold(self, live: LiveJob, event: JobHeld) -> None:
+        self._withdraw(live)
+        self._state.hold(live)
+
+    def _release(self, live: LiveJob, event: JobReleased) -> None:
+        self._state.release(live)
+        if live.phase is Phase.WAITING:
+            self.changes.arrived.append(live)
+
+    def _withdraw(self, live: LiveJob) -> None:
+        """Let a job without devices stop contending for any."""
+        if live.reserved:
+            self._state.give_up_claim(live)
+            self.changes.freed = True
+        self.changes.left.append(live)
 
     def _evict(self, live: LiveJob, cause: Cause) -> None:
-        """Stop a job for good; its claim ends now, its hold on the devices when it answers."""
+        """Stop a job without a claim on other devices; it holds its own until it answers."""
         held = self._state.where(live)
         if not held:
             raise InvariantBroken(f"job {live.job.id} holds nothing and can't be stopped")
@@ -109,218 +190,157 @@ class Transitions:
         self.changes.left.append(live)
         self.changes.freed = True
 
-    # -- what users do ---------------------------------------------------------------------------
+    # -- answers of drivers ----------------------------------------------------------------------
 
-    def _job_arrived(self, event: JobArrived) -> None:
-        live = self._state.admit(event.job, event.nominal_rate)
-        if live.unmet and any(self._state.jobs[d].state.is_final for d in live.job.depends_on if self._unmet(d)):
-            self._finish(live, JobState.CANCELLED)
-        elif event.held:
-            live.state = JobState.HELD
-        elif not live.unmet:
-            self.changes.arrived.append(live)
-
-    def _unmet(self, job_id: JobId) -> bool:
-        return self._state.jobs[job_id].state is not JobState.SUCCEEDED
-
-    def _job_cancelled(self, event: JobCancelled) -> None:
-        live = self._state.live(event.job_id)
-        if live.state.is_final or live.stopping in (Cause.CANCELLED, Cause.TIME_LIMIT):
-            return
-        if live.stopping is not None:
-            self._leave(live)
-            live.stopping = Cause.CANCELLED
-        elif live.state in (JobState.STARTING, JobState.RUNNING, JobState.SUSPENDED):
-            self._evict(live, Cause.CANCELLED)
-        else:
-            self._leave(live)
-            self._finish(live, JobState.CANCELLED)
-
-    def _job_held(self, event: JobHeld) -> None:
-        live = self._state.live(event.job_id)
-        if live.state is JobState.WAITING:
-            self._leave(live)
-            live.state = JobState.HELD
-
-    def _job_released(self, event: JobReleased) -> None:
-        live = self._state.live(event.job_id)
-        if live.state is JobState.HELD:
-            live.state = JobState.WAITING
-            live.since_s = self._state.now_s
-            if not live.unmet:
-                self.changes.arrived.append(live)
-
-    def _leave(self, live: LiveJob) -> None:
-        """A waiting job stops contending."""
-        if live.reserved:
-            self._state.give_up_claim(live)
-            self.changes.freed = True
-        self.changes.left.append(live)
-
-    # -- what drivers answer ---------------------------------------------------------------------
-
-    def _started(self, event: Started) -> None:
-        live = self._state.live(event.job_id)
-        if live.state is not JobState.STARTING:
-            raise InvariantBroken(f"job {event.job_id} started, but it is {live.state.value}")
-        self._state.running(live, event.rate, event.work_from_s)
-        if live.stopping is not None:
-            return
+    def _start(self, live: LiveJob, event: Started) -> None:
+        self._state.run(live, event.rate, event.work_from_s)
         self.changes.started.append(live)
         self._timers.limit(live)
 
-    def _start_failed(self, event: StartFailed) -> None:
-        live = self._state.live(event.job_id)
+    def _start_late(self, live: LiveJob, event: Started) -> None:
+        self._state.run(live, event.rate, event.work_from_s)
+
+    def _start_failed(self, live: LiveJob, event: StartFailed) -> None:
         self._requeue(live, live.work, event.retry_s)
 
-    def _stopped(self, event: Stopped) -> None:
-        live = self._state.live(event.job_id)
-        cause = live.stopping
-        if cause is None:
-            raise InvariantBroken(f"job {event.job_id} stopped without an order")
-        has_run = live.run_since_s is not None or live.state is JobState.SUSPENDED
-        if has_run and cause in (Cause.PREEMPTED, Cause.MOVED):
-            live.preemptions += 1
-        self._state.halt(live, event.work)
+    def _stop(self, live: LiveJob, event: Stopped) -> None:
+        cause = self._state.stop(live, event.work)
         self._orders.vacated = True
-        match cause:
-            case Cause.PREEMPTED:
-                self.changes.arrived.append(live)
-            case Cause.MOVED:
-                if live.placement is None:
-                    self.changes.arrived.append(live)
-            case Cause.CANCELLED:
-                self._finish(live, JobState.CANCELLED)
-            case Cause.TIME_LIMIT:
-                self._finish(live, JobState.FAILED)
+        if cause is Cause.CANCELLED:
+            self._finish(live, JobState.CANCELLED)
+        elif cause is Cause.TIME_LIMIT:
+            self._finish(live, JobState.FAILED)
+        elif live.phase is Phase.WAITING:
+            self.changes.arrived.append(live)
 
-    def _resized(self, event: Resized) -> None:
-        live = self._state.live(event.job_id)
-        if live.stopping is not None or live.suspended_on is not None:
-            return
-        self._state.vacating.pop(event.job_id, None)
+    def _resize(self, live: LiveJob, event: Resized) -> None:
         self._orders.vacated = True
-        live.settle(self._state.now_s)
-        live.work = event.work
-        live.run_milli = live.gpu_milli
-        self._state.running(live, event.rate, event.work_from_s)
+        self._state.resize(live, event.work, event.rate, event.work_from_s)
         self.changes.started.append(live)
 
-    def _moved(self, event: Moved) -> None:
-        live = self._state.live(event.job_id)
-        if live.stopping is None:
-            live.moves += 1
-            live.suspended_on = None
-            self.changes.freed = True
-            self._resized(Resized(event.job_id, event.work, event.rate, event.work_from_s))
-            self._timers.limit(live)
+    def _move(self, live: LiveJob, event: Moved) -> None:
+        self._orders.vacated = True
+        self._state.move(live, event.work, event.rate, event.work_from_s)
+        self.changes.started.append(live)
+        self.changes.freed = True
+        self._timers.limit(live)
 
-    def _suspended(self, event: Suspended) -> None:
-        live = self._state.live(event.job_id)
-        if live.stopping is not None:
-            return
-        if live.state is not JobState.RUNNING or live.suspended_on is None:
-            raise InvariantBroken(f"job {event.job_id} was suspended without an order")
+    def _suspend(self, live: LiveJob, event: Suspended) -> None:
         self._state.suspend(live, event.work)
         self._orders.vacated = True
         self.changes.started.append(live)
 
-    def _resumed(self, event: Resumed) -> None:
-        live = self._state.live(event.job_id)
-        if live.stopping is not None:
-            return
-        if live.state is not JobState.SUSPENDED or live.reserved:
-            raise InvariantBroken(f"job {event.job_id} was resumed without an order")
-        self._state.running(live, event.rate, event.work_from_s)
+    def _resume(self, live: LiveJob, event: Resumed) -> None:
+        self._state.run(live, event.rate, event.work_from_s)
         self.changes.started.append(live)
         self._timers.limit(live)
 
-    def _speed_changed(self, event: SpeedChanged) -> None:
-        live = self._state.live(event.job_id)
-        if live.run_since_s is None:
-            return
-        live.settle(self._state.now_s)
-        live.work = event.work
-        live.rate = event.rate
+    def _change_speed(self, live: LiveJob, event: SpeedChanged) -> None:
+        self._state.set_speed(live, event.work, event.rate)
         only_saves = not event.rate and live.job.work is not None and event.work >= live.job.work
-        if live.stopping is None and not only_saves:
+        if not only_saves:
             self.changes.started.append(live)
 
-    def _lapsed(self, event: Lapsed) -> None:
-        live = self._state.live(event.job_id)
-        if live.run_since_s is None:
-            return
-        self._state.lapse(live, event.work)
-        if live.stopping is None:
-            self.changes.lapsed.append(live)
+    def _change_speed_stopping(self, live: LiveJob, event: SpeedChanged) -> None:
+        self._state.set_speed(live, event.work, event.rate)
 
-    def _work_done(self, event: WorkDone) -> None:
-        live = self._state.live(event.job_id)
-        if live.run_since_s is None or live.saves:
-            return
-        live.settle(self._state.now_s)
-        live.work = event.work
-        live.rate = 0.0
-        is_under_orders = live.stopping is not None or live.job.id in self._state.vacating
-        if not is_under_orders and not live.job.exclusive:
+    def _lapse(self, live: LiveJob, event: Lapsed) -> None:
+        self._state.lapse(live, event.work)
+        self.changes.lapsed.append(live)
+
+    def _lapse_stopping(self, live: LiveJob, event: Lapsed) -> None:
+        self._state.lapse(live, event.work)
+
+    def _save(self, live: LiveJob, event: WorkDone) -> None:
+        self._state.set_speed(live, event.work, 0.0)
+        if not live.job.exclusive:
             self._state.leave_devices(live)
             self.changes.started.append(live)
             self.changes.freed = True
 
-    def _job_ended(self, event: JobEnded) -> None:
-        live = self._state.live(event.job_id)
-        if live.state.is_final:
-            raise InvariantBroken(f"job {event.job_id} ended twice")
-        self._clear_off(live, event.work)
+    def _finish_work(self, live: LiveJob, event: WorkDone) -> None:
+        self._state.set_speed(live, event.work, 0.0)
+
+    def _end(self, live: LiveJob, event: JobEnded) -> None:
+        self._free(live)
+        self._state.halt(live, event.work)
         self._finish(live, _FINAL_BY_END[event.end])
 
-    def _interrupted(self, event: Interrupted) -> None:
-        live = self._state.live(event.job_id)
+    def _interrupt(self, live: LiveJob, event: Interrupted) -> None:
         self._requeue(live, event.work, event.retry_s)
         if event.job is not None and not live.state.is_final:
-            self._state.ask_anew(live, event.job)
+            self._state.replace_request(live, event.job)
 
     def _requeue(self, live: LiveJob, work: float, retry_s: float | None) -> None:
-        """A run came to nothing; the job waits again, or has had its last chance."""
+        """Let a job whose run came to nothing wait again, or fail if it may not be restarted again."""
         cause = live.stopping
-        self._clear_off(live, work)
-        live.restarts += 1
+        self._free(live)
+        self._state.interrupt(live, work)
         limit = live.job.max_restarts
         if cause is Cause.CANCELLED:
             self._finish(live, JobState.CANCELLED)
         elif cause is Cause.TIME_LIMIT or (limit is not None and live.restarts > limit):
             self._finish(live, JobState.FAILED)
         elif retry_s is not None and retry_s > self._state.now_s:
-            live.retry_s = retry_s
-            live.unmet += 1
+            self._state.postpone(live, retry_s)
             self._timers.retry(live, retry_s)
         else:
             self.changes.arrived.append(live)
 
-    def _clear_off(self, live: LiveJob, work: float) -> None:
-        """The job's tasks are gone, ordered or not: free what it held and claimed."""
+    def _free(self, live: LiveJob) -> None:
+        """Free what a job claimed and held, as its tasks are gone."""
         self.changes.left.append(live)
         if live.placement is not None:
             self._state.give_up_claim(live)
             self.changes.freed = True
         if live.job.id in self._state.vacating:
             self._orders.vacated = True
-        self._state.halt(live, work)
+
+    # -- what follows from other jobs, from time and from nodes -----------------------------------
+
+    def _timer_fired(self, event: TimerFired) -> None:
+        """What is due is found after all events of the step."""
+
+    def _count_dependency(self, live: LiveJob, event: Trigger) -> None:
+        if self._state.meet_dependency(live):
+            self.changes.arrived.append(live)
+
+    def _end_pause(self, live: LiveJob, event: Trigger) -> None:
+        if self._state.end_pause(live):
+            self.changes.arrived.append(live)
+
+    def _cancel_dependent(self, live: LiveJob, event: Trigger) -> None:
+        self._state.finish(live, JobState.CANCELLED)
+        self._cancelled.append(live)
+
+    def _stop_at_limit(self, live: LiveJob, event: Trigger) -> None:
+        self._evict(live, Cause.TIME_LIMIT)
+
+    def _evict_suspended(self, live: LiveJob, event: Trigger) -> None:
+        self._evict(live, Cause.PREEMPTED)
+
+    def _lose_reservation(self, live: LiveJob, event: Trigger) -> None:
+        self._state.give_up_claim(live)
+        self.changes.left.append(live)
+        if live.phase is Phase.WAITING:
+            self.changes.arrived.append(live)
+        self.changes.freed = True
 
     def _nodes_changed(self, event: Any) -> None:
-        node_transitions.HANDLERS[type(event)](self._state, self.changes, event)
+        for live in node_transitions.HANDLERS[type(event)](self._state, self.changes, event):
+            self._fire(Trigger.NODE_UNUSABLE, live)
 
     def _finish(self, live: LiveJob, final: JobState) -> None:
-        """The job has ended; those that wait for it may go on, or never will."""
-        ended = [(live, final)]
-        while ended:
-            live, final = ended.pop()
-            self._state.finish(live, final)
-            for waiting in self._state.dependents.pop(live.job.id, ()):
-                if waiting.state.is_final:
-                    continue
-                waiting.unmet -= 1
-                if final is not JobState.SUCCEEDED:
-                    ended.append((waiting, JobState.CANCELLED))
-                elif not waiting.unmet and waiting.state is JobState.WAITING:
-                    self.changes.arrived.append(waiting)
+        """End a job. Jobs that depend on it contend, or are cancelled with theirs if it did not succeed."""
+        self._state.finish(live, final)
+        is_met = final is JobState.SUCCEEDED
+        for dependent in self._state.dependents.pop(live.job.id, ()):
+            self._fire(Trigger.DEPENDENCY_MET if is_met else Trigger.DEPENDENCY_FAILED, dependent)
+        while self._cancelled:
+            for dependent in self._state.dependents.pop(self._cancelled.pop().job.id, ()):
+                self._fire(Trigger.DEPENDENCY_FAILED, dependent)
+
+
+def _by_phase(row: Row, methods: dict[Action, Callable[[LiveJob, Any], None]]) -> list[Callable[[LiveJob, Any], None]]:
+    """A row of the table as methods, to be looked up by phase."""
+    return [methods[row[phase].action] for phase in Phase]

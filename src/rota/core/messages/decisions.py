@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from rota.core.model.job import JobId
+from rota.core.model.job import WHOLE, Job, JobId
 from rota.core.model.placement import Placement
 
 
@@ -93,3 +93,52 @@ class Renew:
 
 
 Decision: TypeAlias = Start | Stop | Resize | Move | Suspend | Resume | Renew
+
+
+class DecisionKind(Enum):
+    """What a decision demands of a driver. Policies declare the kinds that they emit, drivers those they support."""
+
+    START = "start"
+    STOP = "stop"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    MOVE = "move"
+    RESIZE = "resize"
+    SHARE = "share"
+    """Give several jobs one device that they asked for whole, packed or time-sliced, or change their fractions."""
+    LEASE = "lease"
+    """Run a job under a lease that is renewed or ends."""
+
+
+ALL_KINDS = frozenset(DecisionKind)
+
+
+def kinds_of(decision: Decision, job: Job) -> frozenset[DecisionKind]:
+    """Return all kinds that one decision about a job counts as."""
+    kinds = {_KINDS[type(decision)]}
+    if isinstance(decision, Resize) and job.elastic is None:
+        kinds = {DecisionKind.SHARE}
+    if isinstance(decision, Start) and decision.lease is not None:
+        kinds.add(DecisionKind.LEASE)
+    if not isinstance(decision, Stop | Suspend) and shares_devices(decision.placement, job):
+        kinds.add(DecisionKind.SHARE)
+    return frozenset(kinds)
+
+
+def shares_devices(placement: Placement, job: Job) -> bool:
+    """Return whether a job holds less of its devices than it asked for: packed or time-sliced with others."""
+    return any(
+        slot.in_turn or (slot.devices and slot.milli != WHOLE and not job.roles[slot.role].is_fraction)
+        for slot in placement
+    )
+
+
+_KINDS: dict[type[Decision], DecisionKind] = {
+    Start: DecisionKind.START,
+    Stop: DecisionKind.STOP,
+    Resize: DecisionKind.RESIZE,
+    Move: DecisionKind.MOVE,
+    Suspend: DecisionKind.SUSPEND,
+    Resume: DecisionKind.RESUME,
+    Renew: DecisionKind.LEASE,
+}

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 from rota.core.messages.decisions import Cause, Lease
 from rota.core.messages.reasons import ReasonCode
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job, JobState
-from rota.core.model.placement import Placement, held_milli
+from rota.core.model.placement import Placement, held_milli, is_suspended_claim
+from rota.core.state.phases import IN_TRANSITION, RESERVATIONS, STATE_BY_PHASE, Phase
 
 
 class JobView(Protocol):
@@ -83,16 +84,15 @@ class LiveJob:
         "moves",
         "nominal_rate",
         "overhead_s",
+        "phase",
         "placement",
         "preemptions",
         "ran_s",
         "rate",
-        "reserved",
         "restarts",
         "retry_s",
         "run_milli",
         "run_since_s",
-        "saves",
         "scattered_s",
         "seq",
         "since_s",
@@ -112,17 +112,18 @@ class LiveJob:
         self.seq = seq
         """Order of submission: the last word in every comparison."""
         self.submitted_s = now_s
+        self.phase = Phase.WAITING
+        """Where it is in its life; see `core/state/phases.py`."""
         self.state = JobState.WAITING
+        """What users see of its phase."""
         self.since_s = now_s
         """When it last began to wait, or to hold its devices."""
         self.placement: Placement | None = None
         """The devices that it claims: held when starting or running, reserved otherwise."""
-        self.reserved = False
         self.suspended_on: Placement | None = None
         """The devices on which its tasks rest or are told to, if it is suspended: where it can be resumed."""
-        self.saves = False
-        """Whether it has done its work and left its devices to others, while it saves."""
         self.stopping: Cause | None = None
+        """Why a stop was ordered that is not answered yet; decides what becomes of the job then."""
         self.unmet = 0
         """Dependencies that have not succeeded yet, and one more while it waits to be tried again."""
         self.retry_s: float | None = None
@@ -160,6 +161,43 @@ class LiveJob:
     def holds(self) -> bool:
         """Whether devices are claimed for it, running or about to."""
         return self.placement is not None
+
+    @property
+    def reserved(self) -> bool:
+        """Whether it claims devices that are still to be vacated."""
+        return self.phase in RESERVATIONS
+
+    @property
+    def is_contending(self) -> bool:
+        """Whether it waits for devices, with or without a reservation, and nothing else keeps it from running."""
+        return self.phase is Phase.WAITING or self.phase is Phase.RESERVED
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a stop was ordered and is not answered yet."""
+        return self.stopping is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it runs on what it claims, in a draft too, with no order that is still to be answered."""
+        if self.phase is not Phase.RUNNING and self.phase is not Phase.SAVING:
+            return False
+        return self.placement is not None and self.run_milli == self.gpu_milli
+
+    @property
+    def is_in_transition(self) -> bool:
+        """Whether an order for it is outstanding, or will be when the draft at hand is carried out."""
+        return self.phase in IN_TRANSITION or (self.phase is Phase.RUNNING and self.run_milli != self.gpu_milli)
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether it is suspended, keeps no devices, in a draft too, and no order for it is outstanding."""
+        return self.phase is Phase.SUSPENDED and self.placement is not None and is_suspended_claim(self.placement)
+
+    @property
+    def held(self) -> Placement:
+        """What it claims and need not wait for; empty for a job that only has a reservation."""
+        return () if self.placement is None or self.phase in RESERVATIONS else self.placement
 
     @property
     def gpus(self) -> float:
@@ -246,6 +284,11 @@ class LiveJob:
             self.work = self.work_done(now_s)
             self.work_from_s = now_s
 
+    def enter(self, phase: Phase) -> None:
+        """Go on to another phase."""
+        self.phase = phase
+        self.state = STATE_BY_PHASE[phase]
+
     def set_placement(self, placement: Placement | None) -> None:
         """Claim devices, or none."""
         self.placement = placement
@@ -256,12 +299,11 @@ class LiveJob:
     def fork(self) -> LiveJob:
         """An independent copy."""
         copy = LiveJob(self.job, self.seq, self.submitted_s, self.nominal_rate)
+        copy.phase = self.phase
         copy.state = self.state
         copy.since_s = self.since_s
         copy.placement = self.placement
-        copy.reserved = self.reserved
         copy.suspended_on = self.suspended_on
-        copy.saves = self.saves
         copy.stopping = self.stopping
         copy.unmet = self.unmet
         copy.retry_s = self.retry_s

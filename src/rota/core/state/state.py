@@ -7,16 +7,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rota.core.errors import InvariantBroken, RotaError
-from rota.core.messages.decisions import Cause
+from rota.core.messages.decisions import Cause, Lease
+from rota.core.messages.reasons import ReasonCode
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.core.model.placement import Placement, suspended_claim
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import AFTER_ORDER, Order, Phase
 
 if TYPE_CHECKING:
     from rota.core.engine.protocols import Ledger
+
+_FINAL_PHASES = {
+    JobState.SUCCEEDED: Phase.SUCCEEDED,
+    JobState.FAILED: Phase.FAILED,
+    JobState.CANCELLED: Phase.CANCELLED,
+}
+_RUNNING_AFTER = {Phase.STOPPING_START: Phase.STOPPING, Phase.RELOCATING_START: Phase.RELOCATING}
+"""The phase of a job that reports its start when a stop was already ordered."""
 
 
 class State:
@@ -105,8 +115,8 @@ class State:
             slot.node == index for _, held in self.vacating.values() for slot in held
         )
 
-    def admit(self, job: Job, nominal_rate: float) -> LiveJob:
-        """A job joins. Its dependencies must be known."""
+    def admit(self, job: Job, nominal_rate: float, *, held: bool = False) -> LiveJob:
+        """Add a job. Its dependencies must be known."""
         if job.id in self.jobs:
             raise RotaError(f"there is a job {job.id!r} already")
         for needed in job.depends_on:
@@ -119,20 +129,65 @@ class State:
             if self.jobs[needed].state is not JobState.SUCCEEDED:
                 live.unmet += 1
                 self.dependents.setdefault(needed, []).append(live)
+        if held:
+            live.enter(Phase.HELD)
+        elif live.unmet:
+            live.enter(Phase.BLOCKED)
         return live
 
-    def ask_anew(self, live: LiveJob, job: Job) -> None:
-        """A job that holds nothing asks for more than before, though not devices; nothing else about it changes."""
+    def replace_request(self, live: LiveJob, job: Job) -> None:
+        """Let a job without devices ask for more than before, though not devices; nothing else about it changes."""
         is_same = job.gpu_milli == live.job.gpu_milli and replace(job, roles=live.job.roles) == live.job
         if live.placement is not None or not is_same:
-            raise InvariantBroken(f"job {live.job.id} holds devices or would become another; it can't ask anew")
+            raise InvariantBroken(f"job {live.job.id} holds devices or would become another; its request stays")
         live.job = job
 
+    def hold(self, live: LiveJob) -> None:
+        """Keep a waiting job that claims nothing from running until it is released."""
+        live.enter(Phase.HELD)
+
+    def release(self, live: LiveJob) -> None:
+        """Let a held job run as soon as nothing else keeps it from that."""
+        live.enter(Phase.BLOCKED if live.unmet else Phase.WAITING)
+        live.since_s = self.now_s
+
+    def postpone(self, live: LiveJob, retry_s: float) -> None:
+        """Let a waiting job contend from a later moment on."""
+        live.retry_s = retry_s
+        live.unmet += 1
+        live.enter(Phase.BLOCKED)
+
+    def end_pause(self, live: LiveJob) -> bool:
+        """End a job's pause after a failure. Return whether it contends now."""
+        live.retry_s = None
+        return self.meet_dependency(live)
+
+    def meet_dependency(self, live: LiveJob) -> bool:
+        """Count one obstacle less for a job that has not started. Return whether it contends now."""
+        live.unmet -= 1
+        if live.unmet or live.phase is not Phase.BLOCKED:
+            return False
+        live.enter(Phase.WAITING)
+        return True
+
+    def demote(self, live: LiveJob, demoted: bool) -> None:
+        """Record whether a job lost its guarantee, because the tenants' guarantees can't hold it any more."""
+        live.demoted = demoted
+
+    def note_obstacle(self, live: LiveJob, code: ReasonCode | None) -> None:
+        """Record which obstacle of a waiting job was journaled last."""
+        live.wait_code = code
+
     def order_stop(self, live: LiveJob, held: Placement, cause: Cause) -> None:
-        """The job must leave the devices it holds; they stay physically held until it answers."""
+        """Let a job leave the devices that it holds; they stay physically held until it answers."""
+        _follow(live, Order.STOP)
         live.stopping = cause
         _, leaving = self.vacating.get(live.job.id, (live, ()))
         self.vacating[live.job.id] = (live, leaving + held)
+
+    def cancel_stopping(self, live: LiveJob) -> None:
+        """Let a job that is being stopped end as cancelled, not wait again."""
+        live.stopping = Cause.CANCELLED
 
     def give_up_claim(self, live: LiveJob) -> None:
         """Drop a job's claim on devices."""
@@ -141,23 +196,22 @@ class State:
             if self.ledger is not None:
                 self.ledger.moved(live, live.placement, None, undo=False)
             live.set_placement(None)
-        if live.reserved:
-            live.reserved = False
-            del self.reserved[live.job.id]
+        self.drop_reservation(live)
 
     def where(self, live: LiveJob) -> Placement:
-        """What a job's tasks really hold; one that rests and waits for its devices has none of them yet."""
-        if live.reserved and live.suspended_on is not None:
+        """What a job's tasks really hold; none of its devices if it is suspended and waits for them."""
+        if live.suspended_on is not None and live.reserved:
             return suspended_claim(live.suspended_on)
         return live.placement or ()
 
     def order_suspend(self, live: LiveJob, held: Placement) -> None:
-        """The job's tasks must rest; their devices stay physically held until it answers."""
+        """Let a job's tasks pause; their devices stay physically held until it answers."""
+        _follow(live, Order.SUSPEND)
         live.suspended_on = held
         self.vacating[live.job.id] = (live, held)
 
     def suspend(self, live: LiveJob, work: float) -> None:
-        """All tasks rest."""
+        """Record that all tasks are paused."""
         self.vacating.pop(live.job.id, None)
         live.settle(self.now_s)
         live.run_since_s = None
@@ -166,18 +220,52 @@ class State:
         live.rate = 0.0
         live.since_s = self.now_s
         live.suspensions += 1
-        live.state = JobState.SUSPENDED
+        live.enter(Phase.SUSPENDED)
 
     def resume(self, live: LiveJob) -> None:
-        """The job's devices are its own again; the driver lets it go on."""
-        if live.reserved:
-            live.reserved = False
+        """Give a suspended job its devices back; the driver resumes it."""
+        if live.phase is Phase.RESUME_RESERVED:
             del self.reserved[live.job.id]
+        _follow(live, Order.RESUME)
         live.since_s = self.now_s
         live.run_milli = live.gpu_milli
 
+    def order_resize(self, live: LiveJob, before: Placement) -> None:
+        """Let a job continue on other devices; it holds the former ones until it answers."""
+        _follow(live, Order.RESIZE_OR_MOVE)
+        self.vacating[live.job.id] = (live, before)
+
+    def withdraw_resize(self, live: LiveJob) -> None:
+        """Forget where a job was to go from, before it is stopped instead of resized or moved."""
+        del self.vacating[live.job.id]
+
+    def resize(self, live: LiveJob, work: float, rate: float, work_from_s: float) -> None:
+        """Record that a job runs on the devices that it claims, with what it had done by then."""
+        self.vacating.pop(live.job.id, None)
+        live.settle(self.now_s)
+        live.work = work
+        live.run_milli = live.gpu_milli
+        self.run(live, rate, work_from_s)
+
+    def move(self, live: LiveJob, work: float, rate: float, work_from_s: float) -> None:
+        """Record that a job runs elsewhere."""
+        live.moves += 1
+        live.suspended_on = None
+        self.resize(live, work, rate, work_from_s)
+
+    def share(self, live: LiveJob) -> None:
+        """Let a job hold another fraction of its devices from now on."""
+        live.settle(self.now_s)
+        live.run_milli = live.gpu_milli
+
+    def set_speed(self, live: LiveJob, work: float, rate: float) -> None:
+        """Record what a running job has done, and its speed from now on."""
+        live.settle(self.now_s)
+        live.work = work
+        live.rate = rate
+
     def leave_devices(self, live: LiveJob) -> None:
-        """The job has no more use for its devices; what it has of the hosts it keeps until it ends."""
+        """Free the devices of a job that only saves; it keeps its host resources until it ends."""
         held = live.placement or ()
         kept = suspended_claim(held)
         live.settle(self.now_s)
@@ -187,27 +275,33 @@ class State:
             self.ledger.moved(live, held, kept, undo=False)
         live.set_placement(kept)
         live.run_milli = 0
-        live.saves = True
+        live.enter(Phase.SAVING)
 
     def reserve(self, live: LiveJob) -> None:
-        """The job waits for its claimed devices to be vacated."""
-        live.reserved = True
+        """Let a job wait for its claimed devices to be vacated."""
+        _follow(live, Order.RESERVE)
         self.reserved[live.job.id] = live
 
-    def begin(self, live: LiveJob) -> None:
-        """The job's devices are its own now; the driver is starting it."""
+    def drop_reservation(self, live: LiveJob) -> None:
+        """Let a job wait no longer for devices to be vacated, if it does."""
         if live.reserved:
-            live.reserved = False
+            _follow(live, Order.DROP_RESERVATION)
             del self.reserved[live.job.id]
-        live.state = JobState.STARTING
+
+    def begin(self, live: LiveJob) -> None:
+        """Give a waiting job its devices; the driver starts it."""
+        if live.phase is Phase.RESERVED:
+            del self.reserved[live.job.id]
+        _follow(live, Order.START)
         live.since_s = self.now_s
         live.run_milli = live.gpu_milli
+        live.wait_code = None
 
-    def running(self, live: LiveJob, rate: float, work_from_s: float) -> None:
-        """All tasks run."""
+    def run(self, live: LiveJob, rate: float, work_from_s: float) -> None:
+        """Record that all tasks run."""
         now_s = self.now_s
         live.settle(now_s)
-        live.state = JobState.RUNNING
+        live.enter(_RUNNING_AFTER.get(live.phase, Phase.RUNNING))
         live.suspended_on = None
         live.rate = rate
         live.run_since_s = now_s
@@ -217,15 +311,33 @@ class State:
         else:
             live.overhead_s += work_from_s - now_s
 
+    def renew(self, live: LiveJob, lease: Lease) -> None:
+        """Give a job a lease, in place of the one that it had."""
+        live.lease = lease
+
     def lapse(self, live: LiveJob, work: float) -> None:
-        """The job's lease is over; it stays on its devices and does nothing."""
-        live.settle(self.now_s)
-        live.work = work
-        live.rate = 0.0
+        """Record that a job's lease is over; it stays on its devices and does nothing."""
+        self.set_speed(live, work, 0.0)
         live.lease = None
 
+    def stop(self, live: LiveJob, work: float) -> Cause:
+        """Record that a stop that was ordered is complete. Return why it was ordered."""
+        cause = live.stopping
+        if cause is None:
+            raise InvariantBroken(f"job {live.job.id} stopped without an order")
+        has_run = live.run_since_s is not None or live.state is JobState.SUSPENDED
+        if has_run and (cause is Cause.PREEMPTED or cause is Cause.MOVED):
+            live.preemptions += 1
+        self.halt(live, work)
+        return cause
+
+    def interrupt(self, live: LiveJob, work: float) -> None:
+        """Record that a run ended without an order and without a result."""
+        self.halt(live, work)
+        live.restarts += 1
+
     def halt(self, live: LiveJob, work: float) -> None:
-        """Nothing of the job runs any more; `work` is what it keeps."""
+        """Record that nothing of the job runs any more; `work` is what it keeps."""
         self.vacating.pop(live.job.id, None)
         if live.run_since_s is not None:
             live.settle(self.now_s)
@@ -235,15 +347,16 @@ class State:
         live.rate = 0.0
         if live.placement is None:
             live.lease = None
+            live.enter(Phase.WAITING)
+        else:
+            live.enter(Phase.RESERVED)
         live.stopping = None
         live.suspended_on = None
-        live.saves = False
         live.since_s = self.now_s
-        live.state = JobState.WAITING
 
     def finish(self, live: LiveJob, state: JobState) -> None:
-        """The job's last state."""
-        live.state = state
+        """Let a job that holds nothing end in its last state."""
+        live.enter(_FINAL_PHASES[state])
         live.ended_s = self.now_s
         live.memo = None
 
@@ -293,3 +406,11 @@ class State:
         copy.free_device_s = self.free_device_s
         copy.fragmented_device_s = self.fragmented_device_s
         return copy
+
+
+def _follow(live: LiveJob, order: Order) -> None:
+    """Let a job enter the phase that follows an order."""
+    after = AFTER_ORDER[order].get(live.phase)
+    if after is None:
+        raise InvariantBroken(f"job {live.job.id} is {live.phase.label}: {order.label!r} can't be ordered")
+    live.enter(after)

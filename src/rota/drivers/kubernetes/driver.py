@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from rota.core.messages.decisions import Cause
+from rota.core.engine.driver import DriverContract
+from rota.core.messages.decisions import Cause, Decision, DecisionKind, Renew, Resize, Start, Stop
+from rota.core.messages.events import Event, SpeedChanged
 from rota.core.model.cluster import Node
 from rota.core.model.job import Job, JobId
 from rota.core.model.placement import Placement
+from rota.core.state.state import State
 from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.gangs.binder import Binder
@@ -35,6 +38,11 @@ from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
 TICK_S = 0.25
+CONTRACT = DriverContract(
+    name="Kubernetes",
+    supports=frozenset({DecisionKind.START, DecisionKind.STOP, DecisionKind.RESIZE, DecisionKind.LEASE}),
+)
+"""Kubernetes assigns whole devices to pods, which can be neither suspended nor moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +55,18 @@ class Found:
     is_running: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the engine knew when the driver was attached to it: running gangs, and jobs that wait for pods."""
+
+    found: Sequence[Found] = ()
+    waiting: Mapping[JobId, Job] = field(default_factory=dict)
+
+
 class KubernetesDriver:
     """All gangs of a cluster, from their first pod to their last."""
+
+    contract = CONTRACT
 
     def __init__(self, api: Api, settings: ClusterSettings, *, ask_first_s: float = 0.0) -> None:
         self._settings = settings
@@ -70,6 +88,7 @@ class KubernetesDriver:
             flush=self._flush,
         )
         self._shepherd = GangController(self._around, ask_first_s)
+        self._attached: tuple[EventSink, Known] | None = None
 
     @property
     def failed(self) -> asyncio.Future[None]:
@@ -160,9 +179,15 @@ class KubernetesDriver:
             if pod.holds:
                 self._work.do(self._binder.evict(pod))
 
-    def begin(self, desk: EventSink, found: Sequence[Found], known: dict[JobId, Job]) -> None:
-        """The engine has taken over what was found, and knows these jobs that wait; everything else is news to it."""
-        for each in found:
+    def attach(self, desk: EventSink, known: Known) -> None:
+        """Send events to this sink from `take_up` on; the engine knows these gangs and jobs, and no others."""
+        self._attached = (desk, known)
+
+    def take_up(self) -> None:
+        """Continue with the gangs that were found, and begin to report events."""
+        assert self._attached is not None, "the driver is attached to a loop first"
+        desk, known = self._attached
+        for each in known.found:
             each.gang.stage = Stage.SEATED
             each.gang.started = each.is_running
             self.roster.by_job[each.job.id] = each.gang
@@ -171,7 +196,7 @@ class KubernetesDriver:
         for gang in self.roster.gangs:
             if gang.stage is Stage.GATHERING and gang.members and gang.job is None:
                 name = job_id(gang, list(gang.members.values()))
-                gang.job = known.get(name)
+                gang.job = known.waiting.get(name)
                 if gang.job is not None:
                     self.roster.by_job[name] = gang
         self._around.desk = desk
@@ -185,6 +210,28 @@ class KubernetesDriver:
         await self._work.close()
 
     # -- orders ----------------------------------------------------------------------------------
+
+    def carry_out(self, decisions: Sequence[Decision], now_s: float) -> list[Event]:
+        """Begin to carry out decisions. A renewed lease is answered at once."""
+        answers: list[Event] = []
+        for decision in decisions:
+            live = self._engine_state.jobs[decision.job_id]
+            self.contract.refuse_decision(decision, live.job)
+            match decision:
+                case Start(name, placement):
+                    self.start(name, placement)
+                case Stop(name, cause):
+                    self.stop(name, cause)
+                case Resize(name, placement):
+                    self.resize(name, placement)
+                case Renew(name):
+                    answers.append(SpeedChanged(name, live.work, 1.0))
+        return answers
+
+    @property
+    def _engine_state(self) -> State:
+        assert self._desk is not None, "decisions come after the driver took up"
+        return self._desk.state
 
     def start(self, name: JobId, placement: Placement) -> None:
         """Bind all pods of a job."""
@@ -204,8 +251,7 @@ class KubernetesDriver:
         self._flush()
 
     def _node_at(self, index: int) -> Node:
-        assert self._desk is not None
-        return self._desk.state.inventory.nodes[index].node
+        return self._engine_state.inventory.nodes[index].node
 
     def resize(self, name: JobId, placement: Placement) -> None:
         """Run a job on other seats: pods whose seat stays run on, the others go, and more are bound."""

@@ -1,4 +1,4 @@
-"""A cluster as its users see it, read off the cluster itself with the user's own rights.
+"""A cluster as its users see it, read from the API server with the user's own rights.
 
 Answers as a manager's API does, so that the same commands work for both.
 """
@@ -35,7 +35,7 @@ POLL_S = 0.5
 
 
 class ClusterUser:
-    """One context of a kubeconfig, as a client of jobs."""
+    """A client for jobs behind one kubeconfig context."""
 
     def __init__(self, context: str | None, kubeconfig: Path | None = None) -> None:
         self._connection = connect(context, kubeconfig)
@@ -45,7 +45,7 @@ class ClusterUser:
     # -- jobs ------------------------------------------------------------------------------------
 
     def submit(self, files: Json | Sequence[Json], *, key: str | None = None, held: bool = False) -> list[str]:
-        """Make the Jobs of job files; the names by which their pods can be found."""
+        """Create the Jobs of job files; return the names that identify their pods."""
         wanted = [files] if isinstance(files, dict) else list(files)
         return self._do(self._make([self._objects(values, held) for values in wanted]))
 
@@ -62,15 +62,15 @@ class ClusterUser:
         yield from found[:limit]
 
     def job(self, job_id: str) -> Json:
-        """Everything about a job, by its id or by its name; of those of one name the one that has not ended."""
+        """One job by id or name; of several with one name, the one that has not ended."""
         found = [job for job in self._do(self._all_jobs()) if _is_called(job, job_id)]
         by_id = [job for job in found if job["id"] == job_id]
         alive = by_id or [job for job in found if job["state"] not in FINAL]
         if len(alive) > 1:
             ids = ", ".join(job["id"] for job in alive)
-            raise RotaError(f"{len(alive)} jobs are called {job_id!r}: {ids}; give the id of one")
+            raise RotaError(f"{len(alive)} jobs are named {job_id!r}: {ids}; give the id of one")
         if not found:
-            raise RotaError(f"there is no job {job_id!r}; `rota --context ... ps --all` lists them")
+            raise RotaError(f"no job {job_id!r}; `rota --context ... ps --all` lists them")
         return (alive or found)[0]
 
     def why(self, job_id: str) -> Json:
@@ -80,12 +80,12 @@ class ClusterUser:
         return {"state": job["state"], "reason": job["reason"], "expected": expected}
 
     def try_out(self, file: Json) -> Json:
-        """Whether the cluster would take a job; when it would start is known only at Rota's own address."""
+        """Check whether the cluster would admit a job; forecasts are available from Rota's server only."""
         self._do(self._make([self._objects(file)], dry_run=True))
         return {"expected": None}
 
     def act(self, job_id: str, action: str) -> Json:
-        """`cancel` a job: what makes its pods is deleted with them. `hold` it while it waits; `release` it."""
+        """`cancel` a job and delete its controller; `hold` a waiting job; `release` it."""
         job = self.job(job_id)
         match action:
             case "cancel":
@@ -99,17 +99,17 @@ class ClusterUser:
         return {"id": job["id"]}
 
     def logs(self, job_id: str, *, follow: bool = False, **options: int | None) -> Iterator[bytes]:
-        """What a task says; with `follow` until the job has ended."""
+        """The output of a task; with `follow` until the job has ended."""
         yield from _drawn(self._logs(self.job(job_id)["id"], follow, options.get("task") or 0, options.get("tail")))
 
     # -- the cluster -----------------------------------------------------------------------------
 
     def nodes(self) -> list[Json]:
-        """The nodes and what is free on them."""
+        """The nodes and their free devices."""
         return self._do(self._nodes())
 
     def overview(self) -> Json:
-        """Devices and tenants at a glance; the last day is known only to Rota's own page."""
+        """Devices and tenants at a glance; the last day is available on Rota's dashboard only."""
         nodes, jobs = self.nodes(), list(self.jobs())
         devices: dict[str, Json] = {}
         for node in nodes:
@@ -139,8 +139,8 @@ class ClusterUser:
         }
 
     def drain(self, node_id: str, *, drained: bool = True) -> Json:
-        """Not here: Kubernetes has a command of its own for it."""
-        raise RotaError(f"use `kubectl {'cordon' if drained else 'uncordon'} {node_id}`; Rota heeds it")
+        """Refuse: kubectl has a command for it."""
+        raise RotaError(f"use `kubectl {'cordon' if drained else 'uncordon'} {node_id}`; Rota follows it")
 
     # -- asking the API server -------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class ClusterUser:
         return str(values.get("tenant") or self._connection.namespace)
 
     async def _pods(self, api: Api) -> list[Json]:
-        """Rota's pods: of all namespaces if the user may see them, otherwise of the context's own."""
+        """Pods that Rota schedules: in all namespaces if the user may list them, else in the context's own."""
         chosen = {"fieldSelector": f"spec.schedulerName={self._settings.scheduler_name}"}
         try:
             found, _ = await api.everything("/api/v1/pods", **chosen)
@@ -297,12 +297,12 @@ def _must_be(job: Json, state: str, done: str) -> None:
 
 
 def _plain(values: Json) -> Json:
-    """A job file without what a shell adds to it: pods have a folder of their own."""
+    """A job file without the caller's working directory, which pods do not have."""
     return {name: value for name, value in values.items() if name != "workdir" or str(value).startswith("/")}
 
 
 def _drawn(source: AsyncIterator[bytes]) -> Iterator[bytes]:
-    """What comes from a loop of its own, as it comes."""
+    """Iterate over an asynchronous stream from synchronous code."""
     ready: SimpleQueue[bytes | Exception | None] = SimpleQueue()
 
     async def draw() -> None:

@@ -1,395 +1,163 @@
-"""The local driver: carries orders out on this machine's processes and answers with events.
-
-Everything it has to remember is in the tasks' folders. A new server hands it the jobs that should be running,
-and it finds them again: a start order that was cut short is taken up where it stopped.
-"""
+"""The local driver: carries decisions out on the processes of this machine."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-import os
-import socket
-import time
-from collections.abc import Callable, Coroutine, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
-from rota.core.messages.decisions import Cause
-from rota.core.messages.events import Event
-from rota.core.model.cluster import Node
-from rota.core.model.job import JobId
-from rota.core.model.placement import Placement
-from rota.core.model.ranks import seats
-from rota.drivers.local import attempt_events
-from rota.drivers.local.attempt import Attempt, Verdict
-from rota.drivers.local.folder import attempt_folder, mark_of, read_json, shared_folder, write_json
-from rota.drivers.local.launch_order import ExitDetail, LaunchOrder
-from rota.drivers.local.prefork_pool import PreforkPool
-from rota.drivers.local.settings import Settings, task_order
-from rota.drivers.local.task import TaskHandle, TaskPhase
-from rota.drivers.local.time_slicer import TimeSlicer
+from rota.core.engine.driver import DriverContract
+from rota.core.messages.decisions import (
+    ALL_KINDS,
+    Cause,
+    Decision,
+    Move,
+    Renew,
+    Resize,
+    Resume,
+    Start,
+    Stop,
+    Suspend,
+)
+from rota.core.messages.events import Event, Resized, SpeedChanged
+from rota.core.model.job import JobId, JobState
+from rota.core.model.placement import Placement, is_suspended_claim
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.drivers.local.launch_order import LaunchOrder
+from rota.files.job import job_file, launch_of
 
-log = logging.getLogger("rota.drivers.local")
-RECORDER_S = 10.0
-"""How long a recorder may take to write a task's end after its supervisor died."""
-GIVEN_UP_GRACE_S = 5.0
-FULL_S = 0.5
-"""Between two tries to write to a disk that is full."""
+CONTRACT = DriverContract(name="local", supports=ALL_KINDS)
 
 
-Answer = Callable[[Event, ExitDetail], None]
-"""Takes the driver's events."""
+class LaunchRecord(Protocol):
+    """What the manager keeps about a job beside the engine's state."""
+
+    @property
+    def spec(self) -> str:
+        """The job file as JSON."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of the present attempt."""
+
+    @property
+    def failures(self) -> int:
+        """How many attempts failed."""
+
+
+class Attempts(Protocol):
+    """What runs the tasks of attempts; `AttemptController` outside of tests."""
+
+    def start(self, order: LaunchOrder) -> None:
+        """Start the tasks of a job. A repeated call starts none of them twice."""
+
+    def find(self, order: LaunchOrder) -> None:
+        """Find the tasks of a running job again."""
+
+    def resize(self, order: LaunchOrder, before: Placement) -> None:
+        """Stop the tasks of a running job and start it with another number of them, or on other devices."""
+
+    def share(self, job_id: JobId, placement: Placement) -> None:
+        """Give a running job another fraction of its devices."""
+
+    def suspend(self, job_id: JobId) -> None:
+        """Stop the processes of a job without ending them."""
+
+    def resume(self, job_id: JobId) -> None:
+        """Continue the processes of a suspended job."""
+
+    def stop(self, job_id: JobId, cause: Cause) -> None:
+        """End the tasks of a job."""
+
+    def settle(self) -> None:
+        """Remove tasks of no known job, after all jobs that should run were started or found."""
+
+    def close(self) -> None:
+        """Stop watching; the tasks continue to run."""
 
 
 class LocalDriver:
-    """All attempts that are under way."""
+    """Turns decisions into orders for attempts."""
 
-    def __init__(self, nodes: Sequence[Node], settings: Settings, answer: Answer, *, overlaps: bool = False) -> None:
-        self._nodes = nodes
-        self._settings = settings
-        self._answer = answer
-        self._overlaps = overlaps
-        """Whether it is told when a job only saves, so that others can have its devices."""
-        self._attempts: dict[JobId, Attempt] = {}
-        self._failures: dict[JobId, int] = {}
-        self._by_token: dict[str, tuple[Attempt, TaskHandle]] = {}
-        self._mark = mark_of(settings.home)
-        self._loop = asyncio.get_running_loop()
-        self._busy: set[asyncio.Task[None]] = set()
-        self._pipe = settings.pipe
-        self._heard = b""
-        self._slicer = TimeSlicer(self, self._loop.call_later)
-        self._nursery = PreforkPool(self._loop.call_later)
-        self._nudges = self._listen()
-        self._has_settled = False
+    contract = CONTRACT
 
-    # -- orders ----------------------------------------------------------------------------------
+    def __init__(self, attempts: Attempts, state: State, records: Mapping[JobId, LaunchRecord]) -> None:
+        self._attempts = attempts
+        self._state = state
+        self._records = records
 
-    def start(self, order: LaunchOrder) -> None:
-        """Start a job's tasks, each exactly once however often this is asked."""
-        attempt = self._attempt(order)
-        try:
-            port = self._port(order)
-        except OSError as error:
-            attempt.given_up = f"its folder can't be made: {error.strerror}"
-            port = 0
-        attempt.note_sharing()
-        for task in attempt.tasks:
-            task.find()
-            if task.claimed:
-                self._watch(attempt, task)
-            elif attempt.given_up:
-                self._loop.call_soon(self._spawn_failed, attempt, task)
-            else:
-                self._spawn(attempt, task, port)
-        if attempt.is_gang:
-            self._loop.call_later(self._settings.barrier_s, self._barrier_is_over, attempt)
-        self._look(attempt)
+    def carry_out(self, decisions: Sequence[Decision], now_s: float) -> list[Event]:
+        """Begin to carry out decisions. A changed fraction and a renewed lease are answered at once."""
+        answers: list[Event] = []
+        for decision in decisions:
+            live = self._state.jobs[decision.job_id]
+            match decision:
+                case Start():
+                    self._attempts.start(self._order(live))
+                case Stop(job_id, cause):
+                    self._attempts.stop(job_id, cause)
+                case Resize() | Move():
+                    answers.extend(self._resize(live, now_s))
+                case Suspend(job_id):
+                    self._attempts.suspend(job_id)
+                case Resume(job_id):
+                    self._attempts.resume(job_id)
+                case Renew(job_id):
+                    answers.append(SpeedChanged(job_id, live.work, 1.0))
+        return answers
 
-    def resize(self, order: LaunchOrder, before: Placement) -> None:
-        """Run a job with another number of tasks or elsewhere: it saves and ends as for any stop, then starts anew."""
-        attempt = self._attempts.get(order.job.id)
-        if attempt is None and self._has_settled:  # it has just ended, and the word of it is on its way
-            return
-        if attempt is None:  # after a restart of the server: go on where the last one stopped
-            if self._has_begun(order):
-                self.start(order)
-                return
-            attempt = self._found(replace(order, placement=before, resizes=False, moves=False), earlier=order.moves)
-        attempt.successor = order
-        attempt.ordered = Cause.MOVED
-        self._end(attempt, attempt.launch.grace_s)
-        self._look(attempt)
-
-    def _has_begun(self, order: LaunchOrder) -> bool:
-        return attempt_folder(self._settings.home, order.job.id, order.attempt).exists()
-
-    def find(self, order: LaunchOrder) -> None:
-        """Take a running job on again, after a restart of the server."""
-        attempt = self._found(order)
-        if not any(task.has_ended for task in attempt.tasks):
-            self._slicer.seat(order.job.id, order.placement)
-        self._look(attempt)
-
-    def share(self, job_id: JobId, placement: Placement) -> None:
-        """Let a job have another part of its devices."""
-        attempt = self._attempts.get(job_id)
-        if attempt is not None:
-            attempt.placement = placement
-            self._slicer.seat(job_id, placement)
-            attempt.note_sharing()
-
-    def suspend(self, job_id: JobId) -> None:
-        """Let a job's tasks rest where they are, until they are told to go on or to end."""
-        self._slicer.leave(job_id)
-        self._turn(job_id, rests=True)
-
-    def resume(self, job_id: JobId) -> None:
-        """Let a job's tasks go on."""
-        self._turn(job_id, rests=False)
-
-    def ran_s(self, job_id: JobId) -> float:
-        """How long a job's tasks have run, without the time in which they were stopped."""
-        attempt = self._attempts.get(job_id)
-        return 0.0 if attempt is None else max(task.ran_s(time.time()) for task in attempt.tasks)
-
-    def let_run(self, job_id: JobId, until_s: float | None) -> None:
-        """Let a job's tasks run (None), or stop them until then; one that is suspended or ends is left alone."""
-        attempt = self._attempts.get(job_id)
-        if attempt is None or attempt.rests or attempt.ending:
-            return
-        for task in attempt.tasks:
-            with contextlib.suppress(OSError):  # the disk is full: it has its turn when there is room
-                task.order_rest(until_s is not None, until_s)
-
-    def _turn(self, job_id: JobId, *, rests: bool) -> None:
-        attempt = self._attempts.get(job_id)
-        if attempt is None or attempt.ending:
-            return
-        attempt.rests, attempt.turned = rests, True
-        for task in attempt.tasks:
-            if task.phase is not TaskPhase.ENDED:
-                self._order_rest(attempt, task)
-        self._look(attempt)
-
-    def _order_rest(self, attempt: Attempt, task: TaskHandle) -> None:
-        try:
-            task.order_rest(attempt.rests)
-        except OSError:  # the disk is full; there may be room soon
-            if self._attempts.get(attempt.job.id) is attempt:
-                self._loop.call_later(FULL_S, self._order_rest, attempt, task)
-
-    def _found(self, order: LaunchOrder, *, earlier: bool = False) -> Attempt:
-        """The attempt that runs; of a job that was being resized or moved it may be the one before."""
-        if (earlier or order.job.elastic is not None) and not self._has_begun(order):
-            order = replace(order, attempt=order.attempt - 1)
-        attempt = self._attempt(order)
-        attempt.announced = True
-        for task in attempt.tasks:
-            task.find()
-            self._watch(attempt, task)
-        return attempt
-
-    def stop(self, job_id: JobId, cause: Cause) -> None:
-        """End a job's tasks: its own signal, its grace, then the end."""
-        attempt = self._attempts.get(job_id)
-        if attempt is None:
-            return
-        attempt.ordered, attempt.successor = cause, None
-        self._end(attempt, attempt.launch.grace_s)
-
-    def settle(self) -> None:
-        """Whatever should run was handed over: clear away what is left of other tasks."""
-        self._has_settled = True
-        self._settings.limits.sweep(list(self._by_token))
+    def take_up(self) -> None:
+        """Continue after a restart: start, find, resize, suspend, resume or stop tasks as the state says."""
+        for live in list(self._state.jobs.values()):
+            if live.state is JobState.STARTING and live.stopping is None:
+                self._attempts.start(self._order(live))
+            elif live.stopping is None and live.suspended_on is None and live.job.id in self._state.vacating:
+                self._attempts.resize(*self._resize_order(live))
+            elif live.state in (JobState.STARTING, JobState.RUNNING, JobState.SUSPENDED):
+                self._attempts.find(self._order(live))
+            if live.stopping is not None:
+                self._attempts.stop(live.job.id, live.stopping)
+            elif live.suspended_on is not None:
+                self._take_up_suspended(live)
+        self._attempts.settle()
 
     def close(self) -> None:
-        """Stop listening; the tasks run on."""
-        self.settle()
-        self._slicer.close()
-        self._nursery.close()
-        self._loop.remove_reader(self._nudges)
-        os.close(self._nudges)
-        for work in self._busy:
-            work.cancel()
-        for _, task in self._by_token.values():
-            if task.pidfd >= 0:
-                self._loop.remove_reader(task.pidfd)
+        """Stop watching; the tasks continue to run."""
+        self._attempts.close()
 
-    # -- starting --------------------------------------------------------------------------------
+    def _take_up_suspended(self, live: LiveJob) -> None:
+        """Repeat an order to suspend or resume that was not answered."""
+        if live.job.id in self._state.vacating:
+            self._attempts.suspend(live.job.id)
+        elif live.placement is not None and not is_suspended_claim(live.placement) and not live.reserved:
+            self._attempts.resume(live.job.id)
 
-    def _attempt(self, order: LaunchOrder) -> Attempt:
-        folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
-        tasks = []
-        for seat in seats(order.placement, self._nodes):
-            task = TaskHandle(seat, folder / str(seat.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{seat.rank}")
-            tasks.append(task)
-        attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
-        attempt.placement = order.placement
-        attempt.resizes, attempt.moves = order.resizes, order.moves
-        for task in tasks:
-            task.refresh()
-            self._by_token[task.token] = (attempt, task)
-        self._attempts[order.job.id] = attempt
-        self._failures[order.job.id] = order.failures
-        return attempt
+    def _resize(self, live: LiveJob, now_s: float) -> list[Event]:
+        """Start a new attempt for another size or place; another fraction of the same devices needs none."""
+        if live.job.id in self._state.vacating:
+            self._attempts.resize(*self._resize_order(live))
+            return []
+        self._attempts.share(live.job.id, live.placement or ())
+        return [Resized(live.job.id, live.work_done(now_s), live.rate, now_s)]
 
-    def _port(self, order: LaunchOrder) -> int:
-        """The port on which the tasks meet, the same for all of an attempt."""
-        folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._make_shared(order.job.id)
-        known = read_json(folder / "attempt.json")
-        if known is None:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                known = {"port": probe.getsockname()[1]}
-            write_json(folder / "attempt.json", known)
-        return int(known["port"])
+    def _resize_order(self, live: LiveJob) -> tuple[LaunchOrder, Placement]:
+        """Return the order for the next attempt, and the placement that the job leaves."""
+        order = replace(self._order(live), resizes=True, moves=live.job.elastic is None)
+        return order, self._state.vacating[live.job.id][1]
 
-    def _make_shared(self, job_id: JobId) -> None:
-        """The folder in which a job's tasks may write, whoever's processes they are."""
-        shared = shared_folder(self._settings.home, job_id)
-        shared.mkdir(exist_ok=True, mode=0o700)
-        if self._settings.user is not None:
-            os.chown(shared, self._settings.user[0], self._settings.user[1])
-            for path in (self._settings.home, shared.parent.parent, shared.parent):
-                path.chmod(0o711)
-
-    def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> None:
-        try:
-            task.spawn(task_order(attempt, task, port, self._settings), self._nursery)
-        except OSError as error:
-            attempt.given_up = f"task {task.seat.rank} could not be started: {error.strerror}"
-            self._loop.call_soon(self._spawn_failed, attempt, task)
-            return
-        self._watch(attempt, task)
-
-    def _spawn_failed(self, attempt: Attempt, task: TaskHandle) -> None:
-        task.give_up()
-        self._end(attempt, GIVEN_UP_GRACE_S)
-        self._look(attempt)
-
-    def _barrier_is_over(self, attempt: Attempt) -> None:
-        if not attempt.all_ready and self._attempts.get(attempt.job.id) is attempt:
-            late = sum(task.phase is TaskPhase.NEW for task in attempt.tasks)
-            attempt.given_up = f"{late} of {len(attempt.tasks)} tasks did not reach the barrier in time"
-            self._end(attempt, GIVEN_UP_GRACE_S)
-
-    # -- watching --------------------------------------------------------------------------------
-
-    def _listen(self) -> int:
-        """The pipe on which supervisors say that there is news in their folder."""
-        self._pipe.unlink(missing_ok=True)
-        os.mkfifo(self._pipe, 0o600)
-        nudges = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
-        self._loop.add_reader(nudges, self._hear)
-        return nudges
-
-    def _hear(self) -> None:
-        lines = (self._heard + os.read(self._nudges, 65536)).split(b"\n")
-        self._heard = lines.pop()
-        for line in lines:
-            known = self._by_token.get(line.decode("utf-8", errors="replace"))
-            if known is not None:
-                self._news(*known)
-
-    def _watch(self, attempt: Attempt, task: TaskHandle) -> None:
-        """Hear of the supervisor's death; if it is dead already, act on that."""
-        if task.pidfd >= 0:
-            self._loop.add_reader(task.pidfd, self._supervisor_died, attempt, task)
-        elif not task.has_ended:
-            task.refresh()  # nobody writes any more: what is there now is the last word
-            self._do(self._find_out(attempt, task))
-
-    def _news(self, attempt: Attempt, task: TaskHandle) -> None:
-        if task.phase is not TaskPhase.ENDED and task.refresh():
-            self._look(attempt)
-
-    def _supervisor_died(self, attempt: Attempt, task: TaskHandle) -> None:
-        self._loop.remove_reader(task.pidfd)
-        task.let_go()
-        if task.phase is TaskPhase.ENDED:
-            return
-        task.find()
-        moved = task.refresh()
-        if task.pidfd >= 0 or not task.has_ended:
-            # Either it left because an earlier one has the claim, or it died with work to do.
-            self._watch(attempt, task)
-        if attempt.ending:
-            task.nudge()  # the order went to the one that left
-        if moved:
-            self._look(attempt)
-
-    async def _find_out(self, attempt: Attempt, task: TaskHandle) -> None:
-        """The supervisor died before it could say how the task ended: wait for the recorder's word."""
-        deadline = self._loop.time() + RECORDER_S
-        if task.has_ended:
-            self._look(attempt)
-            return
-        if task.phase is TaskPhase.NEW and not task.claimed and not await self._forbid(task):
-            task.find()
-            self._watch(attempt, task)
-            return
-        while not task.has_word_of_recorder():
-            if self._loop.time() > deadline or not task.recorder_lives:
-                if not task.has_word_of_recorder():
-                    task.give_up()
-                    about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.seat.rank}
-                    log.warning("nobody can say how a task ended", extra=about)
-                break
-            await asyncio.sleep(0.02)
-        self._look(attempt)
-
-    async def _forbid(self, task: TaskHandle) -> bool:
-        """Let no supervisor take the task on any more, when there is room on the disk to say so."""
-        while True:
-            try:
-                return task.forbid()
-            except OSError:
-                await asyncio.sleep(FULL_S)
-
-    def _do(self, work: Coroutine[None, None, None]) -> None:
-        running = self._loop.create_task(work)
-        self._busy.add(running)
-        running.add_done_callback(self._busy.discard)
-
-    # -- deciding --------------------------------------------------------------------------------
-
-    def _look(self, attempt: Attempt) -> None:
-        """Something about an attempt changed: pass the barrier, announce it, end it, or give the verdict."""
-        if self._attempts.get(attempt.job.id) is not attempt:
-            return
-        if attempt.is_gang and attempt.all_ready and not attempt.ending:
-            self._open_barrier(attempt)
-        if not attempt.announced and attempt.all_running:
-            attempt.announced = True
-            self._slicer.seat(attempt.job.id, attempt.placement)
-            self._answer(attempt_events.begun(attempt), ExitDetail())
-        if attempt.turned and attempt.has_turned and not attempt.ending and not attempt.all_ended:
-            attempt.turned = False
-            self._answer(attempt_events.turned(attempt), ExitDetail())
-        if self._overlaps and not attempt.saves and not attempt.ending and attempt.announced and attempt.all_save:
-            attempt.saves = True
-            if not attempt.all_ended:
-                self._answer(attempt_events.saves(attempt), ExitDetail())
-        if attempt.all_ended:
-            self._conclude(attempt)
-        elif not attempt.ending and attempt.is_decided():
-            self._end(attempt, attempt.launch.grace_s)
-
-    def _open_barrier(self, attempt: Attempt) -> None:
-        go = attempt.tasks[0].folder.parent / "go"
-        if go.exists():
-            return
-        try:
-            go.touch()
-        except OSError:  # the disk is full; there may be room soon
-            self._loop.call_later(FULL_S, self._look, attempt)
-            return
-        for task in attempt.tasks:
-            task.nudge()
-
-    def _end(self, attempt: Attempt, grace_s: float) -> None:
-        attempt.ending = True
-        self._slicer.leave(attempt.job.id)
-        for task in attempt.tasks:
-            if task.phase is not TaskPhase.ENDED:
-                task.order_stop(attempt.launch.signal, grace_s)
-
-    def _conclude(self, attempt: Attempt) -> None:
-        job_id = attempt.job.id
-        for task in attempt.tasks:
-            self._by_token.pop(task.token, None)
-            self._settings.limits.remove(task.token)
-        self._slicer.leave(job_id)
-        del self._attempts[job_id]
-        failures = self._failures.pop(job_id)
-        outcome = attempt.outcome()
-        if attempt.successor is not None and outcome.verdict is Verdict.STOPPED:
-            self.start(replace(attempt.successor, work_s=attempt_events.kept_s(attempt)))
-            return
-        event = attempt_events.ended(attempt, outcome, failures)
-        failure = None if outcome.failure is None else outcome.failure.code.value
-        self._answer(event, ExitDetail(exit_code=outcome.exit_code, message=outcome.message, failure=failure))
+    def _order(self, live: LiveJob) -> LaunchOrder:
+        record = self._records[live.job.id]
+        held = self._state.vacating.get(live.job.id)
+        placement = live.placement if live.stopping is None else (held or (live, ()))[1]
+        if live.suspended_on is not None:
+            placement = live.suspended_on
+        return LaunchOrder(
+            job=live.job,
+            launch=launch_of(job_file(json.loads(record.spec)), live.job.id),
+            placement=placement or (),
+            attempt=record.attempt,
+            failures=record.failures,
+            work_s=live.work,
+        )

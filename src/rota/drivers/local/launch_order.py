@@ -1,4 +1,4 @@
-"""What passes between the loop and the driver: orders to run a job, and words that go with the driver's events."""
+"""The order to run one attempt of a job on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.files.job import Launch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOrder:
-    """A job to start, with all that is needed for it."""
+    """A job to start, with everything that is needed to do it."""
 
     job: Job
     launch: Launch
@@ -20,15 +20,6 @@ class LaunchOrder:
     failures: int
     work_s: float
     resizes: bool = False
-    """Whether it runs already and gets another number of tasks, or goes elsewhere."""
+    """Whether the job already runs and gets another number of tasks or other devices."""
     moves: bool = False
-    """Whether it goes elsewhere."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExitDetail:
-    """What goes with an event: exit code, words for the user, what went wrong for programs."""
-
-    exit_code: int | None = None
-    message: str = ""
-    failure: str | None = None
+    """Whether it gets other devices."""

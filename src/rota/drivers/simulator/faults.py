@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from rota.core.errors import RotaError
 from rota.core.messages.events import Event, NodeBack, NodeLost
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import NodeId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultRates:
-    """How often a node fails and how long it takes to mend, both exponentially distributed."""
-
-    mean_time_to_failure_s: float
-    mean_time_to_repair_s: float = 3600.0
-
-    def __post_init__(self) -> None:
-        for amount, what in (
-            (self.mean_time_to_failure_s, "mean time to failure"),
-            (self.mean_time_to_repair_s, "mean time to repair"),
-        ):
-            if not 0 < amount < math.inf:
-                raise RotaError(f"{what} is {amount:g}; it must be a number of seconds above 0")
+from rota.scenario import FaultRates
 
 
 def faults_at_random(cluster: Cluster, rates: FaultRates, rng: random.Random) -> Iterator[tuple[float, Event]]:

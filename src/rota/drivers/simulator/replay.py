@@ -12,11 +12,9 @@ from rota.core.engine.engine import Engine, Journal
 from rota.core.messages.decisions import Decision
 from rota.core.state.history import History, history_of
 from rota.core.state.state import State
-from rota.drivers.simulator.study import Setting, scheduler
-from rota.perf.profiles.partial_profiles import EstimateSpec
+from rota.drivers.simulator.study import Setting, scheduler, setting_of
 from rota.perf.profiles.profile_files import read_profiles
-from rota.perf.speed.model import Costs
-from rota.perf.speed.options import decode_speed, refuse_other_file
+from rota.perf.speed.options import refuse_other_file
 from rota.store.journal import JournalHeader, JournalReader, Step
 
 
@@ -49,7 +47,7 @@ def replay(
     reader = JournalReader(path)
     header = reader.header
     setting = _setting(header, path.parent)
-    policy, alloc, placement = scheduler(header.policy, setting)
+    policy, alloc, placement = scheduler(header.scenario.policy, setting)
     state = State(header.cluster) if header.snapshot is None else restore(header.cluster, header.snapshot)
     engine = Engine(state, policy, alloc, journal=journal)
     steps = decisions = 0
@@ -64,7 +62,7 @@ def replay(
         if progress is not None and steps % 4096 == 0:
             progress(steps)
     return ReplayResult(
-        policy=header.policy,
+        policy=header.scenario.policy,
         placement=placement,
         steps=steps,
         decisions=decisions,
@@ -74,28 +72,18 @@ def replay(
 
 
 def _setting(header: JournalHeader, folder: Path) -> Setting:
-    """The run's setting as far as decisions depend on it; speeds that were written beside the journal are there."""
+    """The setting of a journal's run; profiles that were written beside the journal are read from there."""
+    scenario = header.scenario
     profiles = estimate = None
-    observes = True
-    if header.profiles is not None:
-        path = Path(header.profiles)
-        if header.profiles_sha256 is None and (folder / path).exists():
+    if scenario.profiles is not None:
+        path = Path(scenario.profiles)
+        if scenario.profiles_sha256 is None and (folder / path).exists():
             path = folder / path
-        refuse_other_file(path, header.profiles_sha256)
+        refuse_other_file(path, scenario.profiles_sha256)
         profiles = read_profiles(path)
-    if profiles is not None and header.estimate is not None:
-        spec = EstimateSpec.decode(header.estimate)
-        estimate, observes = spec.estimate(profiles), spec.observes
-    return Setting(
-        cluster=header.cluster,
-        placement=header.placement,
-        tenancy=header.tenancy,
-        speed=decode_speed(header.speed, profiles),
-        estimate=estimate,
-        observes=observes,
-        costs=Costs(restart_s=header.restart_s),
-        seed=header.seed,
-    )
+    if profiles is not None and scenario.estimate is not None:
+        estimate = scenario.estimate.estimate(profiles)
+    return setting_of(scenario, cluster=header.cluster, profiles=profiles, estimate=estimate)
 
 
 def _mismatch(step: Step, decided: list[Decision], engine: Engine) -> Mismatch:

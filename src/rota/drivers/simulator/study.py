@@ -19,8 +19,9 @@ from rota.core.state.history import History, history_of
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.drivers.simulator.faults import FaultRates, faults_at_random, faults_from
+from rota.drivers.simulator.faults import faults_at_random, faults_from
 from rota.drivers.simulator.run import Faults, RunOutcome, run
+from rota.drivers.simulator.world import CONTRACT as SIMULATOR
 from rota.drivers.simulator.world import World
 from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.rounds.multi_type import may_spread, spread_out
@@ -28,11 +29,13 @@ from rota.mechanisms.rounds.round_placement import RoundPlacement
 from rota.mechanisms.rounds.rule import round_job
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.partial_profiles import SpeedEstimate
+from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.busy_fraction import said_by
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.perf.training.reports import SimulatedReports
 from rota.placement import style
 from rota.policies import find_policy
+from rota.scenario import FaultRates, Scenario
 from rota.tenancy import allocator
 from rota.traces.workload import Submission, Workload
 
@@ -66,6 +69,31 @@ class Setting:
             allocator(self.tenancy, style(self.placement or "any"), cluster)
 
 
+def setting_of(
+    scenario: Scenario,
+    *,
+    cluster: Cluster,
+    profiles: Profiles | None = None,
+    estimate: SpeedEstimate | None = None,
+    fault_list: tuple[tuple[float, NodeId, bool], ...] = (),
+    changes: tuple[tuple[float, Cluster], ...] = (),
+) -> Setting:
+    """A scenario with what was read from the files that it names."""
+    return Setting(
+        cluster=cluster,
+        placement=scenario.placement,
+        tenancy=scenario.tenancy,
+        speed=replace(scenario.speed, profiles=profiles),
+        estimate=estimate,
+        observes=scenario.estimate is None or scenario.estimate.observes,
+        costs=scenario.costs,
+        seed=scenario.seed,
+        fault_rates=scenario.fault_rates,
+        fault_list=fault_list,
+        changes=changes,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """What a run gave."""
@@ -81,6 +109,7 @@ class Result:
 def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
     """A policy by name, its allocator, and the placement that it came to."""
     declared, options = find_policy(policy)
+    declared.refuse_driver(options, SIMULATOR)
     declared.refuse_tenancy(setting.tenancy)
     if declared.plans_in_rounds and (setting.costs.checkpoint_s or setting.costs.save_s):
         option = "--checkpoint-time" if setting.costs.checkpoint_s else "--save-time"

@@ -6,7 +6,8 @@ import heapq
 import math
 from collections.abc import Sequence
 
-from rota.core.messages.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
+from rota.core.engine.driver import DriverContract
+from rota.core.messages.decisions import ALL_KINDS, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
 from rota.core.messages.events import (
     Event,
     Interrupted,
@@ -35,9 +36,13 @@ from rota.perf.speed.throttling import duty
 from rota.perf.speed.utilisation import busy_devices
 from rota.traces.workload import Submission
 
+CONTRACT = DriverContract(name="simulator", supports=ALL_KINDS)
+
 
 class World:
     """All runs. `carry_out` answers decisions; `due_s` and `pop_due` say which jobs end when."""
+
+    contract = CONTRACT
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A fair comparison of ways to place jobs: the same workloads, order and interval; only where tasks go differs."""
+"""Controlled comparison of placement methods: same workloads, order and interval; only placements differ."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from rota.mechanisms.learned.weights import Learned, load_learned
 
 CONFIDENCE = 0.95
 RIVALS = ("load-balance", "pack", "standalone", "lif-linear")
-"""The usual ways; the best of them is what gains are counted from."""
+"""Baselines; gains are relative to the best of them."""
 LEARNED, BOUND = "harmony", "oracle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementMethod:
-    """One way to place jobs."""
+    """A placement method."""
 
     chooser: Callable[[Cluster, Learned, bool], Chooser]
-    """By the cluster, what was learned, and whether the learned placement is told how long jobs are."""
+    """Chooser by cluster, learned weights, and whether the learned placement sees job lengths."""
     placement: str = "spread"
-    """Decides where the chooser has no answer."""
+    """Placement where the chooser has no answer."""
     alone: bool = False
-    """Whether no job shares a server."""
+    """Whether jobs share no servers."""
 
 
 WAYS = {
@@ -55,12 +55,12 @@ WAYS = {
     "liquid": PlacementMethod(chooser=lambda cluster, learned, length: AsOffered(), placement="liquid"),
     BOUND: PlacementMethod(chooser=lambda cluster, learned, length: Oracle(cluster.nodes)),
 }
-"""By name, in the order in which they are shown."""
+"""Methods by name, in the order of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementScore:
-    """One way over all workloads: means, with the intervals that hold the true ones with 95% confidence."""
+    """Results of a method over all workloads: means, with 95% confidence intervals."""
 
     policy: str
     servers: int
@@ -70,20 +70,20 @@ class PlacementScore:
     low_s: float
     high_s: float
     better_than_best_usual: float | None
-    """By what part its completion times are shorter than those of the best usual way; None if there is no other."""
+    """Relative gain in completion time over the best baseline; None if there is no other."""
     low: float | None
     high: float | None
     part_of_oracle: float | None
-    """Of what the oracle gains over the best usual way, how much this one does."""
+    """Gain over the best baseline as a fraction of the oracle's gain."""
     part_low: float | None
     part_high: float | None
     best_in: int | None
-    """In how many workloads no other way was better; of the oracle, how often its own search was that good."""
+    """Number of workloads in which no other method was better; for the oracle, by its own search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonTask:
-    """One way on one workload."""
+    """One method on one workload."""
 
     policy: str
     shape: WorkloadShape
@@ -93,7 +93,7 @@ class ComparisonTask:
 
 
 def mean_of(task: ComparisonTask) -> float:
-    """The mean completion time."""
+    """Return the mean completion time."""
     way, servers = WAYS[task.policy], task.shape.servers
     work = workload(task.shape, task.seed)
     chooser = way.chooser(cluster_of(servers), load_learned(task.weights), task.length)
@@ -110,7 +110,7 @@ def compare(
     *,
     length: bool = True,
 ) -> list[PlacementScore]:
-    """Some ways on workloads of one seed; `tell` hears of every run."""
+    """Compare methods on workloads of one seed; `tell` is called after every run."""
     names = list(policies)
     load_learned(weights)
     tasks = [
@@ -127,7 +127,7 @@ def compare(
 
 
 def runs_for(names: Iterable[str]) -> list[str]:
-    """The ways that must be run to judge some: all of them for the oracle, which takes the best."""
+    """Return the methods that must run to judge these: all of them for the oracle, which takes the best."""
     asked = set(names)
     return [name for name in WAYS if BOUND in asked or name in asked]
 
@@ -142,9 +142,9 @@ def _run_all(tasks: list[ComparisonTask]) -> Iterator[float]:
 
 
 def scores(means: dict[str, np.ndarray], shape: WorkloadShape) -> list[PlacementScore]:
-    """What mean completion times by workload come to.
+    """Return the scores of mean completion times by workload.
 
-    The oracle knows beforehand what each way would come to, and takes the best: its own search, or that of another.
+    The oracle takes the best method of each workload: its own search, or another.
     """
     shortest = np.min(list(means.values()), axis=0)
     taken = {name: shortest if name == BOUND else seen for name, seen in means.items()}
@@ -178,7 +178,7 @@ def scores(means: dict[str, np.ndarray], shape: WorkloadShape) -> list[Placement
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """How much one sum is of another, both over the same workloads; None where that means nothing."""
+    """Ratio of two sums over the same workloads; None where it is undefined."""
 
     mean: float | None = None
     low: float | None = None
@@ -186,7 +186,7 @@ class _Part:
 
     @classmethod
     def of(cls, some: np.ndarray, whole: np.ndarray) -> _Part:
-        """With the interval of a ratio of means: what each workload adds to it is what is spread around it."""
+        """Return the ratio with the confidence interval of a ratio of means, by the residuals of each workload."""
         if not whole.mean():
             return cls()
         part = some.mean() / whole.mean()
@@ -194,7 +194,7 @@ class _Part:
 
 
 def _interval(seen: np.ndarray) -> tuple[float, float]:
-    """Student's interval of the mean; the mean itself where there is only one."""
+    """Return Student's confidence interval of the mean; the mean itself for a single value."""
     mean = float(seen.mean())
     if len(seen) < 2:
         return mean, mean

@@ -1,4 +1,4 @@
-"""Least interference first, with a linear model: the usual answer to interference, and a baseline."""
+"""Least interference first, with a linear model: a common baseline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RIDGE = 1.0
 
 
 def fit_linear(history: Experience) -> Floats:
-    """By own kind: a constant, and what each task of each kind and role on the same server takes from the speed."""
+    """Fit, by kind, a constant and the speed lost to each task of each kind and role on the same server."""
     kinds = len(history.kinds)
     tasks, _ = on_servers(history.kind, kinds, history.workers, history.servers)
     width = 2 * (kinds + 1) + 1
@@ -25,11 +25,11 @@ def fit_linear(history: Experience) -> Floats:
     seen = history.speed[at, job] > 0
     at, job, node = at[seen], job[seen], node[seen]
     own = history.kind[at, job]
-    beside = tasks[at, node].copy()
+    neighbours = tasks[at, node].copy()
     rows = np.arange(len(at))
-    beside[rows, 0, own] -= history.workers[at, job, node]
-    beside[rows, 1, own] -= history.servers[at, job, node]
-    inputs = np.concatenate([np.ones((len(at), 1)), beside.reshape(len(at), -1)], axis=1)
+    neighbours[rows, 0, own] -= history.workers[at, job, node]
+    neighbours[rows, 1, own] -= history.servers[at, job, node]
+    inputs = np.concatenate([np.ones((len(at), 1)), neighbours.reshape(len(at), -1)], axis=1)
     lost = 1.0 - history.speed[at, job]
     for kind in range(kinds + 1):
         mine = inputs[own == kind]
@@ -40,27 +40,27 @@ def fit_linear(history: Experience) -> Floats:
 
 
 class LeastInterference:
-    """Each task where the linear model says that least speed is lost, its own and that of those beside it."""
+    """Chooser that places each task where the linear model predicts the least loss, its own and its neighbours'."""
 
     def __init__(self, kinds: tuple[str, ...], linear: Floats) -> None:
         self.kinds = kinds
         self._linear = linear
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
-        """The room tells who is where."""
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
+        """Ignore running jobs; the server arrays contain all inputs."""
 
-    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
-        """One task after the other; those already chosen count as if they were there."""
-        job, kind = live.job, room.kind(live.job)
+    def choose(self, arrays: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
+        """Place task by task; tasks already chosen count as present."""
+        job, kind = live.job, arrays.kind(live.job)
         count = len(self.kinds) + 1
 
-        def score(room: ServerArrays, role: int, chosen: Chosen) -> Floats:
+        def score(arrays: ServerArrays, role: int, chosen: Chosen) -> Floats:
             side = SERVER if is_server(job, role) else WORKER
-            tasks = room.tasks.copy()
+            tasks = arrays.tasks.copy()
             for (other, node), placed in chosen.items():
                 tasks[node, SERVER if is_server(job, other) else WORKER, kind] += placed
             own = tasks.reshape(len(tasks), -1) @ self._linear[kind, 1:]
             taken = tasks.sum(axis=1) @ self._linear[:, 1 + side * count + kind]
             return -(own + taken)
 
-        return one_by_one(room, job, score)
+        return one_by_one(arrays, job, score)

@@ -1,4 +1,4 @@
-"""The upper bound: a search that knows how jobs really slow each other down."""
+"""Upper bound: a search that knows the true interference between jobs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rota.mechanisms.learned.server_arrays import Chosen, Floats, ServerArrays
 from rota.perf.speed.shared_servers import SharedServers, tenants_of
 
 REPRESENTATIVES = 12
-"""Servers that are looked at for each task, one of each that are alike."""
+"""Servers that are tried for each task, one of each class of identical ones."""
 STEPS = 6
-"""How often a search may move a task."""
+"""Most moves of a task in a search."""
 
 
 class Oracle:
-    """Puts each job where it and all that are beside it lose least time; by local search from several starts."""
+    """Chooser that minimises the time lost by a job and its neighbours, by local search from several starts."""
 
     kinds: tuple[str, ...] = ()
 
@@ -32,8 +32,8 @@ class Oracle:
         self._shared = SharedServers(nodes)
         self._left_s: dict[JobId, float] = {}
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
-        """Who is where, and how much of each is left."""
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
+        """Record placements and remaining work."""
         self._shared = SharedServers(self._nodes)
         self._left_s = {}
         for live in running.values():
@@ -41,39 +41,39 @@ class Oracle:
                 self._shared.enter(live.job, live.placement)
                 self._left_s[live.job.id] = live.left_s(now_s)
 
-    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
-        """The best that is found."""
+    def choose(self, arrays: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
+        """Return the best choice found."""
         job = live.job
         self._left_s[job.id] = live.left_s(now_s)
-        starts = [found for found in self._starts(room, job) if found]
+        starts = [found for found in self._starts(arrays, job) if found]
         if not starts:
             return None
         best = min(starts, key=lambda chosen: self._lost_s(job, chosen))
-        best = self._improved(room, job, best)
+        best = self._improved(arrays, job, best)
         self._shared.enter(job, _slots(best))
         return best
 
-    def _starts(self, room: ServerArrays, job: Job) -> Iterator[Chosen | None]:
-        yield one_by_one(room, job, least_loaded)
-        yield one_by_one(room, job, fullest)
-        for node in self._representatives(room):
-            yield one_by_one(room, job, partial(_first_at, node))
+    def _starts(self, arrays: ServerArrays, job: Job) -> Iterator[Chosen | None]:
+        yield one_by_one(arrays, job, least_loaded)
+        yield one_by_one(arrays, job, fullest)
+        for node in self._representatives(arrays):
+            yield one_by_one(arrays, job, partial(_first_at, node))
 
-    def _representatives(self, room: ServerArrays) -> list[int]:
-        """One of each kind of server with anything free, the emptiest first."""
+    def _representatives(self, arrays: ServerArrays) -> list[int]:
+        """Return one of each class of identical servers with free resources, the emptiest first."""
         seen: dict[object, int] = {}
-        for node in np.argsort(room.used().max(axis=1), kind="stable"):
+        for node in np.argsort(arrays.used().max(axis=1), kind="stable"):
             tenants = tuple(sorted(self._shared.on(int(node)).values()))
-            if room.open[node]:
-                seen.setdefault((tenants, tuple(room.free[node])), int(node))
+            if arrays.open[node]:
+                seen.setdefault((tenants, tuple(arrays.free[node])), int(node))
         return list(seen.values())[:REPRESENTATIVES]
 
-    def _improved(self, room: ServerArrays, job: Job, chosen: Chosen) -> Chosen:
-        """Move one task at a time as long as that helps."""
+    def _improved(self, arrays: ServerArrays, job: Job, chosen: Chosen) -> Chosen:
+        """Move one task at a time while that helps."""
         lost_s = self._lost_s(job, chosen)
         for _ in range(STEPS):
             found = min(
-                ((self._lost_s(job, other), at, other) for at, other in enumerate(self._moves(room, job, chosen))),
+                ((self._lost_s(job, other), at, other) for at, other in enumerate(self._moves(arrays, job, chosen))),
                 default=None,
             )
             if found is None or found[0] >= lost_s - 1e-9:
@@ -81,8 +81,8 @@ class Oracle:
             lost_s, _, chosen = found
         return chosen
 
-    def _moves(self, room: ServerArrays, job: Job, chosen: Chosen) -> Iterable[Chosen]:
-        targets = dict.fromkeys([*self._representatives(room), *(node for _, node in chosen)])
+    def _moves(self, arrays: ServerArrays, job: Job, chosen: Chosen) -> Iterable[Chosen]:
+        targets = dict.fromkeys([*self._representatives(arrays), *(node for _, node in chosen)])
         for (role, node), tasks in chosen.items():
             for other in targets:
                 if other == node:
@@ -92,20 +92,20 @@ class Oracle:
                 if not moved[role, node]:
                     del moved[role, node]
                 moved[role, other] = moved.get((role, other), 0) + 1
-                if self._fits(room, job, moved, other):
+                if self._fits(arrays, job, moved, other):
                     yield moved
 
-    def _fits(self, room: ServerArrays, job: Job, chosen: Chosen, node: int) -> bool:
+    def _fits(self, arrays: ServerArrays, job: Job, chosen: Chosen, node: int) -> bool:
         mine = [(role, tasks) for (role, at), tasks in chosen.items() if at == node]
         for role, tasks in mine:
-            room.take(node, job.roles[role], tasks)
-        fits = bool((room.free[node] >= 0).all() and room.open[node])
+            arrays.take(node, job.roles[role], tasks)
+        fits = bool((arrays.free[node] >= 0).all() and arrays.open[node])
         for role, tasks in mine:
-            room.take(node, job.roles[role], -tasks)
+            arrays.take(node, job.roles[role], -tasks)
         return fits
 
     def _lost_s(self, job: Job, chosen: Chosen) -> float:
-        """What the job takes, and what those beside it lose while it is there."""
+        """Return the time of the job, plus what its neighbours lose meanwhile."""
         shared = self._shared
         tenants = tenants_of(job, _slots(chosen))
         others = shared.beside(tenants)
@@ -124,8 +124,8 @@ def _slots(chosen: Chosen) -> Placement:
     return tuple(Slot(node, 0, tasks, role) for (role, node), tasks in sorted(chosen.items()))
 
 
-def _first_at(node: int, room: ServerArrays, role: int, chosen: Chosen) -> Floats:
-    """One server first, then the fullest."""
-    scores = fullest(room, role, chosen)
+def _first_at(node: int, arrays: ServerArrays, role: int, chosen: Chosen) -> Floats:
+    """Prefer one server, then the fullest."""
+    scores = fullest(arrays, role, chosen)
     scores[node] += 1e3
     return scores

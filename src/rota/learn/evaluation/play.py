@@ -1,4 +1,4 @@
-"""One workload through the simulator's engine with a chooser: all start jobs in the same order, only where differs."""
+"""Simulation of a workload with a chooser: jobs start in the same order, only placements differ."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rota.traces.workload import Workload
 
 
 class AsOffered:
-    """Leaves every job where the placement has it."""
+    """Chooser that keeps every offered placement."""
 
     kinds: tuple[str, ...] = ()
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
-        """What runs does not matter."""
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
+        """Ignore running jobs."""
 
-    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
-        """Nothing of its own."""
+    def choose(self, arrays: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
+        """Choose nothing."""
         return None
 
 
@@ -41,8 +41,11 @@ def play(
     interval_s: float = INTERVAL_S,
     first: Callable[[LiveJob], float] = by_arrival,
 ) -> History:
-    """Run a workload on shared servers. Where the chooser has no answer, the placement by name decides; jobs of an
-    interval are placed in the order of `first`."""
+    """Run a workload on shared servers.
+
+    Where the chooser has no answer, the named placement decides; jobs of an interval are placed in the order of
+    `first`.
+    """
     cluster = cluster_of(servers)
     alloc = allocator("none", style(placement), cluster)
     inner = ListScheduler(SimpleRule(of=_first_come, backfill=Backfill.ANY, preempts=False), alloc)
@@ -52,13 +55,13 @@ def play(
 
 
 def mean_jct_s(history: History) -> float:
-    """The mean time from a job's submission to its end."""
+    """Return the mean time from submission to end."""
     ends = [row.end_s - row.submit_s for row in history.jobs if row.end_s is not None]
     return sum(ends) / len(ends)
 
 
 def alone_on_servers(work: Workload) -> Workload:
-    """The same jobs, each of which wants its servers for itself."""
+    """Return the same jobs with exclusive servers."""
     return replace(
         work,
         submissions=tuple(

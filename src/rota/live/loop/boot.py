@@ -10,6 +10,7 @@ from typing import Any
 
 from rota.core.codec import snapshot
 from rota.core.codec.values import decode_job
+from rota.core.engine.driver import DriverContract
 from rota.core.engine.engine import Engine, Journal
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
@@ -23,6 +24,7 @@ from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.placement import style
 from rota.policies import find_policy
+from rota.scenario import Scenario
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
 from rota.tenancy import allocator
@@ -105,8 +107,13 @@ def as_scheduled(
     )
 
 
-def boot(records: Records, scheduling: Scheduling) -> Control:
-    """The loop, ready to run, in the state in which the last one stopped."""
+def boot(records: Records, scheduling: Scheduling, driver: DriverContract) -> Control:
+    """The loop, ready to run, in the state in which the last one stopped.
+
+    A policy that the driver can't serve is refused before anything is changed.
+    """
+    declared, options = find_policy(scheduling.policy)
+    declared.refuse_driver(options, driver, live=True)
     return begin(records, scheduling, restored(records, scheduling), "a live manager")
 
 
@@ -127,10 +134,9 @@ def header_of(
     """What has to be known to run the journal from here on."""
     return encode_header(
         JournalHeader(
-            cluster=present.whole(engine.state),
-            policy=policy,
-            placement=placement,
-            tenancy=tenancy,
+            scenario=Scenario(
+                policies=(policy,), placement=placement, tenancy=tenancy, cluster=present.whole(engine.state)
+            ),
             about=about,
             snapshot=snapshot.take(engine.state, engine.memory),
         )
@@ -142,9 +148,8 @@ def _demote(state: State, alloc: Allocator) -> None:
     if alloc.ledger is None:
         return
     for live in state.jobs.values():
-        live.demoted = (
-            not live.state.is_final and live.job.priority > OPPORTUNISTIC and not alloc.ledger.could_hold(live)
-        )
+        is_guaranteed = not live.state.is_final and live.job.priority > OPPORTUNISTIC
+        state.demote(live, is_guaranteed and not alloc.ledger.could_hold(live))
 
 
 def _restore(

@@ -20,6 +20,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from rota.core.engine.driver import ExitDetail, LiveDriver
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Cause, Decision, Move, Resize, Start
 from rota.core.messages.events import (
@@ -43,12 +44,10 @@ from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.local.failure import pause_s
-from rota.drivers.local.launch_order import ExitDetail
 from rota.live.estimates.oom_retry import NoMore, Raise, more_memory
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.dependents import Dependents
-from rota.live.loop.dispatcher import Carrier, Dispatcher, Driver
 from rota.live.loop.histogram import Histogram
 from rota.live.loop.leases import Leases
 from rota.live.loop.record import Record, dump, shown_state
@@ -153,7 +152,7 @@ class Control:
         self._dependents = Dependents(engine.state)
         self._leases = Leases(engine.state, lambda event: self._put(LoopEntry([event])))
         self._listeners: list[Callable[[Sequence[News]], None]] = []
-        self._hands: Carrier | None = None
+        self._driver: LiveDriver | None = None
 
     @property
     def state(self) -> State:
@@ -242,20 +241,16 @@ class Control:
 
     # -- the loop --------------------------------------------------------------------------------
 
-    def give_to(self, driver: Driver) -> None:
-        """From now on this driver carries decisions out."""
-        self._hands = Dispatcher(self.state, self.kept, self._leases, driver, self.answered)
+    def give_to(self, driver: LiveDriver) -> None:
+        """Let this driver carry decisions out from now on."""
+        self._driver = driver
 
-    async def run(self, driver: Driver) -> None:
-        """For ever. Jobs that should be running are found again first."""
+    async def run(self, driver: LiveDriver) -> None:
+        """Run until cancelled. Tasks that should be running are found again first."""
         self.give_to(driver)
-        assert self._hands is not None
-        await self.run_by(self._hands)
-
-    async def run_by(self, hands: Carrier) -> None:
-        """For ever, with whoever carries decisions out."""
-        self._hands = hands
-        hands.take_up()
+        driver.take_up()
+        for live in self.state.jobs.values():
+            self._leases.take_up(live)
         self._put(LoopEntry([TimerFired()]))
         while True:
             await self._something_to_do()
@@ -297,8 +292,9 @@ class Control:
             if entry.done is not None and not entry.done.done():
                 entry.done.set_result(None)
         self._tell(list(made.touched.values()))
-        assert self._hands is not None
-        self._hands.carry_out(made.decisions)
+        assert self._driver is not None
+        for event in self._driver.carry_out(made.decisions, time.time()):
+            self._put(LoopEntry([event]))
         for live in made.touched.values():
             self._leases.watch(live)
         for job_id in self._dependents.forget(made.touched):

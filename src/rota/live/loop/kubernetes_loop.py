@@ -9,16 +9,14 @@ from typing import Any
 
 from rota.core.codec import snapshot
 from rota.core.codec.values import decode_job, encode_job, encode_placement
-from rota.core.errors import RotaError
-from rota.core.messages.decisions import Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
-from rota.core.messages.events import Event, Interrupted, JobEnded, NodeAdded, NodeRemoved, SpeedChanged, StartFailed
+from rota.core.messages.events import Event, Interrupted, JobEnded, NodeAdded, NodeRemoved, StartFailed
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import WHOLE, Job, JobId, JobState
-from rota.core.model.placement import Placement
+from rota.core.model.job import Job, JobId, JobState
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import Phase
 from rota.core.state.state import State
-from rota.drivers.kubernetes.driver import Found, KubernetesDriver
+from rota.drivers.kubernetes.driver import Found, Known, KubernetesDriver
 from rota.drivers.kubernetes.gangs.gang import Gang
 from rota.drivers.kubernetes.objects.gang_jobs import spec_of
 from rota.drivers.kubernetes.objects.nodes import cluster_of
@@ -38,7 +36,7 @@ _FATES = (JobEnded, Interrupted, StartFailed)
 
 
 class KubernetesLoop:
-    """Takes the driver's events in. Also the hands of the loop: hands decisions back to the driver."""
+    """Passes the events of the Kubernetes driver on to the loop, and ends of jobs back to the driver."""
 
     def __init__(
         self,
@@ -46,13 +44,11 @@ class KubernetesLoop:
         records: Records,
         driver: KubernetesDriver,
         settings: ClusterSettings,
-        found: list[Found],
     ) -> None:
         self._control = control
         self._records = records
         self._driver = driver
         self._settings = settings
-        self._found = found
         control.listen(self._heard)
 
     @property
@@ -81,54 +77,25 @@ class KubernetesLoop:
         """Whether a job of this id is known, or was."""
         return name in self._control.state.jobs or self._records.job(name) is not None
 
-    def carry_out(self, decisions: Sequence[Decision]) -> None:
-        """Hand decisions to the driver."""
-        for decision in decisions:
-            match decision:
-                case Start(name, placement):
-                    self._must_be_whole(name, placement)
-                    self._driver.start(name, placement)
-                case Stop(name, cause):
-                    self._driver.stop(name, cause)
-                case Resize(name, placement):
-                    self._driver.resize(name, placement)
-                case Renew(name, _, _):
-                    self.tell([SpeedChanged(name, self.state.jobs[name].work, 1.0)], {}, {})
-                case Move(name) | Suspend(name) | Resume(name):
-                    raise RotaError(
-                        f"job {name}: pods can neither rest nor move; choose another policy than {self._policy}"
-                    )
-
-    def _must_be_whole(self, name: JobId, placement: Placement) -> None:
-        """Kubernetes counts whole devices: two pods can't be given one."""
-        if any(slot.milli != WHOLE for slot in placement):
-            raise RotaError(f"job {name}: pods can't share a device; choose another policy than {self._policy}")
-
-    @property
-    def _policy(self) -> str:
-        return repr(self._settings.policy)
-
-    def take_up(self) -> None:
-        """What runs was found before the loop began; from now on the driver tells what happens."""
-        known = {name: live.job for name, live in self.state.jobs.items() if live.state is JobState.HELD}
-        self._driver.begin(self, self._found, known)
-
     def _heard(self, news: Sequence[News]) -> None:
         for each in news:
             if each.state in FINAL:
                 self._driver.ended(each.job_id, cancelled=each.state == JobState.CANCELLED.value)
 
 
-def boot_on_pods(
-    records: Records, driver: KubernetesDriver, settings: ClusterSettings
-) -> tuple[Control, KubernetesLoop, Scheduling]:
-    """The loop, ready to run, in the state that the cluster is in."""
+def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSettings) -> tuple[Control, Scheduling]:
+    """The loop, ready to run, in the state that the cluster is in.
+
+    A policy that the driver can't serve is refused before anything is changed.
+    """
+    declared, options = find_policy(settings.policy)
+    declared.refuse_driver(options, driver.contract, live=True)
     nodes = driver.fleet.nodes
     cluster = cluster_of(nodes, settings)
     scheduling = Scheduling(
         cluster=cluster, policy=settings.policy, placement=settings.placement, tenancy=settings.tenancy
     )
-    recall = PolicyMemory(records, find_policy(settings.policy)[0].name)
+    recall = PolicyMemory(records, declared.name)
     found = _undisputed(driver, cluster)
     rows = {JobId(row.id): row for row in records.live_jobs()}
     alive = {each.job.id for each in found} | _gathering(driver, rows)
@@ -159,7 +126,9 @@ def boot_on_pods(
     present = ClusterConfig(cluster, cluster, settings.tenancy, has_fixed_nodes=False)
     was = as_scheduled(scheduling, state, kept, present, LoopEntry([], cluster=cluster))
     control = begin(records, scheduling, was, about)
-    return control, KubernetesLoop(control, records, driver, settings, found), scheduling
+    waiting = {name: live.job for name, live in state.jobs.items() if live.state is JobState.HELD}
+    driver.attach(KubernetesLoop(control, records, driver, settings), Known(found=found, waiting=waiting))
+    return control, scheduling
 
 
 def _undisputed(driver: KubernetesDriver, cluster: Cluster) -> list[Found]:
@@ -240,9 +209,9 @@ def _close_missing(records: Records, driver: KubernetesDriver, rows: list[Any]) 
         live = LiveJob(decode_job(json.loads(row.job)), row.seq, row.submitted_s, 1.0)
         phases = phases_by_job.get(JobId(row.id), [])
         if phases and all(phase is PodPhase.SUCCEEDED for phase in phases):
-            live.state = JobState.SUCCEEDED
+            live.enter(Phase.SUCCEEDED)
         else:
-            live.state = JobState.FAILED if PodPhase.FAILED in phases else JobState.CANCELLED
+            live.enter(Phase.FAILED if PodPhase.FAILED in phases else Phase.CANCELLED)
         live.first_start_s, live.ended_s = row.started_s, time.time()
         record = _record(row, None, "")
         record.message = "" if phases else "its pods were gone when Rota came back"

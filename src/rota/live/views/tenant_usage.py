@@ -76,7 +76,7 @@ def promises_of(cluster: Cluster, tenancy: str) -> dict[str, TenantGuarantee]:
             promises[str(tenant)] = TenantGuarantee(devices=devices, words=", ".join(words) or "nothing")
         return promises
     if tenancy == "quota":
-        from rota.tenancy.shares import stated_shares
+        from rota.tenancy.quota.stated_shares import stated_shares
 
         shares = stated_shares(cluster.cells, cluster.tenants).shares
         return {str(name): _counted(share) for name, share in shares.items()}
@@ -97,7 +97,7 @@ def uses_of(state: State, promises: Mapping[str, TenantGuarantee]) -> dict[str, 
     for live in state.jobs.values():
         if live.state.is_final:
             continue
-        if live.placement is None or live.reserved:
+        if not live.held:
             waiting[live.job.tenant] += 1
             continue
         running[live.job.tenant] += 1

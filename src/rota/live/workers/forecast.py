@@ -29,8 +29,8 @@ from rota.core.messages.events import (
     TimerFired,
 )
 from rota.core.model.job import Job, JobId, JobState
-from rota.core.model.placement import is_suspended_claim
 from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import Phase
 
 GUESS_S = (600.0, 3600.0, 6 * 3600.0)
 """How long a job takes of which nothing is known: short, usual, long."""
@@ -160,12 +160,15 @@ class _ForwardRun:
                 self._expect(live, now_s)
 
     def _settle_resting(self, live: LiveJob, now_s: float) -> Iterator[Event]:
-        """One that is told to rest does; one that is told to go on does that."""
-        if live.state is JobState.RUNNING:
+        """Complete the outstanding suspension, resume or move of a job."""
+        if live.phase is Phase.SUSPENDING:
             yield Suspended(live.job.id, live.work_done(now_s))
-        elif live.placement is not None and not is_suspended_claim(live.placement) and not live.reserved:
+        elif live.phase is Phase.RESUMING:
             self._expect(live, now_s)
             yield Resumed(live.job.id, 1.0, now_s)
+        elif live.phase is Phase.MOVING:
+            self._expect(live, now_s)
+            yield Moved(live.job.id, live.work, 1.0, now_s)
 
     def _expect(self, live: LiveJob, now_s: float) -> None:
         """Say when a running job, or its lease, will end: one that ran longer than expected takes as long again."""

@@ -1,7 +1,7 @@
-"""What would have become of the last days' jobs under another policy, with more nodes, or with other quotas.
+"""What-if: simulate the jobs of the last days under another scenario (policy, nodes or quotas).
 
-The journal's jobs are run through the simulator twice, as things are and as they would be, so that like is compared
-with like. That takes a process of its own, with low priority and a limit: the manager does not feel it.
+The journal's jobs are simulated twice, in the present scenario and in the other one, so that like is compared with
+like. Both run in a separate process with low priority and a time limit, so that the manager is not slowed down.
 """
 
 from __future__ import annotations
@@ -12,59 +12,47 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rota.core.codec.values import decode_cluster, encode_cluster
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, NodeId, TenantId
-from rota.drivers.simulator.study import Setting, scheduler
+from rota.drivers.simulator.study import Setting, scheduler, setting_of
 from rota.live.loop.boot import Scheduling
 from rota.perf.speed.model import Costs
 from rota.policies import names
+from rota.scenario import Scenario, encode_scenario
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
 
 Json = dict[str, Any]
 LONGEST_S = 120.0
 MOST_ADDED = 10_000
+SCENARIOS = "scenarios.json"
 _PROGRAM = "from rota.live.workers.whatif_worker import work; work()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What would be otherwise."""
-
-    policy: str
-    added: Mapping[DeviceType, int] = field(default_factory=dict)
-    """Nodes to add, each like the first of its type."""
-    guaranteed: Mapping[TenantId, Mapping[DeviceType, int]] = field(default_factory=dict)
-    """Guarantees in place of those that the tenants have."""
-    restart_s: float = 30.0
-    """What each restart costs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """How the jobs fared in one of the two cases."""
+    """The result of one of the two scenarios."""
 
     policy: str
     devices: int
     metrics: Json
     jct_s: list[list[float]]
-    """Completion times and the part of jobs that took no longer."""
+    """Completion times and the cumulative share of jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Both cases."""
+    """The results of both scenarios."""
 
     jobs: int
     left_out: int
-    """Jobs that had not come to their end, or would not fit."""
+    """Jobs that had not ended, or would not fit."""
     now: Side
     then: Side
 
@@ -77,17 +65,28 @@ class WhatIf:
         self._scheduling = scheduling
         self._busy = asyncio.Lock()
 
-    async def ask(self, cluster: Cluster, change: Change, days: float) -> Answer:
-        """Run the jobs of the last days both ways: on the cluster as it is, and as it would be."""
-        sides = [self._side(cluster, self._scheduling.policy, change.restart_s)]
-        sides.append(self._side(changed(cluster, change), _named(change.policy), change.restart_s))
+    def present(self, cluster: Cluster, *, restart_s: float) -> Scenario:
+        """The scenario in which the manager is now."""
+        return Scenario(
+            policies=(self._scheduling.policy,),
+            placement=self._scheduling.placement,
+            tenancy=self._scheduling.tenancy,
+            cluster=cluster,
+            costs=Costs(restart_s=restart_s),
+        )
+
+    async def ask(self, now: Scenario, then: Scenario, days: float) -> Answer:
+        """Simulate the jobs of the last days in the present scenario and in another."""
+        refuse_files(then.policy)
+        for scenario in (now, then):
+            scheduler(scenario.policy, setting_with(scenario))
         if self._busy.locked():
-            raise RotaError("another what-if is being worked out; try again when it is done")
+            raise RotaError("another what-if is being computed; try again when it is done")
         async with self._busy:
             with tempfile.TemporaryDirectory(prefix="rota-whatif-") as folder:
-                await asyncio.to_thread(self._write, Path(folder), sides, time.time() - days * 86400.0)
-                said = await _run(Path(folder))
-        found = json.loads(said)
+                await asyncio.to_thread(self._write, Path(folder), [now, then], time.time() - days * 86400.0)
+                output = await _run(Path(folder))
+        found = json.loads(output)
         if "error" in found:
             raise RotaError(str(found["error"]))
         return Answer(
@@ -97,44 +96,40 @@ class WhatIf:
             then=Side(**found["sides"][1]),
         )
 
-    def _side(self, cluster: Cluster, policy: str, restart_s: float) -> Json:
-        side: Json = {
-            "policy": policy,
-            "placement": self._scheduling.placement,
-            "tenancy": self._scheduling.tenancy,
-            "cluster": encode_cluster(cluster),
-            "restart_s": restart_s,
-        }
-        scheduler(policy, setting_of(side))
-        return side
-
-    def _write(self, folder: Path, sides: list[Json], since_s: float) -> None:
-        """The question as files: the journal since a moment, and the two cases."""
+    def _write(self, folder: Path, scenarios: Sequence[Scenario], since_s: float) -> None:
+        """Write the question as files: the journal since a moment, and the two scenarios."""
         header = JournalHeader(
-            cluster=self._scheduling.cluster,
-            policy=self._scheduling.policy,
-            placement=self._scheduling.placement or "any",
-            tenancy=self._scheduling.tenancy,
+            scenario=Scenario(
+                policies=(self._scheduling.policy,),
+                placement=self._scheduling.placement or "any",
+                tenancy=self._scheduling.tenancy,
+                cluster=self._scheduling.cluster,
+            )
         )
         with (folder / "journal.jsonl").open("w", encoding="utf-8") as file:
             file.write(json.dumps(encode_header(header), separators=(",", ":")) + "\n")
             for body in self._records.steps(self._records.first_step_since(since_s)):
                 file.write(body + "\n")
-        (folder / "sides.json").write_text(json.dumps(sides), encoding="utf-8")
+        encoded = [encode_scenario(scenario) for scenario in scenarios]
+        (folder / SCENARIOS).write_text(json.dumps(encoded), encoding="utf-8")
 
 
-def _named(policy: str) -> str:
-    """A policy by its name; what lies in files is not for whoever can open a page."""
+def refuse_files(policy: str) -> None:
+    """Refuse a policy that is not in the table: a page must not run code from files."""
     name = policy.partition(":")[0]
     if name not in names():
         raise RotaError(f"unknown policy {name[:80]!r}; {did_you_mean(name[:80], names())}")
-    return policy
 
 
-def changed(cluster: Cluster, change: Change) -> Cluster:
-    """The cluster as it would be."""
+def changed(
+    cluster: Cluster,
+    *,
+    added: Mapping[DeviceType, int] | None = None,
+    guaranteed: Mapping[TenantId, Mapping[DeviceType, int]] | None = None,
+) -> Cluster:
+    """The cluster with more nodes, each like the first of its type, and with other guarantees."""
     nodes = list(cluster.nodes)
-    for kind, count in change.added.items():
+    for kind, count in (added or {}).items():
         model = next((node for node in cluster.nodes if node.device_type == kind), None)
         if model is None:
             raise RotaError(f"there is no node of type {kind!r} to add more of")
@@ -142,14 +137,14 @@ def changed(cluster: Cluster, change: Change) -> Cluster:
             raise RotaError(f"{count} nodes of type {kind} are to be added; it must be 0 to {MOST_ADDED:,}")
         nodes += [_another(model, number) for number in range(1, count + 1)]
     tenants = cluster.tenants
-    if change.guaranteed:
+    if guaranteed:
         if tenants is None:
             raise RotaError("no tenant has a quota that could be changed")
         shares = dict(tenants.shares)
-        for tenant, guaranteed in change.guaranteed.items():
+        for tenant, devices in guaranteed.items():
             if tenant not in shares:
                 raise RotaError(f"unknown tenant {tenant!r}; {did_you_mean(tenant, shares)}")
-            shares[tenant] = replace(shares[tenant], guaranteed=dict(guaranteed))
+            shares[tenant] = replace(shares[tenant], guaranteed=dict(devices))
         tenants = replace(tenants, shares=shares)
     return replace(cluster, nodes=tuple(nodes), tenants=tenants)
 
@@ -163,7 +158,7 @@ async def _run(folder: Path) -> bytes:
         sys.executable, "-c", _PROGRAM, str(folder), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
     try:
-        said, _ = await asyncio.wait_for(process.communicate(), LONGEST_S)
+        output, _ = await asyncio.wait_for(process.communicate(), LONGEST_S)
     except TimeoutError:
         raise RotaError(f"it took longer than {LONGEST_S:.0f} s; ask about fewer days") from None
     finally:
@@ -173,14 +168,11 @@ async def _run(folder: Path) -> bytes:
             await process.wait()
     if process.returncode:
         raise RotaError(f"the simulation ended with status {process.returncode}")
-    return said
+    return output
 
 
-def setting_of(side: Json) -> Setting:
-    """One of the two cases, as the simulator takes it."""
-    return Setting(
-        cluster=decode_cluster(side["cluster"]),
-        placement=side["placement"],
-        tenancy=side["tenancy"],
-        costs=Costs(restart_s=float(side["restart_s"])),
-    )
+def setting_with(scenario: Scenario) -> Setting:
+    """The setting of a scenario that names no files."""
+    if not isinstance(scenario.cluster, Cluster):
+        raise RotaError(f"a what-if needs the cluster itself, not {scenario.cluster!r}")
+    return setting_of(scenario, cluster=scenario.cluster)

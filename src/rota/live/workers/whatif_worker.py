@@ -1,4 +1,4 @@
-"""The other side of a what-if: a process that reads the question in a folder and prints the answer."""
+"""The process of a what-if: reads the question in a folder and prints the answer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import numpy as np
 
 from rota.core.errors import RotaError
 from rota.drivers.simulator.study import Setting, oversized, simulate
-from rota.live.workers.whatif import setting_of
+from rota.live.workers.whatif import SCENARIOS, setting_with
 from rota.report.metrics import measure
 from rota.report.series import cdf
+from rota.scenario import decode_scenario
 from rota.traces.formats import read_trace
 from rota.traces.workload import Workload
 
@@ -25,7 +26,7 @@ POINTS = 200
 
 
 def work() -> None:
-    """Answer the question in a folder: JSON to the standard output, an error as such."""
+    """Print the answer to the question in a folder, or its error, as JSON."""
     os.nice(NICE)
     folder = Path(sys.argv[1])
     try:
@@ -36,9 +37,10 @@ def work() -> None:
 
 
 def _answer(folder: Path) -> Json:
-    settings = [(side["policy"], setting_of(side)) for side in json.loads((folder / "sides.json").read_text())]
+    scenarios = [decode_scenario(value) for value in json.loads((folder / SCENARIOS).read_text(encoding="utf-8"))]
+    settings = [setting_with(scenario) for scenario in scenarios]
     workload = read_trace(folder / "journal.jsonl")
-    misfits = {job.id for _, setting in settings for job, _ in oversized(workload.submissions, setting)}
+    misfits = {job.id for setting in settings for job, _ in oversized(workload.submissions, setting)}
     kept = tuple(each for each in workload.submissions if each.job.id not in misfits)
     if not kept:
         raise RotaError("no job of these days would fit")
@@ -46,19 +48,21 @@ def _answer(folder: Path) -> Json:
     return {
         "jobs": len(kept),
         "left_out": workload.left_out + len(misfits),
-        "sides": [_fared(fitting, policy, setting) for policy, setting in settings],
+        "sides": [
+            _result(fitting, scenario.policy, setting) for scenario, setting in zip(scenarios, settings, strict=True)
+        ],
     }
 
 
-def _fared(workload: Workload, policy: str, setting: Setting) -> Json:
+def _result(workload: Workload, policy: str, setting: Setting) -> Json:
     history = simulate(workload, policy, setting).history
     jct_s = np.array(
         [row.end_s - row.submit_s for row in history.jobs if row.end_s is not None and row.start_s is not None]
     )
-    times_s, parts = cdf(jct_s, POINTS)
+    times_s, shares = cdf(jct_s, POINTS)
     return {
         "policy": policy,
         "devices": setting.cluster.devices,
         "metrics": asdict(measure(history)),
-        "jct_s": [[float(at_s), float(part)] for at_s, part in zip(times_s, parts, strict=True)],
+        "jct_s": [[float(at_s), float(share)] for at_s, share in zip(times_s, shares, strict=True)],
     }

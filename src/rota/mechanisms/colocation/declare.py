@@ -9,6 +9,7 @@ from rota.core.model.job import Job
 from rota.mechanisms.colocation.checked import CheckedColocationRule
 from rota.mechanisms.colocation.rule import ColocationRule
 from rota.mechanisms.colocation.scheduler import ColocationScheduler
+from rota.mechanisms.declare import MOVES, SHARES
 from rota.mechanisms.family import Build, Family
 
 
@@ -16,7 +17,7 @@ def _schedule(rule: ColocationRule, build: Build) -> Policy:
     return ColocationScheduler(rule, build.allocator, name=build.name)
 
 
-colocation = Family(schedule=_schedule, check=CheckedColocationRule)
+colocation = Family(schedule=_schedule, check=CheckedColocationRule, emits=SHARES | MOVES)
 
 
 def label(job: Job, name: str) -> str | None:

@@ -175,13 +175,7 @@ def wants_fraction(job: Job) -> bool:
 
 def is_settled(live: LiveJob) -> bool:
     """Return whether a job runs as ordered, with no order that the driver has still to answer."""
-    return (
-        live.state is JobState.RUNNING
-        and live.stopping is None
-        and live.suspended_on is None
-        and live.placement is not None
-        and live.run_milli == live.gpu_milli
-    )
+    return live.is_settled
 
 
 def on_devices_of(job: Job, host: LiveJob, inventory: Inventory) -> Placement | None:

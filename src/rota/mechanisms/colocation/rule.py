@@ -69,7 +69,7 @@ class FreeDeviceRule(Protocol):
         """
 
     def placement_key(self, job: Job) -> Hashable:
-        """Return what decides about `find_free` beside the allocator's equivalence key."""
+        """Return what decides about `find_free` in addition to the allocator's equivalence key."""
 
     @property
     def moves_parts(self) -> bool:

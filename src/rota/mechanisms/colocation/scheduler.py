@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.errors import PlanRefused
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, DeviceType, JobState
@@ -55,14 +55,9 @@ class ColocationScheduler:
         self.wakeup_s = math.inf
 
     @property
-    def overlaps(self) -> bool:
-        """Whether a job loads while its predecessor saves, as the rule declares."""
-        return self._rule.overlaps
-
-    @property
-    def moves_parts(self) -> bool:
-        """Whether consolidation may move fractions, as the rule declares."""
-        return self._rule.moves_parts
+    def capabilities(self) -> Capabilities:
+        """Those that the rule asks for."""
+        return Capabilities(overlaps=self._rule.overlaps, moves_parts=self._rule.moves_parts)
 
     @property
     def memory(self) -> Any:
@@ -78,7 +73,7 @@ class ColocationScheduler:
         for live in state.jobs.values():
             if live.placement is not None:
                 self._index(live)
-            elif live.state is JobState.WAITING and not live.unmet:
+            elif live.is_contending:
                 self._waiting[live] = None
         if isinstance(state.memory, dict) and state.memory.get("policy") == self._name:
             self._rule.recall(state.memory["rule"], {live.seq: live for live in state.jobs.values()})
@@ -334,9 +329,9 @@ class ColocationScheduler:
         held: dict[LiveJob, Placement] = {}
         offered: Placement | Reason | None = None
         for victim in self._rule.victims(live, list(self._holders)):
-            if victim.stopping is not None or victim.placement is None or victim.reserved:
+            if victim.is_leaving or not victim.held:
                 continue
-            held[victim] = victim.placement
+            held[victim] = victim.held
             draft.release(victim)
             self._groups.rekey(victim)
             offered = self._rule.find_free(live, draft, self._groups)

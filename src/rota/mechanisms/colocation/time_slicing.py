@@ -11,8 +11,8 @@ from typing import Any
 
 from rota.core.engine.draft import Draft
 from rota.core.errors import PlanRefused
-from rota.core.model.job import WHOLE, JobState
-from rota.core.model.placement import is_suspended_claim, packed
+from rota.core.model.job import WHOLE
+from rota.core.model.placement import packed
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.groups import is_settled
 
@@ -184,10 +184,4 @@ def _is_off_device(live: LiveJob) -> bool:
 
 def is_suspended(live: LiveJob) -> bool:
     """Return whether a job is suspended with no order that the driver has still to answer."""
-    return (
-        live.state is JobState.SUSPENDED
-        and live.stopping is None
-        and not live.reserved
-        and live.placement is not None
-        and is_suspended_claim(live.placement)
-    )
+    return live.is_suspended

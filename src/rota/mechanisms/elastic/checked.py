@@ -18,16 +18,16 @@ class CheckedSizeRule:
         self._rule = rule
         self._user = user
         self._name = type(rule).__name__
-        user.require(rule, "plan", "saw", "left", "meet", "recall", base="DefaultSizeRule")
+        user.require(rule, "plan", "observe", "forget", "attach", "recall", base="DefaultSizeRule")
         interval_s = user.attribute(rule, "interval_s")
         if interval_s is not None:
             seconds = as_number(interval_s)
             if seconds is None or not 0 < seconds < float("inf"):
                 user.refuse_attribute(f"{self._name}.interval_s", interval_s, "None or a number of seconds above 0")
         self.interval_s: float | None = interval_s
-        self.drifts = bool(user.attribute(rule, "drifts"))
-        self.takes_all = bool(user.attribute(rule, "takes_all"))
-        self.moves = bool(user.attribute(rule, "moves"))
+        self.replans_without_events = bool(user.attribute(rule, "replans_without_events"))
+        self.plans_cpu_jobs = bool(user.attribute(rule, "plans_cpu_jobs"))
+        self.defragments = bool(user.attribute(rule, "defragments"))
 
     def plan(self, question: SizeQuestion) -> SizePlan:
         """The rule's plan, if every target is a size that its job may have."""
@@ -60,17 +60,17 @@ class CheckedSizeRule:
             self._user.refuse(function, target, f"a device type of the cluster ({', '.join(types)}) or None")
         return Target(tasks, target.device_type)
 
-    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
+    def observe(self, live: LiveJob, nodes: int, now_s: float) -> None:
         """Pass on the speed at which a job runs."""
-        self._user.call(f"{self._name}.saw", self._rule.saw, live, nodes, now_s)
+        self._user.call(f"{self._name}.observe", self._rule.observe, live, nodes, now_s)
 
-    def left(self, live: LiveJob) -> None:
+    def forget(self, live: LiveJob) -> None:
         """Pass on that a job has ended."""
-        self._user.call(f"{self._name}.left", self._rule.left, live)
+        self._user.call(f"{self._name}.forget", self._rule.forget, live)
 
-    def meet(self, jobs: dict[JobId, LiveJob]) -> None:
+    def attach(self, jobs: dict[JobId, LiveJob]) -> None:
         """Pass on all jobs that the engine knows."""
-        self._user.call(f"{self._name}.meet", self._rule.meet, jobs)
+        self._user.call(f"{self._name}.attach", self._rule.attach, jobs)
 
     @property
     def memory(self) -> Any:

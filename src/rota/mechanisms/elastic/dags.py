@@ -1,4 +1,4 @@
-"""Jobs that depend on each other as stages of one whole: since when it is there, and how much of it is left."""
+"""Jobs that depend on each other as stages of one DAG: its submission time and its remaining work."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from rota.core.state.job_record import LiveJob
 
 
 class Dags:
-    """Which jobs belong together. Jobs are taken in as they are met; each is looked at once."""
+    """Partition of all jobs into DAGs, updated incrementally."""
 
     def __init__(self) -> None:
-        self.meet({})
+        self.attach({})
 
-    def meet(self, jobs: dict[JobId, LiveJob]) -> None:
-        """All jobs that there are, now and later."""
+    def attach(self, jobs: dict[JobId, LiveJob]) -> None:
+        """Attach the engine's table of jobs, which is read on every update."""
         self._jobs = jobs
-        self._whole: dict[JobId, JobId] = {}
+        self._dag_of: dict[JobId, JobId] = {}
         self._stages: dict[JobId, list[LiveJob]] = {}
         self._seen = -1
 
-    def look(self) -> None:
-        """Take in jobs that have come since."""
+    def update(self) -> None:
+        """Add the jobs that were submitted since the last update."""
         fresh = []
         for live in reversed(self._jobs.values()):
             if live.seq <= self._seen:
@@ -31,37 +31,37 @@ class Dags:
             self._seen = live.seq
 
     def _join(self, live: LiveJob) -> None:
-        wholes = {self._whole[name] for name in live.job.depends_on if name in self._whole}
-        whole = min(wholes, key=lambda name: self._stages[name][0].seq, default=live.job.id)
-        stages = self._stages.setdefault(whole, [])
-        for other in sorted(wholes - {whole}):
+        dags = {self._dag_of[name] for name in live.job.depends_on if name in self._dag_of}
+        dag = min(dags, key=lambda name: self._stages[name][0].seq, default=live.job.id)
+        stages = self._stages.setdefault(dag, [])
+        for other in sorted(dags - {dag}):
             for stage in self._stages.pop(other):
-                self._whole[stage.job.id] = whole
+                self._dag_of[stage.job.id] = dag
                 stages.append(stage)
-        self._whole[live.job.id] = whole
+        self._dag_of[live.job.id] = dag
         stages.append(live)
         stages.sort(key=lambda stage: stage.seq)
 
     def unfinished(self) -> list[LiveJob]:
-        """All stages that are still to be done, in order of submission."""
+        """Return all stages that have not ended, in order of submission."""
         return [live for live in self._jobs.values() if not live.state.is_final]
 
     def since_s(self, live: LiveJob) -> float:
-        """When the first stage of the whole was submitted."""
-        return self._stages[self._whole[live.job.id]][0].submitted_s
+        """Return when the first stage of a job's DAG was submitted."""
+        return self._stages[self._dag_of[live.job.id]][0].submitted_s
 
-    def left(self, live: LiveJob, now_s: float) -> float:
-        """Device-seconds (or seconds, for stages without devices) that the whole still takes at nominal speed."""
+    def remaining_work(self, live: LiveJob, now_s: float) -> float:
+        """Return the remaining GPU-seconds of a DAG at nominal speed; seconds for stages without devices."""
         return sum(
             (stage.job.work - stage.work_done(now_s)) / stage.nominal_rate * max(stage.job.gpus, 1.0)
-            for stage in self._stages[self._whole[live.job.id]]
+            for stage in self._stages[self._dag_of[live.job.id]]
             if not stage.state.is_final and stage.job.work is not None
         )
 
     def forget(self, live: LiveJob) -> None:
-        """A stage has ended; a whole that has ended is dropped."""
-        self.look()
-        whole = self._whole.get(live.job.id)
-        if whole is not None and all(stage.state.is_final for stage in self._stages[whole]):
-            for stage in self._stages.pop(whole):
-                del self._whole[stage.job.id]
+        """Handle the end of a stage; drop its DAG if all stages have ended."""
+        self.update()
+        dag = self._dag_of.get(live.job.id)
+        if dag is not None and all(stage.state.is_final for stage in self._stages[dag]):
+            for stage in self._stages.pop(dag):
+                del self._dag_of[stage.job.id]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rota.core.engine.protocols import Policy
+from rota.mechanisms.declare import RESIZES
 from rota.mechanisms.elastic.checked import CheckedSizeRule
 from rota.mechanisms.elastic.rule import SizeRule
 from rota.mechanisms.elastic.scheduler import ElasticScheduler
@@ -13,4 +14,4 @@ def _schedule(rule: SizeRule, build: Build) -> Policy:
     return ElasticScheduler(rule, build.allocator, name=build.name)
 
 
-elastic = Family(schedule=_schedule, check=CheckedSizeRule)
+elastic = Family(schedule=_schedule, check=CheckedSizeRule, emits=RESIZES)

@@ -1,7 +1,7 @@
-"""Room for a job of a size that divides nodes without a rest: smaller jobs move where their devices lie in the way.
+"""Defragmentation for elastic jobs: smaller jobs move to make room on as few nodes as possible.
 
-Such sizes always fit together if there are devices enough, as in a buddy allocator. Who is moved is smaller than who
-moves it, so that moving ends.
+Sizes that divide nodes evenly always fit if there are enough devices, as in a buddy allocator. A job only displaces
+smaller ones, so that moving terminates.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from rota.mechanisms.elastic.rule import Candidate
 
 
 class Defragmenter:
-    """Seats jobs on as few nodes as their sizes need, and moves `movable` holders for them."""
+    """Places jobs on the fewest nodes their sizes need, and moves `movable` jobs out of the way."""
 
-    def __init__(self, draft: Draft, seating: Resizer, movable: Iterable[Candidate]) -> None:
+    def __init__(self, draft: Draft, resizer: Resizer, movable: Iterable[Candidate]) -> None:
         self._draft = draft
-        self._seating = seating
+        self._resizer = resizer
         self._movable = [found for found in movable if found.is_elastic or len(found.live.job.roles) == 1]
-        self._node_devices = max((books.node.devices for books in draft.inventory.nodes), default=1) or 1
+        self._node_devices = max((account.node.devices for account in draft.inventory.nodes), default=1) or 1
 
     def is_compact(self, found: Candidate) -> bool:
-        """Whether a holder is on no more nodes than it needs."""
+        """Return whether a job spans no more nodes than it needs."""
         nodes = {slot.node for slot in found.live.placement or ()}
         return len(nodes) <= self._least_nodes(_milli(found))
 
-    def seat(self, found: Candidate, tasks: int) -> bool:
-        """Let a job have this size on as few nodes as can be; nothing is changed if that can't be done."""
+    def place(self, found: Candidate, tasks: int) -> bool:
+        """Place or grow a job to this size on the fewest nodes; return False, with nothing changed, if impossible."""
         mark = self._draft.mark()
-        if self._seated(found, tasks):
+        if self._is_compacted(found, tasks):
             return True
         self._draft.undo(mark)
         return False
 
-    def _seated(self, found: Candidate, tasks: int) -> bool:
+    def _is_compacted(self, found: Candidate, tasks: int) -> bool:
         draft, mark = self._draft, self._draft.mark()
         if found.live.placement is not None:
-            if found.is_elastic and self._seating.grow(draft, found.live, tasks, None) and self.is_compact(found):
+            if found.is_elastic and self._resizer.grow(draft, found.live, tasks, None) and self.is_compact(found):
                 return True
             draft.undo(mark)
             draft.release(found.live)
@@ -52,18 +52,18 @@ class Defragmenter:
         moved = self._make_room(tasks * found.per_task_milli)
         if moved is None or not self._is_placed(found, tasks):
             return False
-        return all(self._seated(other, size) for other, size in moved)
+        return all(self._is_compacted(other, size) for other, size in moved)
 
     def _is_placed(self, found: Candidate, tasks: int) -> bool:
-        return self._seating.place(self._draft, found.live, tasks, None) is None and self.is_compact(found)
+        return self._resizer.place(self._draft, found.live, tasks, None) is None and self.is_compact(found)
 
     def _make_room(self, milli: int) -> list[tuple[Candidate, int]] | None:
-        """Empty the nodes on which least is in the way; who held it at which size, largest first, None if none can."""
+        """Release the fewest jobs to free enough nodes; return them with their sizes, largest first, or None."""
         each = min(math.ceil(milli / WHOLE), self._node_devices)
         held = self._smaller_by_node(milli)
-        books = self._draft.inventory.nodes
-        usable = [at for at, node in enumerate(books) if node.up and not node.drained]
-        rooms = [(at, each - books[at].free) for at in usable]
+        account = self._draft.inventory.nodes
+        usable = [at for at, node in enumerate(account) if node.up and not node.drained]
+        rooms = [(at, each - account[at].free) for at in usable]
         fitting = sorted(
             (max(short, 0), at) for at, short in rooms if short <= sum(devices for devices, _ in held.get(at, ()))
         )
@@ -72,14 +72,14 @@ class Defragmenter:
             return None
         moved: dict[int, tuple[Candidate, int]] = {}
         for short, at in wanted:
-            for found in _least_in_the_way(held.get(at, []), short):
+            for found in _fewest_to_move(held.get(at, []), short):
                 if found.live.placement is not None:
                     moved[found.seq] = (found, _tasks(found))
                     self._draft.release(found.live)
         return sorted(moved.values(), key=lambda one: (-one[1] * one[0].per_task_milli, one[0].seq))
 
     def _smaller_by_node(self, milli: int) -> dict[int, list[tuple[int, Candidate]]]:
-        """Movable jobs that hold less than this, with their devices on each node."""
+        """Return movable jobs that hold less than this, with their devices on each node."""
         held: dict[int, list[tuple[int, Candidate]]] = {}
         for found in self._movable:
             if found.live.placement is None or _milli(found) >= milli:
@@ -92,8 +92,8 @@ class Defragmenter:
         return max(math.ceil(milli / (self._node_devices * WHOLE)), 1)
 
 
-def _least_in_the_way(held: list[tuple[int, Candidate]], short: int) -> list[Candidate]:
-    """Who goes so that so many devices are free: the smallest that does it alone, else the largest and so on."""
+def _fewest_to_move(held: list[tuple[int, Candidate]], short: int) -> list[Candidate]:
+    """Return the jobs to move for that many devices: the smallest that suffices, else the largest, repeatedly."""
     left = sorted(held, key=lambda one: (one[0], one[1].seq))
     gone: list[Candidate] = []
     while short > 0 and left:

@@ -1,4 +1,4 @@
-"""What is learned of each job's goodput while it runs, for rules that choose sizes by it."""
+"""Goodput of each job, learned while it runs, for rules that choose sizes by it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class _Learned:
-    """One job: where it has run and how that went, and the largest size that it has had."""
+    """Observations of one job, their fit, and the largest size it has run at."""
 
     __slots__ = ("curve", "most", "places", "rates")
 
@@ -32,10 +32,10 @@ class _Learned:
         self.curve: tuple[tuple[int, ...], int, Floats] | None = None
 
 
-class GoodputBook:
-    """Observations by job, and the goodput by size that follows from them.
+class GoodputObservations:
+    """Observations by job, and the goodput by size fitted to them.
 
-    Some jobs report steps and the noise of their gradient; of the others only the speed is known.
+    Some jobs report step times and gradient noise; of the others only the speed is known.
     """
 
     def __init__(self, reports: Reports) -> None:
@@ -44,14 +44,14 @@ class GoodputBook:
 
     @property
     def memory(self) -> Any:
-        """What was observed, job by job."""
+        """The observations of each job."""
         return [
             [seq, [list(place) for place in one.places], [list(pair) for pair in one.rates.items()], one.most]
             for seq, one in self._jobs.items()
         ]
 
     def recall(self, memory: Any) -> None:
-        """Take up what was observed; fits are made anew."""
+        """Restore observations; models are fitted again on demand."""
         self._jobs = {}
         for seq, places, rates, most in memory:
             one = self._jobs[seq] = _Learned()
@@ -59,8 +59,8 @@ class GoodputBook:
             one.rates = dict(rates)
             one.most = most
 
-    def saw(self, live: LiveJob, nodes: int) -> None:
-        """A job runs at a known speed."""
+    def observe(self, live: LiveJob, nodes: int) -> None:
+        """Record the observed speed of a job."""
         if live.job.elastic is None or live.placement is None:
             return
         one = self._jobs.setdefault(live.seq, _Learned())
@@ -73,16 +73,16 @@ class GoodputBook:
             one.curve = None
 
     def forget(self, live: LiveJob) -> None:
-        """A job has ended."""
+        """Drop the observations of a job that has ended."""
         self._jobs.pop(live.seq, None)
 
     def seen(self, found: Candidate) -> tuple[int, float]:
-        """A value that is another after every observation of a job."""
+        """Return a value that changes with every observation of a job."""
         one = self._jobs.get(found.seq)
         return (0, 0.0) if one is None else (len(one.places), math.fsum(one.rates.values()))
 
     def allowed(self, found: Candidate) -> tuple[int, ...]:
-        """Sizes that may be tried: at most twice the largest that it has had, and the smallest at first."""
+        """Return the sizes that may be tried: at most twice the largest so far, and the smallest at first."""
         if not found.is_elastic or not found.sizes:
             return found.sizes
         one = self._jobs.get(found.seq)
@@ -90,7 +90,7 @@ class GoodputBook:
         return tuple(tasks for tasks in found.sizes if tasks <= most)
 
     def goodput(self, found: Candidate, sizes: tuple[int, ...], node_devices: int) -> Floats:
-        """The goodput at these sizes in a measure of the job's own; linear where nothing is known."""
+        """Return the goodput at these sizes in a unit of the job's own; linear where nothing is known."""
         one = self._jobs.get(found.seq)
         if one is None or not found.is_elastic:
             return np.array(sizes, dtype=np.float64)
@@ -110,40 +110,40 @@ class GoodputBook:
 
 
 class GoodputRule(DefaultSizeRule):
-    """A rule that chooses sizes by goodput at the end of every round, and keeps to its plan while nothing changes."""
+    """Rule that chooses sizes by goodput in every round, and keeps its plan while nothing has changed."""
 
     def __init__(self, round_s: float, reports: Reports) -> None:
         self.interval_s: float | None = round_s
-        self._book = GoodputBook(reports)
+        self._observations = GoodputObservations(reports)
         self._last: tuple[Any, SizePlan] | None = None
 
     @property
     def memory(self) -> Any:
-        """Observations."""
-        return self._book.memory
+        """The observations."""
+        return self._observations.memory
 
     def recall(self, memory: Any) -> None:
-        """Go on from there."""
-        self._book.recall(memory)
+        """Restore the observations."""
+        self._observations.recall(memory)
 
-    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
-        """One more observation."""
-        self._book.saw(live, nodes)
+    def observe(self, live: LiveJob, nodes: int, now_s: float) -> None:
+        """Record one more observation."""
+        self._observations.observe(live, nodes)
 
-    def left(self, live: LiveJob) -> None:
-        """Forget a job."""
-        self._book.forget(live)
+    def forget(self, live: LiveJob) -> None:
+        """Drop the observations of a job that has ended."""
+        self._observations.forget(live)
 
     def plan(self, question: SizeQuestion) -> SizePlan:
-        """Choose anew if anything is otherwise than at the last plan."""
+        """Return the last plan while nothing has changed, else choose again."""
         jobs = [found for found in question.candidates if found.sizes]
-        key = (question.free_milli, [(found.seq, found.tasks, self._book.seen(found)) for found in jobs])
+        key = (question.free_milli, [(found.seq, found.tasks, self._observations.seen(found)) for found in jobs])
         if self._last is None or self._last[0] != key:
             self._last = (key, self.choose(jobs, question, crc32(repr(key).encode())))
         return self._last[1]
 
     def choose(self, jobs: list[Candidate], question: SizeQuestion, mark: int) -> SizePlan:
-        """Sizes for these jobs; `mark` is another number for every other question, for who needs chance."""
+        """Choose sizes for these jobs; `mark` is a number derived from the question, to seed random choices."""
         raise NotImplementedError
 
 

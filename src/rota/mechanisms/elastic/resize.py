@@ -1,4 +1,4 @@
-"""Another size for a job with as little change as can be: tasks leave or join where the job is, if that will do."""
+"""Resizing of jobs with the fewest changes: tasks leave or join on the nodes the job has, where possible."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rota.core.state.job_record import LiveJob
 
 
 class Resizer:
-    """Places elastic jobs at a given size. It remembers how jobs look at the sizes that were tried."""
+    """Places elastic jobs at a given size; caches the job records of the sizes that were tried."""
 
     def __init__(self) -> None:
         self._probes: dict[tuple[int, int, DeviceType | None], LiveJob] = {}
 
     def forget(self, live: LiveJob) -> None:
-        """A job is gone."""
+        """Drop the cached records of a job."""
         if live.job.elastic is not None:
             self._probes = {key: probe for key, probe in self._probes.items() if key[0] != live.seq}
 
     def find(self, draft: Draft, live: LiveJob, tasks: int, device_type: DeviceType | None) -> Placement | Reason:
-        """Free devices for a job at this size, on this type if one is named."""
+        """Return free devices for a job at this size, of this type if one is given, or why there are none."""
         if live.job.elastic is None and device_type is None:
             return draft.offer(live)
         key = (live.seq, tasks, device_type)
@@ -37,7 +37,7 @@ class Resizer:
         return draft.offer(probe)
 
     def place(self, draft: Draft, live: LiveJob, tasks: int, device_type: DeviceType | None) -> Reason | None:
-        """Let a job that holds nothing have this size, or say why it can't."""
+        """Place a job at this size, or return the reason why it does not fit."""
         found = self.find(draft, live, tasks, device_type)
         if isinstance(found, Reason):
             return found
@@ -45,7 +45,7 @@ class Resizer:
         return None
 
     def shrink(self, draft: Draft, live: LiveJob, tasks: int) -> None:
-        """Let a job give up tasks: first on the nodes where it has fewest."""
+        """Shrink a job, first on the nodes where it has the fewest tasks."""
         held = live.placement or ()
         if live.job.roles[0].is_fraction:
             draft.release(live)
@@ -56,7 +56,7 @@ class Resizer:
         draft.assign_offered(live, fewer(held, tasks, live.job.roles[0].device_milli // WHOLE))
 
     def grow(self, draft: Draft, live: LiveJob, tasks: int, device_type: DeviceType | None) -> bool:
-        """Let a job have more tasks: on the nodes that it has, or else wherever there is room for all of them."""
+        """Grow a job on its own nodes, else place all of its tasks again; return whether it fits."""
         held = live.placement or ()
         wider = None if live.job.roles[0].is_fraction else more(held, tasks, live.job, draft.inventory)
         draft.release(live)
@@ -70,7 +70,7 @@ class Resizer:
 
 
 def _sized(job: Job, tasks: int, device_type: DeviceType | None) -> Job:
-    """The same job, had it asked for just this."""
+    """Return the job as if it had requested this size and type."""
     roles = job.roles
     if device_type is not None:
         roles = tuple(replace(role, device_types=(device_type,)) if role.device_milli else role for role in roles)
@@ -80,7 +80,7 @@ def _sized(job: Job, tasks: int, device_type: DeviceType | None) -> Job:
 
 
 def fewer(held: Placement, tasks: int, per_task: int) -> Placement:
-    """A part of a placement with so many tasks, on as few of its nodes as can be."""
+    """Return a subset of a placement with that many tasks, on as few of its nodes as possible."""
     kept: list[Slot] = []
     left = tasks
     for slot in sorted(held, key=lambda slot: (-slot.tasks, slot.node)):
@@ -92,14 +92,14 @@ def fewer(held: Placement, tasks: int, per_task: int) -> Placement:
 
 
 def more(held: Placement, tasks: int, job: Job, inventory: Inventory) -> Placement | None:
-    """A placement with so many tasks that holds all of this one and free devices on its nodes; None if too few are."""
+    """Return a placement extended to that many tasks on the same nodes; None if too few devices are free there."""
     per_task = job.roles[0].device_milli // WHOLE
     extra = tasks - sum(slot.tasks for slot in held)
     slots: list[Slot] = []
     for slot in held:
-        books = inventory.nodes[slot.node]
-        is_open = books.up and not books.drained and (job.exclusive or not books.locked)
-        room = books.free // per_task if per_task and is_open else 0
+        account = inventory.nodes[slot.node]
+        is_open = account.up and not account.drained and (job.exclusive or not account.locked)
+        room = account.free // per_task if per_task and is_open else 0
         here = min(room, extra)
         picked = inventory.pick_devices(slot.node, here * per_task) if here else 0
         slots.append(slot._replace(tasks=slot.tasks + here, devices=slot.devices | picked))

@@ -1,4 +1,4 @@
-"""What stages need and what is free, of every kind of resource at once, as parts of all that there is."""
+"""Vectors of all resources: what stages request, what is free and what exists."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ KINDS = ("device", "cpu", "memory", "network", "disk")
 
 
 def totals(inventory: Inventory) -> Floats:
-    """All of each kind on nodes that are up; infinite where nodes do not count it."""
+    """Return the total of each resource on nodes that are up; infinite where nodes do not count it."""
     sums = np.zeros(len(KINDS))
-    for books in inventory.nodes:
-        if books.up and not books.drained:
-            node = books.node
+    for account in inventory.nodes:
+        if account.up and not account.drained:
+            node = account.node
             host = (node.cpu_milli, node.memory_bytes, node.network_bps, node.disk_bps)
             sums += (node.devices * WHOLE, *(np.inf if amount is None else amount for amount in host))
     return sums
 
 
 def free(inventory: Inventory) -> Floats:
-    """What of each kind is free on nodes that are usable."""
+    """Return what is free of each resource on schedulable nodes."""
     sums = np.zeros(len(KINDS))
-    for books in inventory.nodes:
-        if books.usable:
-            shared = sum(milli for milli, _ in books.shares.values())
-            host = (books.cpu_milli, books.memory_bytes, books.network_bps, books.disk_bps)
-            sums += (books.free * WHOLE + shared, *host)
+    for account in inventory.nodes:
+        if account.usable:
+            shared = sum(milli for milli, _ in account.shares.values())
+            host = (account.cpu_milli, account.memory_bytes, account.network_bps, account.disk_bps)
+            sums += (account.free * WHOLE + shared, *host)
     return sums
 
 
 def need(found: Candidate, tasks: int) -> Floats:
-    """What a job with so many tasks takes of each kind."""
+    """Return what a job with that many tasks requests of each resource."""
     sums = np.zeros(len(KINDS))
     for role in found.live.job.roles:
         count = tasks if found.is_elastic else role.count

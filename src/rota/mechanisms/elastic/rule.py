@@ -1,4 +1,4 @@
-"""What rules for elastic jobs are asked and answer: how many tasks each job should have from now on."""
+"""Contract between an elastic policy and the elastic scheduler: how many tasks each job should have."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import Pool
 
 UNKNOWN_WORK_S = 3600.0
-"""How much longer a job is taken to run at the size it asks for, if it says nothing of its length."""
+"""Remaining run time assumed for a job of unknown length, at its requested size."""
 
 
 class Target(NamedTuple):
-    """What a job should have: so many tasks, on a given type where the rule minds."""
+    """The size a job should have, and its device type where the rule chooses one."""
 
     tasks: int
     device_type: DeviceType | None = None
@@ -26,7 +26,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SizePlan:
-    """Targets by number of submission, first come first placed; who is not named waits. Good until `until_s`."""
+    """Targets by sequence number, in order of placement, valid until `until_s`. Jobs without a target wait."""
 
     targets: Mapping[int, Target]
     until_s: float = math.inf
@@ -34,40 +34,40 @@ class SizePlan:
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """A job that contends for devices. A job that is not elastic has one size, that of the whole of it."""
+    """A job that competes for devices. A job that is not elastic has one size, counted as one task."""
 
     live: LiveJob
     sizes: tuple[int, ...]
-    """Numbers of tasks that it may have, smallest first; empty if nothing that is up could take it."""
+    """Allowed numbers of tasks, ascending; empty if no node that is up can run the job."""
     per_task_milli: int
     """Thousandths of devices that a task holds; a job of several roles counts as one task."""
     tasks: int = 0
-    """What it has now."""
+    """Present number of tasks."""
     device_type: DeviceType | None = None
-    """Of which type it has them."""
+    """Present device type."""
 
     @property
     def seq(self) -> int:
-        """Order of submission."""
+        """Sequence number of the submission."""
         return self.live.seq
 
     @property
-    def asked(self) -> int:
-        """The size that its user asked for, or the nearest that it may have."""
+    def requested(self) -> int:
+        """The size its user requested, or the nearest allowed one."""
         wanted = self.live.job.roles[0].count if self.is_elastic else 1
         return min(self.sizes, key=lambda tasks: (abs(tasks - wanted), tasks))
 
     @property
     def is_elastic(self) -> bool:
-        """Whether its size may be chosen."""
+        """Whether the rule may choose its size."""
         return self.live.job.elastic is not None
 
     def gpus(self, tasks: int) -> float:
-        """Devices that so many tasks hold."""
+        """Return the devices that many tasks hold."""
         return tasks * self.per_task_milli / WHOLE
 
-    def left(self, now_s: float) -> float:
-        """Work still to do as the job says itself; for one that does not say, an hour's at the size it asks for."""
+    def remaining_work(self, now_s: float) -> float:
+        """Return the remaining work by the job's estimate; without one, an hour's work at the requested size."""
         job, live = self.live.job, self.live
         if job.work is not None:
             return max(job.work - live.work_done(now_s), 0.0)
@@ -77,75 +77,75 @@ class Candidate:
 
 @dataclass(slots=True)
 class SizeQuestion:
-    """All candidates in order of submission, and what there is for them."""
+    """All candidates in order of submission, and the resources they compete for."""
 
     now_s: float
     candidates: list[Candidate]
     free_milli: int
-    """Thousandths of usable devices that are not tied up by jobs on their way in or out."""
+    """Thousandths of schedulable devices not held by jobs that are starting or stopping."""
     pools: Sequence[Pool]
     node_devices: int
     """Devices of the largest node."""
     inventory: Inventory
-    """For reading: what is free of everything else."""
+    """The inventory, read only."""
 
 
 class SizeRule(Protocol):
-    """A published way to choose sizes."""
+    """Published way to choose sizes."""
 
     interval_s: float | None
-    """How often it plans; None if whenever somebody comes or goes."""
-    drifts: bool
-    """Whether its plan at an interval's end may be another though nothing has happened."""
-    takes_all: bool
-    """Whether jobs without devices wait for its word, too, instead of starting as soon as there is room."""
-    moves: bool
-    """Whether smaller jobs move so that one has its size on as few nodes as can be."""
+    """Seconds between plans; None to plan whenever a job arrives or ends."""
+    replans_without_events: bool
+    """Whether a plan at the end of an interval may differ though no event has happened."""
+    plans_cpu_jobs: bool
+    """Whether the rule also plans jobs without devices, which otherwise start as soon as there is room."""
+    defragments: bool
+    """Whether smaller jobs are moved so that a job runs on the fewest nodes."""
 
     def plan(self, question: SizeQuestion) -> SizePlan:
-        """Everybody's size from now on."""
+        """Return the sizes of all candidates from now on."""
 
-    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
-        """A job runs on so many nodes at a speed that is now known (`live.rate`)."""
+    def observe(self, live: LiveJob, nodes: int, now_s: float) -> None:
+        """Record the observed speed (`live.rate`) of a job on that many nodes."""
 
-    def left(self, live: LiveJob) -> None:
-        """A job has ended."""
+    def forget(self, live: LiveJob) -> None:
+        """Handle the end of a job."""
 
-    def meet(self, jobs: dict[JobId, LiveJob]) -> None:
-        """All jobs that the engine knows, for reading, now and later: also those that wait for others."""
+    def attach(self, jobs: dict[JobId, LiveJob]) -> None:
+        """Attach the engine's table of all jobs, read only, which includes jobs with unmet dependencies."""
 
     @property
     def memory(self) -> Any:
-        """What it must remember, as a value that JSON can hold."""
+        """Serialisable state of the rule."""
 
     def recall(self, memory: Any) -> None:
-        """Take up what `memory` said."""
+        """Restore what `memory` returned."""
 
 
 class DefaultSizeRule:
-    """What rules do unless they say otherwise: plan at every change, learn and remember nothing."""
+    """Base of elastic policies: plan at every change, no observations, no memory."""
 
     interval_s: float | None = None
-    drifts = False
-    takes_all = False
-    moves = False
+    replans_without_events = False
+    plans_cpu_jobs = False
+    defragments = False
     memory: Any = None
 
-    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
-        """It is not noted."""
+    def observe(self, live: LiveJob, nodes: int, now_s: float) -> None:
+        """Ignore speeds."""
 
-    def left(self, live: LiveJob) -> None:
-        """Nothing was learned of it."""
+    def forget(self, live: LiveJob) -> None:
+        """Drop nothing."""
 
-    def meet(self, jobs: dict[JobId, LiveJob]) -> None:
-        """It looks at those only who contend."""
+    def attach(self, jobs: dict[JobId, LiveJob]) -> None:
+        """Ignore jobs that are not candidates."""
 
     def recall(self, memory: Any) -> None:
-        """There is nothing to take up."""
+        """Restore nothing."""
 
 
 def candidate(live: LiveJob, inventory: Inventory) -> Candidate:
-    """A job with the sizes that nodes which are up could take, or that it holds on nodes that it has for itself."""
+    """Return a job with the sizes that nodes which are up can run, or that it holds on exclusive nodes."""
     job = live.job
     most_milli = _most_milli(job, inventory)
     if live.placement is not None:
@@ -165,20 +165,20 @@ def _type_of(live: LiveJob, inventory: Inventory) -> DeviceType | None:
 
 
 def _most_milli(job: Job, inventory: Inventory) -> int:
-    """What the job could hold at most: tasks of one role are on one type."""
+    """Return the most thousandths a job can hold; the tasks of a role share one device type."""
     if len(job.roles) > 1:
         return sum(pool.usable for pool in inventory.pools) * WHOLE
     return max((pool.usable for pool in inventory.eligible(job.roles[0])), default=0) * WHOLE
 
 
-def whole_shapes(found: Candidate, node_devices: int) -> tuple[int, ...]:
-    """Sizes that share out nodes without a rest: parts of a node that divide it by powers of two, or whole nodes.
+def even_sizes(found: Candidate, node_devices: int) -> tuple[int, ...]:
+    """Return the sizes that divide nodes evenly: fractions of a node by powers of two, or whole nodes.
 
-    The smallest and the asked size are always among them.
+    The smallest and the requested size are always included.
     """
     if not found.is_elastic or not found.sizes:
         return found.sizes
-    kept = {found.sizes[0], found.asked}
+    kept = {found.sizes[0], found.requested}
     for tasks in found.sizes:
         devices = found.gpus(tasks)
         if devices >= node_devices:

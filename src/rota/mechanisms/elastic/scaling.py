@@ -1,21 +1,21 @@
-"""How fast each candidate would be at each size that it may have, as far as the speed model knows beforehand."""
+"""Scaling curves: the speed of each candidate at each allowed size, by the speed model."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
 from rota.core.model.job import WHOLE, DeviceType
-from rota.mechanisms.elastic.rule import Candidate, SizeQuestion, whole_shapes
+from rota.mechanisms.elastic.rule import Candidate, SizeQuestion, even_sizes
 from rota.perf.speed.model import SpeedModel
 
 Curve = tuple[tuple[int, float], ...]
-"""Sizes in tasks with the speed at each, smallest first."""
+"""Sizes in tasks with the speed at each, ascending."""
 
 
 class ScalingCurves:
-    """Speeds by size, looked up once for all jobs that are alike.
+    """Speeds by size, looked up once for equivalent jobs.
 
-    With `compact`, only sizes that share out nodes without a rest.
+    With `compact`, only sizes that divide nodes evenly.
     """
 
     def __init__(self, speed: SpeedModel, *, compact: bool) -> None:
@@ -24,7 +24,7 @@ class ScalingCurves:
         self._known: dict[Hashable, Curve] = {}
 
     def of(self, found: Candidate, question: SizeQuestion) -> Curve:
-        """The curve of one candidate on the type that suits it best at its asked size; empty if it can't run."""
+        """Return a candidate's curve on its fastest device type at the requested size; empty if it cannot run."""
         job = found.live.job
         usable = tuple(pool.usable for pool in question.pools)
         key = (job.model, job.roles, job.elastic, usable, question.node_devices)
@@ -35,7 +35,7 @@ class ScalingCurves:
 
     def _look_up(self, found: Candidate, question: SizeQuestion) -> Curve:
         job, speed = found.live.job, self._speed
-        sizes = whole_shapes(found, question.node_devices) if self._compact else found.sizes
+        sizes = even_sizes(found, question.node_devices) if self._compact else found.sizes
         if not sizes:
             return ()
         if not found.is_elastic:

@@ -1,8 +1,8 @@
-"""The resizing mechanism: sizes that a rule wants become a plan with few changes.
+"""Elastic scheduler: turns the sizes that a rule chooses into a plan with few changes.
 
-Who has its size stays where it is. Jobs shrink and leave first; who shall grow keeps running as it is until the
-devices are really free, and only then is resized. Devices that the rule's choice can't use, because they lie
-scattered or are of a type that nobody it chose can take, go to whoever waits and fits.
+A job that has its size keeps its placement. Jobs shrink and stop first; a job that grows runs on until the devices are
+vacated, and is resized then. Devices that the rule's choice cannot use, because they are fragmented or of a type that
+no chosen job can run on, go to waiting jobs that fit.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import math
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import WHOLE, JobState
+from rota.core.model.job import WHOLE
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
@@ -24,26 +24,28 @@ from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, Size
 
 
 class ElasticScheduler:
-    """The policy that a rule for sizes makes."""
+    """Policy made of a rule for sizes."""
+
+    capabilities = Capabilities()
 
     def __init__(self, rule: SizeRule, allocator: Allocator, *, name: str) -> None:
         self._rule = rule
         self._allocator = allocator
         self._name = name
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._jobs: dict[LiveJob, None] = {}
-        self._seating = Resizer()
+        self._resizer = Resizer()
         self._stale = False
         self._unfinished = False
-        """Something has to wait until jobs that are on their way in or out have arrived there."""
+        """Whether part of the plan has to wait until the driver has answered earlier orders."""
         self._planned_s = -math.inf
         self.wakeup_s = math.inf
 
     @property
     def memory(self) -> Any:
-        """When it planned last, what is still to do, and what the rule remembers."""
+        """Time of the last plan, what is left of it, and the rule's memory."""
         return {
             "policy": self._name,
             "stale": self._stale,
@@ -56,11 +58,11 @@ class ElasticScheduler:
     # -- what the engine tells -------------------------------------------------------------------
 
     def adopt(self, state: State) -> None:
-        """Index a state anew; go on where this policy stood, if it was this one."""
-        self._forget()
-        self._rule.meet(state.jobs)
+        """Rebuild the indexes from a state; restore the memory if it is this policy's."""
+        self._reset()
+        self._rule.attach(state.jobs)
         for live in state.jobs.values():
-            if live.placement is not None or live.stopping is not None or _waits(live):
+            if live.placement is not None or live.is_leaving or _waits(live):
                 self._jobs[live] = None
         memory = state.memory
         if not isinstance(memory, dict) or memory.get("policy") != self._name:
@@ -73,27 +75,27 @@ class ElasticScheduler:
         self._rule.recall(memory["rule"])
 
     def note(self, changes: Changes, now_s: float) -> None:
-        """Remember who came and went."""
+        """Update the jobs and record observed speeds."""
         for live in changes.left:
             self._jobs.pop(live, None)
             if live.state.is_final:
-                self._seating.forget(live)
-                self._rule.left(live)
+                self._resizer.forget(live)
+                self._rule.forget(live)
         for live in changes.arrived:
             if _waits(live):
                 self._jobs[live] = None
         for live in changes.started:
             if live.placement is not None and live.rate > 0:
-                self._rule.saw(live, len({slot.node for slot in live.placement}), now_s)
+                self._rule.observe(live, len({slot.node for slot in live.placement}), now_s)
         if changes.arrived or changes.left or changes.freed or changes.shrunk:
             self._stale = True
-        if self._unfinished and not any(map(_is_on_its_way, self._jobs)):
+        if self._unfinished and not any(map(_is_in_transition, self._jobs)):
             self._stale = True
         if self._stale:
             self.wakeup_s = self._next_s(now_s)
 
     def _next_s(self, now_s: float) -> float:
-        """When to plan: at once, or at the end of an interval while anybody runs, except to finish what was planned."""
+        """Return when to plan: at once, or at the end of an interval while jobs run and the last plan is complete."""
         interval_s = self._rule.interval_s
         if interval_s is None or self._unfinished or self._planned_s == -math.inf:
             return now_s
@@ -103,70 +105,74 @@ class ElasticScheduler:
         return max(self._planned_s + max(passed, 1) * interval_s, now_s)
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
-        """What keeps even the smallest size from starting; else the next plan decides."""
+        """Return why not even the smallest size fits; otherwise the job waits for the next plan."""
         elastic = waiting.job.elastic
-        found = self._seating.find(draft, waiting, 1 if elastic is None else elastic.min_tasks, None)
+        found = self._resizer.find(draft, waiting, 1 if elastic is None else elastic.min_tasks, None)
         return found if isinstance(found, Reason) else Reason(code=ReasonCode.ROUND)
 
     # -- the plan --------------------------------------------------------------------------------
 
     def plan(self, draft: Draft) -> None:
-        """Ask the rule if that is due, and follow it as far as can be done now."""
+        """Ask the rule for sizes if a plan is due, and apply them as far as possible."""
         if self.wakeup_s > draft.now_s:
-            self._start_bare(draft)
+            self._start_cpu_jobs(draft)
             return
-        contending = (live for live in self._jobs if _is_free(live) and (live.job.gpu_milli or self._rule.takes_all))
+        contending = (
+            live for live in self._jobs if _is_available(live) and (live.job.gpu_milli or self._rule.plans_cpu_jobs)
+        )
         candidates = [candidate(live, draft.inventory) for live in contending]
         candidates.sort(key=lambda found: found.seq)
         plan = self._rule.plan(self._question(candidates, draft))
         if not self._unfinished:
             self._planned_s = draft.now_s
         self._stale = False
-        self._unfinished = any(map(_is_on_its_way, self._jobs))
+        self._unfinished = any(map(_is_in_transition, self._jobs))
         self._follow(draft, candidates, plan)
-        self._start_bare(draft)
-        self._say_why(draft)
+        self._start_cpu_jobs(draft)
+        self._record_reasons(draft)
         self.wakeup_s = min(plan.until_s, self._next_relax_s(draft.now_s))
         if self._rule.interval_s is not None:
             is_settled = not draft.touched and not self._unfinished and self.wakeup_s == math.inf
-            sleeps = not self._jobs or (is_settled and not self._rule.drifts)
+            sleeps = not self._jobs or (is_settled and not self._rule.replans_without_events)
             self.wakeup_s = math.inf if sleeps else self._planned_s + self._rule.interval_s
 
     def _question(self, candidates: list[Candidate], draft: Draft) -> SizeQuestion:
         pools = draft.inventory.pools
-        busy = sum(live.gpu_milli for live in self._jobs if live.placement is not None and not _is_free(live))
+        busy = sum(live.gpu_milli for live in self._jobs if live.placement is not None and not _is_available(live))
         nodes = draft.inventory.nodes
         return SizeQuestion(
             now_s=draft.now_s,
             candidates=candidates,
-            free_milli=max((sum(pool.usable for pool in pools) + _closed(draft.inventory)) * WHOLE - busy, 0),
+            free_milli=max(
+                (sum(pool.usable for pool in pools) + _exclusive_devices(draft.inventory)) * WHOLE - busy, 0
+            ),
             pools=pools,
-            node_devices=max((books.node.devices for books in nodes), default=1) or 1,
+            node_devices=max((account.node.devices for account in nodes), default=1) or 1,
             inventory=draft.inventory,
         )
 
     def _follow(self, draft: Draft, candidates: list[Candidate], plan: SizePlan) -> None:
         targets, by_seq = plan.targets, {found.seq: found for found in candidates}
         before: dict[LiveJob, Placement] = {}
-        leaving = self._unfinished
+        vacating = self._unfinished
         for found in candidates:
             if found.tasks:
-                leaving |= self._make_room(draft, found, targets.get(found.seq), before)
-        buddies = Defragmenter(draft, self._seating, candidates) if self._rule.moves else None
+                vacating |= self._make_room(draft, found, targets.get(found.seq), before)
+        defragmenter = Defragmenter(draft, self._resizer, candidates) if self._rule.defragments else None
         passed_over: list[Candidate] = []
         growing: list[tuple[Candidate, Target]] = []
         for seq, target in targets.items():
             found = by_seq[seq]
             if found.live.placement is not None:
-                if target.tasks > found.tasks or (buddies is not None and not buddies.is_compact(found)):
+                if target.tasks > found.tasks or (defragmenter is not None and not defragmenter.is_compact(found)):
                     growing.append((found, target))
-            elif not self._seat(draft, found, target, buddies):
+            elif not self._place(draft, found, target, defragmenter):
                 passed_over.append(found)
-        if leaving and growing:
+        if vacating and growing:
             self._unfinished = True
             return
         for found, target in growing:
-            self._grow(draft, found, target, buddies)
+            self._grow(draft, found, target, defragmenter)
         if passed_over:
             passed_over = self._repack(draft, candidates, targets, passed_over)
         passed_over += [found for found in candidates if found.seq not in targets]
@@ -175,7 +181,7 @@ class ElasticScheduler:
     def _make_room(
         self, draft: Draft, found: Candidate, target: Target | None, before: dict[LiveJob, Placement]
     ) -> bool:
-        """Let a holder go or shrink; whether devices will be vacated by that."""
+        """Stop or shrink a job to its target; return whether that vacates devices."""
         live = found.live
         assert live.placement is not None
         if target is None or target.device_type not in (None, found.device_type):
@@ -183,36 +189,36 @@ class ElasticScheduler:
             draft.release(live)
             return True
         if target.tasks < found.tasks:
-            self._seating.shrink(draft, live, target.tasks)
+            self._resizer.shrink(draft, live, target.tasks)
             return True
         return False
 
-    def _seat(self, draft: Draft, found: Candidate, target: Target, buddies: Defragmenter | None) -> bool:
-        """Place a job at its target, or at the largest size below that there is room for."""
-        if buddies is not None and buddies.seat(found, target.tasks):
+    def _place(self, draft: Draft, found: Candidate, target: Target, defragmenter: Defragmenter | None) -> bool:
+        """Place a job at its target size, or at the largest smaller size that fits."""
+        if defragmenter is not None and defragmenter.place(found, target.tasks):
             return True
         free_milli = _free_milli(draft, found)
         for tasks in reversed(found.sizes):
             if tasks > target.tasks or tasks * found.per_task_milli > free_milli:
                 continue
-            if self._seating.place(draft, found.live, tasks, target.device_type) is None:
+            if self._resizer.place(draft, found.live, tasks, target.device_type) is None:
                 return True
         return False
 
-    def _grow(self, draft: Draft, found: Candidate, target: Target, buddies: Defragmenter | None) -> None:
-        if buddies is not None and buddies.seat(found, target.tasks):
+    def _grow(self, draft: Draft, found: Candidate, target: Target, defragmenter: Defragmenter | None) -> None:
+        if defragmenter is not None and defragmenter.place(found, target.tasks):
             return
         free_milli = _free_milli(draft, found) + found.tasks * found.per_task_milli
         for tasks in reversed(found.sizes):
             if not found.tasks < tasks <= target.tasks or tasks * found.per_task_milli > free_milli:
                 continue
-            if self._seating.grow(draft, found.live, tasks, target.device_type):
+            if self._resizer.grow(draft, found.live, tasks, target.device_type):
                 return
 
     def _repack(
         self, draft: Draft, candidates: list[Candidate], targets: Any, passed_over: list[Candidate]
     ) -> list[Candidate]:
-        """Where scattered devices are all that keeps a job out, place everybody anew, the bulkiest first."""
+        """Place all jobs from scratch, the largest tasks first, where only fragmentation keeps a job from starting."""
         wanted = [found for found in passed_over if _may_fit(draft, found)]
         if not wanted:
             return passed_over
@@ -222,76 +228,71 @@ class ElasticScheduler:
         sizes |= {found.seq: found.sizes[0] for found in wanted}
         for found in holders:
             draft.release(found.live)
-        everybody = sorted([*holders, *wanted], key=lambda f: (-f.per_task_milli, -sizes[f.seq], f.seq))
-        for found in everybody:
+        all_jobs = sorted([*holders, *wanted], key=lambda f: (-f.per_task_milli, -sizes[f.seq], f.seq))
+        for found in all_jobs:
             target = targets.get(found.seq)
             kind = None if target is None else target.device_type
-            if self._seating.place(draft, found.live, sizes[found.seq], kind) is not None:
+            if self._resizer.place(draft, found.live, sizes[found.seq], kind) is not None:
                 draft.undo(mark)
                 return passed_over
         return [found for found in passed_over if found.live.placement is None]
 
     def _fill(self, draft: Draft, waiting: list[Candidate], before: dict[LiveJob, Placement]) -> None:
-        """Devices that nobody else can use: back to who had them, or to the first who fits."""
+        """Return leftover devices to their previous holder, else to the first job that fits."""
         for found in waiting:
             live, held = found.live, before.get(found.live)
             if held is not None and draft.inventory.is_free(held, live.job.roles, live.job.exclusive, back=True):
                 draft.assign_offered(live, held)
             elif found.sizes and _may_fit(draft, found):
-                self._seating.place(draft, live, found.sizes[0], None)
+                self._resizer.place(draft, live, found.sizes[0], None)
 
-    def _start_bare(self, draft: Draft) -> None:
-        """Jobs without devices start as soon as there is room for them."""
-        if self._rule.takes_all:
+    def _start_cpu_jobs(self, draft: Draft) -> None:
+        """Start jobs without devices as soon as there is room."""
+        if self._rule.plans_cpu_jobs:
             return
         for live in self._jobs:
-            if live.job.gpu_milli or live.placement is not None or live.stopping is not None:
+            if live.job.gpu_milli or live.placement is not None or live.is_leaving:
                 continue
             offered = draft.offer(live)
             if not isinstance(offered, Reason):
                 draft.assign_offered(live, offered)
 
-    def _say_why(self, draft: Draft) -> None:
+    def _record_reasons(self, draft: Draft) -> None:
         for live in self._jobs:
-            if live.placement is None and live.stopping is None and live.wait_code is None:
+            if live.placement is None and not live.is_leaving and live.wait_code is None:
                 draft.because(live, self.explain(live, draft))
 
     def _next_relax_s(self, now_s: float) -> float:
-        """When the next waiting job becomes less choosy."""
+        """Return when the locality of a waiting job relaxes next."""
         return min(
             (self._allocator.stage(live, now_s)[1] for live in self._jobs if live.placement is None), default=math.inf
         )
 
 
-def _closed(inventory: Inventory) -> int:
-    """Devices of nodes that a job has for itself."""
+def _exclusive_devices(inventory: Inventory) -> int:
+    """Return the devices of nodes that a job holds exclusively."""
     return sum(
-        books.node.devices
-        for books in inventory.nodes
-        if books.locked and books.up and not (books.drained or books.removed)
+        account.node.devices
+        for account in inventory.nodes
+        if account.locked and account.up and not (account.drained or account.removed)
     )
 
 
 def _waits(live: LiveJob) -> bool:
-    return live.state is JobState.WAITING and not live.unmet
+    return live.is_contending
 
 
-def _is_on_its_way(live: LiveJob) -> bool:
-    """Whether the driver has still to answer for it."""
-    return (
-        live.stopping is not None
-        or live.reserved
-        or live.state is JobState.STARTING
-        or (live.state is JobState.RUNNING and live.run_milli != live.gpu_milli)
-    )
+def _is_in_transition(live: LiveJob) -> bool:
+    """Return whether the driver has still to answer an order for a job."""
+    return live.is_in_transition
 
 
 def _holds_devices(live: LiveJob) -> bool:
     return live.placement is not None and live.job.gpu_milli > 0
 
 
-def _is_free(live: LiveJob) -> bool:
-    return not _is_on_its_way(live)
+def _is_available(live: LiveJob) -> bool:
+    return not _is_in_transition(live)
 
 
 def _tasks_of(live: LiveJob) -> int:

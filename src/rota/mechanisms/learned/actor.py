@@ -1,8 +1,8 @@
-"""A network that chooses a server for each task, run by NumPy alone.
+"""Actor network that chooses a server for each task, evaluated by NumPy alone.
 
-Its inputs do not grow with the cluster: every server goes through the same encoder, and so does every job; what it sees
-of the cluster as a whole is pooled. So the same weights serve six servers or a thousand. One score is given to each
-(role, server) for the job that is next; those without room are masked.
+Its inputs do not grow with the cluster: every server goes through the same encoder, and so does every job; the state of
+the cluster is pooled. So the same weights serve six servers or a thousand. Each (role, server) gets one score for the
+next job; servers without room are masked.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from rota.perf.speed.network import is_server
 Array = NDArray[np.float32]
 ROLES = 2
 TASKS = 4.0
-"""Counts of tasks are divided by this, so that inputs are of the order of 1."""
+"""Divisor of task counts, so that inputs are of the order of 1."""
 WORK_S = 1200.0
 OWN = 8
-"""Inputs about a job that are not its kind."""
+"""Inputs about a job other than its kind."""
 PAIR = 5
 """Inputs about a job's tasks on one server."""
 FREE = 2
 MOST_WEIGHT = 1000.0
 SHORTLIST = 64
-"""On larger clusters further tasks of a job go to one of so many servers that were best for its first, if possible."""
+"""On larger clusters, later tasks of a job are placed among this many best servers of its first task, if possible."""
 
 
 def server_inputs(kinds: int) -> int:
-    """How many inputs each server has, beside what is free."""
+    """Return the number of inputs of each server, without its free resources."""
     return 3 * (kinds + 1)
 
 
 def servers_seen(tasks: NDArray[np.float64], talking: NDArray[np.float64]) -> Array:
-    """Who is on each server: tasks by role and kind, and those of jobs that span servers."""
+    """Return the inputs of each server: tasks by role and kind, and those of jobs that span servers."""
     flat = tasks.reshape(*tasks.shape[:-2], -1)
     return (np.concatenate([flat, talking], axis=-1) / TASKS).astype(np.float32)
 
 
 def job_seen(kind: int, kinds: int, counts: tuple[int, int], left: tuple[int, int], nodes: int, work_s: float) -> Array:
-    """What is known of a job that is being placed: kind, tasks by role, those left, servers so far, its length."""
+    """Return the inputs of a job: kind, tasks by role, tasks left, servers so far, length."""
     seen = np.zeros(kinds + 1 + OWN, np.float32)
     seen[kind] = 1.0
     length = np.log(max(work_s, 1.0) / WORK_S) if work_s > 0 else 0.0
@@ -67,19 +67,19 @@ def job_seen(kind: int, kinds: int, counts: tuple[int, int], left: tuple[int, in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """The weights, by name, and the kinds that they tell apart."""
+    """Weights by name, and the kinds of jobs they distinguish."""
 
     kinds: tuple[str, ...]
     of: Mapping[str, Array]
 
     def encoded(self, servers: Array) -> tuple[Array, Array]:
-        """Each server as the scores need it, and as it goes into the pool."""
+        """Return each server as encoded for scores, and as encoded for the pool."""
         by_server: Array = servers @ self.of["server.weight"].T
         pool: Array = np.maximum(servers @ self.of["pool.weight"].T + self.of["pool.bias"], 0.0)
         return by_server, pool
 
     def scores(self, by_server: Array, job: Array, free: Array, pairs: Array, pooled: Array) -> Array:
-        """What speaks for each server as the place of a task of one role."""
+        """Return the score of each server for a task of one role."""
         of = self.of
         common = of["job.weight"] @ job + of["cluster.weight"] @ pooled + of["job.bias"]
         hidden = by_server + common + np.concatenate([free, pairs], axis=1) @ of["pair.weight"].T
@@ -91,7 +91,7 @@ class Network:
 
 
 def shapes(kinds: int, hidden: int, narrow: int, pool: int) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight."""
+    """Return the shape of every weight."""
     servers = server_inputs(kinds)
     return {
         "server.weight": (hidden, servers),
@@ -108,35 +108,33 @@ def shapes(kinds: int, hidden: int, narrow: int, pool: int) -> dict[str, tuple[i
 
 
 def are_sound(weights: NDArray[Any]) -> bool:
-    """Whether weights are real numbers of a size that training gives, so that no score overflows."""
+    """Return whether weights are finite and within the range of trained ones, so that no score overflows."""
     return weights.dtype.kind in "fiu" and bool((np.abs(weights.astype(np.float64)) <= MOST_WEIGHT).all())
 
 
 def checked(kinds: tuple[str, ...], of: Mapping[str, NDArray[np.generic]]) -> Network:
-    """The network of some weights; refused with the reason if they can't be right."""
+    """Return the network of these weights; refuse weights of wrong shape or value with the reason."""
     try:
         hidden, narrow, pool = (of[f"{name}.bias"].shape[0] for name in ("job", "second", "pool"))
     except (KeyError, IndexError) as err:
-        raise RotaError(f"its weights are not those of a placement network: {err} is missing or has no size") from None
+        raise RotaError(f"not the weights of a placement network: {err} is missing or empty") from None
     if not min(hidden, narrow, pool):
-        raise RotaError("its weights have no size: there is nothing in it that could have learned")
+        raise RotaError("the weights are empty")
     wanted = shapes(len(kinds), hidden, narrow, pool)
     for name, shape in wanted.items():
         if name not in of:
-            raise RotaError(f"its weights lack {name!r}")
+            raise RotaError(f"weight {name!r} is missing")
         if of[name].shape != shape:
-            raise RotaError(
-                f"its weight {name!r} has the shape {of[name].shape}; for {len(kinds)} kinds it must be {shape}"
-            )
+            raise RotaError(f"weight {name!r} has shape {of[name].shape}; for {len(kinds)} kinds it must be {shape}")
         if not are_sound(of[name]):
-            raise RotaError(f"its weight {name!r} has values that are no numbers, or beyond {MOST_WEIGHT:g}")
+            raise RotaError(f"weight {name!r} has values that are not finite, or beyond {MOST_WEIGHT:g}")
     if not of["score.weight"].any():
-        raise RotaError("its weight 'score.weight' is 0 throughout, so that it prefers no server to another")
+        raise RotaError("weight 'score.weight' is 0 throughout, so that no server is preferred")
     return Network(kinds, {name: np.ascontiguousarray(of[name], np.float32) for name in wanted})
 
 
 class Actor:
-    """Chooses by a network, task by task; it need not be told how long jobs are."""
+    """Chooser that places task by task by the scores of a network, with or without job lengths."""
 
     def __init__(self, network: Network, *, knows_length: bool = True) -> None:
         self._network = network
@@ -145,59 +143,59 @@ class Actor:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that the network tells apart."""
+        """The kinds of jobs that the network distinguishes."""
         return self._network.kinds
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
-        """The room tells all that the network sees."""
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
+        """Ignore running jobs; the server arrays contain all inputs."""
 
-    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
-        """Each task, of either role, where the score is highest; None if one finds no room."""
-        if self._view is None or self._view.room is not room:
-            self._view = ServerView(self._network, room)
+    def choose(self, arrays: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
+        """Place each task of either role at the highest score; None if one does not fit."""
+        if self._view is None or self._view.arrays is not arrays:
+            self._view = ServerView(self._network, arrays)
         length_s = live.job.work if self._knows_length else None
         return Placement(self._network, self._view, live.job, length_s or 0.0).run()
 
 
 def pooled(encoded: Array) -> Array:
-    """The cluster as a whole: the mean and the largest of what each server is encoded to."""
+    """Return the pooled state of the cluster: mean and maximum of the encoded servers."""
     return np.concatenate([encoded.mean(axis=0), encoded.max(axis=0)])
 
 
 class ServerView:
-    """The servers of a room as the network sees them, brought up to date where tasks were settled since."""
+    """Encoded servers, updated where tasks were placed since."""
 
-    def __init__(self, network: Network, room: ServerArrays) -> None:
-        self.room = room
+    def __init__(self, network: Network, arrays: ServerArrays) -> None:
+        self.arrays = arrays
         self._network = network
-        self._known = len(room.touched)
-        self.by_server, self._pool = network.encoded(servers_seen(room.tasks, room.talking))
+        self._known = len(arrays.touched)
+        self.by_server, self._pool = network.encoded(servers_seen(arrays.tasks, arrays.talking))
 
     def update(self) -> Array:
-        """The pooled view of the servers that are open, as they are now."""
-        room = self.room
-        rows = np.unique(room.touched[self._known :])
+        """Encode the changed servers and return the pooled state of the open ones."""
+        arrays = self.arrays
+        rows = np.unique(arrays.touched[self._known :])
         if len(rows):
             self.by_server[rows], self._pool[rows] = self._network.encoded(
-                servers_seen(room.tasks[rows], room.talking[rows])
+                servers_seen(arrays.tasks[rows], arrays.talking[rows])
             )
-            self._known = len(room.touched)
-        return pooled(self._pool[room.open])
+            self._known = len(arrays.touched)
+        return pooled(self._pool[arrays.open])
 
 
 class Placement:
-    """One job being placed."""
+    """Placement of one job in progress."""
 
     def __init__(self, network: Network, view: ServerView, job: Job, length_s: float) -> None:
-        """A length of 0 is none that is known."""
+        """Begin the placement of a job; a length of 0 means unknown."""
         self._network = network
         self._length_s = length_s
         self._view = view
-        self._room = room = view.room
+        self._room = arrays = view.arrays
         self._job = job
         self._role_of = {SERVER if is_server(job, index) else WORKER: index for index in range(len(job.roles))}
         self._counts = self._by_role([role.count for role in job.roles])
-        self._mine = np.zeros((len(room.free), ROLES), np.float32)
+        self._mine = np.zeros((len(arrays.free), ROLES), np.float32)
         self._chosen: Chosen = {}
         self._short: dict[int, NDArray[np.bool_]] = {}
 
@@ -208,9 +206,9 @@ class Placement:
         return found[0], found[1]
 
     def run(self) -> Chosen | None:
-        """Task by task. The room is left as it was."""
-        room, job = self._room, self._job
-        if len(self._role_of) != len(job.roles) or not room.open.any():
+        """Place task by task and return the choice; the server arrays are restored."""
+        arrays, job = self._room, self._job
+        if len(self._role_of) != len(job.roles) or not arrays.open.any():
             return None
         by_server, cluster = self._view.by_server, self._view.update()
         left = list(self._counts)
@@ -226,25 +224,25 @@ class Placement:
                 for short in self._short.values():
                     short[node] = True
                 left[side] -= 1
-                room.take(node, job.roles[role])
+                arrays.take(node, job.roles[role])
             return self._chosen
         finally:
             for (role, node), tasks in self._chosen.items():
-                room.take(node, job.roles[role], -tasks)
+                arrays.take(node, job.roles[role], -tasks)
 
     def _next(self, by_server: Array, cluster: Array, left: list[int]) -> tuple[int, int] | None:
-        """The role and the server with the highest score."""
-        room, job = self._room, self._job
+        """Return the role and the server with the highest score."""
+        arrays, job = self._room, self._job
         best: tuple[float, int, int] | None = None
         nodes = int((self._mine.sum(axis=1) > 0).sum())
         seen = job_seen(
-            room.kind(job), len(self._network.kinds), self._counts, (left[0], left[1]), nodes, self._length_s
+            arrays.kind(job), len(self._network.kinds), self._counts, (left[0], left[1]), nodes, self._length_s
         )
-        free = (room.free[:, :FREE] / room.capacity[:, :FREE]).clip(0.0, 1.0).astype(np.float32)
+        free = (arrays.free[:, :FREE] / arrays.capacity[:, :FREE]).clip(0.0, 1.0).astype(np.float32)
         for side in range(ROLES):
             if not left[side]:
                 continue
-            fits = room.fits(job.roles[self._role_of[side]])
+            fits = arrays.fits(job.roles[self._role_of[side]])
             if not fits.any():
                 return None
             if side in self._short and (known := fits & self._short[side]).any():
@@ -264,9 +262,9 @@ class Placement:
         return None if best is None else best[1:]
 
     def _pairs(self, at: NDArray[np.intp], side: int, left: list[int]) -> Array:
-        """The job's own tasks on each server, and how many of those left it has room for."""
-        room, job = self._room, self._job
-        free = room.free[at]
+        """Return the job's own tasks on each server, and how many of those left fit there."""
+        arrays, job = self._room, self._job
+        free = arrays.free[at]
         needs = [
             np.array(needs_of(job.roles[self._role_of[one]]), float) if left[one] else None for one in range(ROLES)
         ]
@@ -287,7 +285,7 @@ def pair_inputs(
     room_for: NDArray[np.floating],
     left: NDArray[np.generic] | int,
 ) -> Array:
-    """Inputs about a job's tasks on servers; the last axis of `mine` is the role."""
+    """Return the inputs about a job's tasks on servers; the last axis of `mine` is the role."""
     part = np.minimum(room_for, left) / np.maximum(left, 1)
     own = mine / TASKS
     return np.stack(

@@ -21,18 +21,18 @@ class CheckedChooser:
         self._chooser = chooser
         self._user = user
         self._name = type(chooser).__name__
-        user.require(chooser, "choose", "seen", base="DefaultChooser")
+        user.require(chooser, "choose", "observe", base="DefaultChooser")
         kinds = user.attribute(chooser, "kinds")
         if not isinstance(kinds, tuple) or not all(isinstance(kind, str) for kind in kinds):
             user.refuse_attribute(f"{self._name}.kinds", kinds, "a tuple of names of models, () for none")
         self.kinds: tuple[str, ...] = kinds
 
-    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
+    def choose(self, arrays: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
         """The node of each task, if all tasks of the job have one; None if the chooser finds no room."""
         function = f"{self._name}.choose"
-        free = room.free.copy()
-        answer = self._user.call(function, self._chooser.choose, room, live, now_s)
-        if not np.array_equal(free, room.free):
+        free = arrays.free.copy()
+        answer = self._user.call(function, self._chooser.choose, arrays, live, now_s)
+        if not np.array_equal(free, arrays.free):
             self._user.refuse(function, answer, "that the free amounts are as before when it returns")
         if answer is None:
             return None
@@ -47,8 +47,10 @@ class CheckedChooser:
         for (number, node), tasks in chosen.items():
             role = live.job.roles[number]
             used[node] += tasks * np.array(needs_of(role), np.float64)
-            if not room.fits(role)[node] or (used[node] > free[node]).any():
-                self._user.refuse(function, answer, f"nodes with room for the tasks (room.fits); node {node} has none")
+            if not arrays.fits(role)[node] or (used[node] > free[node]).any():
+                self._user.refuse(
+                    function, answer, f"nodes with room for the tasks (arrays.fits); node {node} has none"
+                )
         return chosen
 
     def _tasks(self, function: str, answer: Mapping[Any, Any], live: LiveJob, nodes: int) -> Chosen:
@@ -64,6 +66,6 @@ class CheckedChooser:
             chosen[role, node] = tasks
         return chosen
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
         """Pass on which jobs run."""
-        self._user.call(f"{self._name}.seen", self._chooser.seen, running, now_s)
+        self._user.call(f"{self._name}.observe", self._chooser.observe, running, now_s)

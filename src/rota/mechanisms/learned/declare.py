@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.core.engine.protocols import Policy
 from rota.core.state.job_record import JobView, LiveJob
+from rota.mechanisms.declare import NEVER_STOPS
 from rota.mechanisms.family import Build, Family
 from rota.mechanisms.learned.checked import CheckedChooser
 from rota.mechanisms.learned.interval_placement import Chooser, IntervalPlacement
@@ -16,7 +17,7 @@ class DefaultChooser:
 
     kinds: tuple[str, ...] = ()
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
         """Nothing is learned."""
 
 
@@ -27,7 +28,7 @@ def _by_arrival(job: JobView, now_s: float) -> Turn:
 def _schedule(chooser: Chooser, build: Build) -> Policy:
     """First in, first out with backfill; parameters with an `interval_s` collect the jobs of an interval."""
     order = ListScheduler(SimpleRule(of=_by_arrival, backfill=Backfill.ANY), build.allocator)
-    return IntervalPlacement(order, chooser, interval_of(build.values), says_so=True)
+    return IntervalPlacement(order, chooser, interval_of(build.values), records_reasons=True)
 
 
 def interval_of(values: object) -> float:
@@ -36,4 +37,4 @@ def interval_of(values: object) -> float:
     return float(interval_s) if isinstance(interval_s, float | int) else 0.0
 
 
-learned = Family(schedule=_schedule, check=CheckedChooser)
+learned = Family(schedule=_schedule, check=CheckedChooser, emits=NEVER_STOPS)

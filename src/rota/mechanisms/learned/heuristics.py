@@ -1,4 +1,4 @@
-"""The usual ways to choose a server for each task: the least loaded, or the fullest that has room."""
+"""Heuristic choosers of a server for each task: the least loaded, or the fullest with room."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rota.core.state.job_record import LiveJob
 from rota.mechanisms.learned.server_arrays import Chosen, Floats, ServerArrays
 
 Score = Callable[[ServerArrays, int, Chosen], Floats]
-"""What speaks for each node as the place of a task of a role, given where the job's other tasks went."""
+"""Score of each node for a task of a role, given the choices for the job's other tasks."""
 
 
 def in_turn(job: Job) -> list[int]:
-    """The roles of a job's tasks in the order in which they are placed: one of each role in turn."""
+    """Return the roles of a job's tasks in order of placement, cycling through the roles."""
     left = [role.count for role in job.roles]
     order = []
     while any(left):
@@ -26,46 +26,46 @@ def in_turn(job: Job) -> list[int]:
     return order
 
 
-def one_by_one(room: ServerArrays, job: Job, score: Score) -> Chosen | None:
-    """Each task in its turn where most speaks for it; None if one finds no room. The room is left as it was."""
+def one_by_one(arrays: ServerArrays, job: Job, score: Score) -> Chosen | None:
+    """Place each task at the highest score; None if one does not fit. The server arrays are restored."""
     chosen: Chosen = {}
     try:
         for role in in_turn(job):
-            fits = room.fits(job.roles[role])
+            fits = arrays.fits(job.roles[role])
             if not fits.any():
                 return None
-            node = int(np.argmax(np.where(fits, score(room, role, chosen), -np.inf)))
+            node = int(np.argmax(np.where(fits, score(arrays, role, chosen), -np.inf)))
             chosen[role, node] = chosen.get((role, node), 0) + 1
-            room.take(node, job.roles[role])
+            arrays.take(node, job.roles[role])
         return chosen
     finally:
         for (role, node), tasks in chosen.items():
-            room.take(node, job.roles[role], -tasks)
+            arrays.take(node, job.roles[role], -tasks)
 
 
-def least_loaded(room: ServerArrays, role: int, chosen: Chosen) -> Floats:
-    """By the resource of which most is in use."""
-    scores: Floats = -room.used().max(axis=1)
+def least_loaded(arrays: ServerArrays, role: int, chosen: Chosen) -> Floats:
+    """Score nodes by their most used resource, lowest first."""
+    scores: Floats = -arrays.used().max(axis=1)
     return scores
 
 
-def fullest(room: ServerArrays, role: int, chosen: Chosen) -> Floats:
-    """By what is left of all resources together."""
-    scores: Floats = room.used().sum(axis=1)
+def fullest(arrays: ServerArrays, role: int, chosen: Chosen) -> Floats:
+    """Score nodes by the sum of their free resources, lowest first."""
+    scores: Floats = arrays.used().sum(axis=1)
     return scores
 
 
 class Scored:
-    """Chooses by a score."""
+    """Chooser by a score."""
 
     kinds: tuple[str, ...] = ()
 
     def __init__(self, score: Score) -> None:
         self._score = score
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
-        """What runs does not matter beyond what it uses."""
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
+        """Ignore running jobs."""
 
-    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
-        """Each task where most speaks for it."""
-        return one_by_one(room, live.job, self._score)
+    def choose(self, arrays: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
+        """Place each task at the highest score."""
+        return one_by_one(arrays, live.job, self._score)

@@ -1,4 +1,4 @@
-"""A policy whose jobs go, at each interval, where a chooser says: another policy says who starts, the chooser where."""
+"""Wrapper of a policy that places, at each interval, the jobs the inner policy starts where a chooser decides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes, Policy
+from rota.core.engine.protocols import Capabilities, Changes, Policy
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
@@ -20,26 +20,26 @@ _BY_HEURISTIC = Reason(code=ReasonCode.BY_HEURISTIC)
 
 
 class Chooser(Protocol):
-    """Says where the tasks of a job go."""
+    """Decides where the tasks of a job go."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of jobs that it tells apart."""
+        """The kinds of jobs that it distinguishes."""
 
-    def choose(self, room: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
-        """Tasks by role and node; None if it finds no place. The room is left as it was."""
+    def choose(self, arrays: ServerArrays, live: LiveJob, now_s: float) -> Chosen | None:
+        """Return tasks by role and node; None if there is no place. The server arrays are restored."""
 
-    def seen(self, running: dict[int, LiveJob], now_s: float) -> None:
-        """What runs now, before a batch is placed."""
+    def observe(self, running: dict[int, LiveJob], now_s: float) -> None:
+        """Observe the running jobs before a batch is placed."""
 
 
 def by_arrival(live: LiveJob) -> float:
-    """Who came first."""
+    """Order of submission."""
     return live.seq
 
 
 class IntervalPlacement:
-    """Places the batch of jobs that start at the end of each interval; what was placed is never moved."""
+    """Policy that places the batch of jobs that start at the end of each interval; placed jobs never move."""
 
     def __init__(
         self,
@@ -47,12 +47,15 @@ class IntervalPlacement:
         chooser: Chooser,
         interval_s: float,
         *,
-        says_so: bool = False,
+        records_reasons: bool = False,
         first: Callable[[LiveJob], float] = by_arrival,
     ) -> None:
-        """With `says_so`, the journal has a reason for each job that the chooser did not place. Jobs of a batch are
-        placed in the order of `first`."""
-        self._says_so = says_so
+        """Wrap a policy.
+
+        With `records_reasons`, the journal has a reason for each job that the chooser did not place. Jobs of a batch
+        are placed in the order of `first`.
+        """
+        self._records_reasons = records_reasons
         self._first = first
         self._inner = inner
         self._chooser = chooser
@@ -61,21 +64,26 @@ class IntervalPlacement:
         self._due_s = math.inf
 
     def use(self, chooser: Chooser) -> None:
-        """From the next batch on, another chooser says where jobs go."""
+        """Use another chooser from the next batch on."""
         self._chooser = chooser
 
     @property
+    def capabilities(self) -> Capabilities:
+        """Those of the policy inside."""
+        return self._inner.capabilities
+
+    @property
     def wakeup_s(self) -> float:
-        """At the end of the interval if anything is to be done then, or as the other policy wants."""
+        """The end of the interval if work is due then, or the wake-up time of the inner policy."""
         return self._due_s if self._interval_s else self._inner.wakeup_s
 
     @property
     def memory(self) -> Any:
-        """What the other policy remembers."""
+        """The memory of the inner policy."""
         return self._inner.memory
 
     def note(self, changes: Changes, now_s: float) -> None:
-        """Tell the other policy; remember who runs, and that something is due."""
+        """Forward to the inner policy; index running jobs and mark work as due."""
         self._inner.note(changes, now_s)
         for live in changes.started:
             self._running[live.seq] = live
@@ -85,19 +93,19 @@ class IntervalPlacement:
             self._due_s = min(self._due_s, self._boundary_s(now_s))
 
     def adopt(self, state: State) -> None:
-        """Tell the other policy, and find out who runs."""
+        """Forward to the inner policy, and index running jobs."""
         self._inner.adopt(state)
         self._running = {live.seq: live for live in state.jobs.values() if live.placement is not None}
         self._due_s = self._boundary_s(state.now_s)
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
-        """As the other policy does, but for jobs that only wait for the end of the interval."""
+        """Explain as the inner policy does, except for jobs that only wait for the end of the interval."""
         if draft.now_s < self._due_s < math.inf and not isinstance(draft.offer(waiting), Reason):
             return Reason(code=ReasonCode.ROUND)
         return self._inner.explain(waiting, draft)
 
     def plan(self, draft: Draft) -> None:
-        """Who starts, then where; nothing before the interval is over."""
+        """Let the inner policy select jobs at the end of an interval, then place them by the chooser."""
         if self._interval_s and draft.now_s < self._due_s - _SLACK_S:
             return
         self._due_s = math.inf
@@ -109,42 +117,42 @@ class IntervalPlacement:
             (live for live in new if is_movable(live.job)), key=lambda live: (self._first(live), live.seq)
         )
         if starting:
-            self._chooser.seen(self._running, draft.now_s)
+            self._chooser.observe(self._running, draft.now_s)
             self._place(draft, starting)
-        if self._says_so:
+        if self._records_reasons:
             for live in new:
                 if not is_movable(live.job):
                     draft.because(live, _BY_HEURISTIC)
         self._running.update({live.seq: live for live in draft.touched if live.placement is not None})
 
     def _place(self, draft: Draft, starting: list[LiveJob]) -> None:
-        """One job after the other; where the chooser finds no place, the allocator's offer stands, or the job waits."""
+        """Place jobs one by one; without a choice, take the allocator's offer or let the job wait."""
         offers = {live: live.placement or () for live in starting}
         for live in starting:
             draft.release(live)
-        room = ServerArrays(draft.inventory, self._chooser.kinds)
-        room.populate(self._running.values())
+        arrays = ServerArrays(draft.inventory, self._chooser.kinds)
+        arrays.populate(self._running.values())
         for live in starting:
-            room.confine(live.job, offers[live])
-            placement = self._choice(draft, room, live)
+            arrays.confine(live.job, offers[live])
+            placement = self._choice(draft, arrays, live)
             if placement is None:
                 self._inner.note(Changes(arrived=[live]), draft.now_s)
                 continue
             draft.assign(live, placement)
-            room.add(live.job, counted(placement))
+            arrays.add(live.job, counted(placement))
 
-    def _choice(self, draft: Draft, room: ServerArrays, live: LiveJob) -> Placement | None:
-        chosen = self._chooser.choose(room, live, draft.now_s)
+    def _choice(self, draft: Draft, arrays: ServerArrays, live: LiveJob) -> Placement | None:
+        chosen = self._chooser.choose(arrays, live, draft.now_s)
         placement = None if chosen is None else as_placement(draft.inventory, live.job, chosen)
         if placement is None:
             offered = draft.offer(live)
             placement = None if isinstance(offered, Reason) else offered
-            if placement is not None and self._says_so:
+            if placement is not None and self._records_reasons:
                 draft.because(live, _BY_HEURISTIC)
         return placement
 
     def _boundary_s(self, now_s: float) -> float:
-        """The first end of an interval that is not before now."""
+        """Return the first end of an interval that is not before now."""
         if not self._interval_s:
             return now_s
         return math.ceil(now_s / self._interval_s - 1e-9) * self._interval_s

@@ -1,4 +1,4 @@
-"""The file of a learned placement: plain arrays, checked before they are believed. Nothing in it is ever run."""
+"""File of a learned placement: plain arrays, validated on load. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rota.mechanisms.learned.actor import Network, are_sound, checked
 
 VERSION = 1
 RESOURCES = ("devices", "cores")
-"""What of a server the network sees as free, in this order."""
+"""The free resources of a server that are inputs of the network, in this order."""
 MOST_BYTES = 50_000_000
 _UNREADABLE = (OSError, ValueError, EOFError, AttributeError, TypeError, MemoryError, zlib.error, zipfile.BadZipFile)
-"""What NumPy raises for files of other kinds, or that were cut or changed."""
+"""What NumPy raises for files of another format, or truncated or corrupted ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
-    """A network, the linear model that was fitted to the same experience, and where both come from."""
+    """A network, the linear model fitted to the same experience, and the provenance of both."""
 
     network: Network
     linear: NDArray[np.float64]
@@ -33,7 +33,7 @@ class Learned:
 
 
 def save_learned(path: Path, learned: Learned) -> None:
-    """Write it."""
+    """Write a learned placement."""
     arrays: dict[str, Any] = {f"actor.{name}": weight for name, weight in learned.network.of.items()}
     arrays |= {
         "version": np.array(VERSION),
@@ -47,20 +47,20 @@ def save_learned(path: Path, learned: Learned) -> None:
 
 
 def load_learned(path: Path) -> Learned:
-    """Read it; a file that is poisoned, stale or something else is refused with the reason."""
+    """Read a learned placement; refuse a file that is corrupt, outdated or of another format with the reason."""
     if not path.is_file():
-        raise RotaError(f"weights {path}: there is no such file; train some with `rota learn train`")
+        raise RotaError(f"weights {path}: there is no such file; train weights with `rota learn train`")
     try:
         with zipfile.ZipFile(path) as packed:
             size = sum(each.file_size for each in packed.infolist())
         if size > MOST_BYTES:
             raise RotaError(
-                f"weights {path}: they are larger than {MOST_BYTES // 1_000_000} MB; it is no placement network"
+                f"weights {path}: larger than {MOST_BYTES // 1_000_000} MB; this is not a placement network"
             )
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except _UNREADABLE as err:
-        raise RotaError(f"weights {path}: they can't be read: {err}") from None
+        raise RotaError(f"weights {path}: can't be read: {err}") from None
     try:
         return _learned(arrays)
     except RotaError as err:
@@ -70,24 +70,24 @@ def load_learned(path: Path) -> Learned:
 def _learned(arrays: dict[str, NDArray[Any]]) -> Learned:
     for name in ("version", "resources", "kinds", "linear", "about"):
         if name not in arrays:
-            raise RotaError(f"they have no {name!r}; this is not a file of `rota learn train`")
+            raise RotaError(f"{name!r} is missing; this is not a file of `rota learn train`")
     version = arrays["version"].reshape(-1)
     if version.dtype.kind != "i" or version.tolist() != [VERSION]:
-        raise RotaError(f"they are of version {version.tolist()}, this is version {VERSION}; train them anew")
+        raise RotaError(f"version {version.tolist()} is not supported, only {VERSION}; train them again")
     resources = tuple(str(name) for name in arrays["resources"].reshape(-1))
     if resources != RESOURCES:
-        raise RotaError(f"they were trained on {', '.join(resources)}, but jobs ask for {', '.join(RESOURCES)} here")
+        raise RotaError(f"trained on {', '.join(resources)}, but jobs request {', '.join(RESOURCES)} here")
     kinds = tuple(str(kind) for kind in arrays["kinds"].reshape(-1))
     if len(set(kinds)) < len(kinds):
-        raise RotaError(f"they name a kind twice: {', '.join(kinds)}")
+        raise RotaError(f"a kind occurs twice: {', '.join(kinds)}")
     network = checked(
         kinds, {name.removeprefix("actor."): of for name, of in arrays.items() if name.startswith("actor.")}
     )
     linear = arrays["linear"]
     if linear.shape != (len(kinds) + 1, 2 * (len(kinds) + 1) + 1) or not are_sound(linear):
-        raise RotaError("their linear model has the wrong shape, or values that are no numbers")
+        raise RotaError("the linear model has the wrong shape, or values that are not finite")
     try:
         about = json.loads(str(arrays["about"]))
     except (ValueError, RecursionError):
-        raise RotaError("what they say about their training can't be read") from None
+        raise RotaError("the record of their training can't be read") from None
     return Learned(network, linear.astype(np.float64), about if isinstance(about, dict) else {})

@@ -1,13 +1,14 @@
-"""A policy whose jobs that start at the same moment are placed together, for less network cost than one by one."""
+"""Wrapper of a policy that places all jobs which start at the same moment together, at a lower network cost."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes, Policy
+from rota.core.engine.protocols import Capabilities, Changes, Policy
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import Job
 from rota.core.model.placement import Placement
@@ -17,55 +18,60 @@ from rota.mechanisms.network.genetic import SearchBudget, improve
 from rota.mechanisms.network.layout import BatchLayout, PlacementBatch, free_on, interleaved, nodes_for, placed
 from rota.perf.speed.network import Distances, Weighting
 
-FEWEST = 3
-"""Tasks from which on a search is worth it."""
+MIN_TASKS = 3
+"""Smallest number of tasks that is worth a search."""
 
 
 class BatchPlacement:
-    """Another policy says who starts; where is decided for all of them together."""
+    """Policy that keeps the inner policy's choice of jobs and decides jointly where they run."""
 
     def __init__(self, inner: Policy, weighting: Weighting, budget: SearchBudget, seed: int, overlaps: bool) -> None:
         self._inner = inner
         self._weighting = weighting
         self._budget = budget
         self._seed = seed
-        self.overlaps = overlaps
+        self._overlaps = overlaps
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the policy inside, and whether jobs overlap."""
+        return replace(self._inner.capabilities, overlaps=self._overlaps)
 
     @property
     def wakeup_s(self) -> float:
-        """As the other policy wants."""
+        """The wake-up time of the inner policy."""
         return self._inner.wakeup_s
 
     @property
     def memory(self) -> Any:
-        """What the other policy remembers."""
+        """The memory of the inner policy."""
         return self._inner.memory
 
     def note(self, changes: Changes, now_s: float) -> None:
-        """Tell the other policy."""
+        """Forward to the inner policy."""
         self._inner.note(changes, now_s)
 
     def adopt(self, state: State) -> None:
-        """Tell the other policy."""
+        """Forward to the inner policy."""
         self._inner.adopt(state)
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
-        """As the other policy does."""
+        """Forward to the inner policy."""
         return self._inner.explain(waiting, draft)
 
     def plan(self, draft: Draft) -> None:
-        """Who starts, then where."""
+        """Let the inner policy select and place jobs, then improve their placement jointly."""
         self._inner.plan(draft)
         starting = [
             live
             for live, before in draft.touched.items()
             if before is None and live.placement is not None and is_movable(live.job)
         ]
-        if sum(live.job.tasks for live in starting) >= FEWEST:
-            self._regroup(draft, starting)
+        if sum(live.job.tasks for live in starting) >= MIN_TASKS:
+            self._improve(draft, starting)
 
-    def _regroup(self, draft: Draft, starting: Sequence[LiveJob]) -> None:
-        """Search from where the jobs would go one by one; leave them there if nothing better is found."""
+    def _improve(self, draft: Draft, starting: Sequence[LiveJob]) -> None:
+        """Search for a better layout than the placements of the inner policy, and apply it if there is one."""
         mark = draft.mark()
         given = []
         for live in starting:
@@ -85,7 +91,7 @@ class BatchPlacement:
             draft.assign(live, placed(draft.inventory, found, index))
 
     def _layout(self, draft: Draft, jobs: Sequence[Job], given: Sequence[Placement]) -> BatchLayout:
-        """The placements as a layout; who has devices stays on their type."""
+        """Return the given placements as a layout; tasks stay on their device type."""
         inventory = draft.inventory
         nodes: list[list[tuple[int, ...]]] = []
         for job, placement in zip(jobs, given, strict=True):
@@ -94,9 +100,9 @@ class BatchPlacement:
         batch = PlacementBatch(
             jobs=jobs,
             tasks=interleaved(jobs, nodes),
-            free=[free_on(books) for books in inventory.nodes],
-            devices=[books.node.devices for books in inventory.nodes],
-            distances=Distances([books.node for books in inventory.nodes], self._weighting),
+            free=[free_on(account) for account in inventory.nodes],
+            devices=[account.node.devices for account in inventory.nodes],
+            distances=Distances([account.node for account in inventory.nodes], self._weighting),
         )
         layout = BatchLayout(batch)
         for index, placement in enumerate(given):
@@ -104,12 +110,12 @@ class BatchPlacement:
             for number in batch.by_job[index]:
                 at = next(entry for entry in where if entry[0] == batch.tasks[number].role)
                 where.remove(at)
-                layout.put(number, at[1])
+                layout.assign(number, at[1])
         return layout
 
 
 def is_movable(job: Job) -> bool:
-    """Whether only the network decides where a job's tasks go: whole devices, a fixed size, no wish of its own."""
+    """Return whether a job's placement depends on the network alone: whole devices, fixed size, no constraints."""
     return (
         not job.exclusive
         and job.elastic is None

@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass
 
 from rota.core.errors import RotaError
-from rota.mechanisms.network.layout import NOWHERE, BatchLayout, Opening, PlacementBatch
+from rota.mechanisms.network.layout import UNASSIGNED, BatchLayout, Opening, PlacementBatch
 
 _GAIN = 1e-6
 """Smallest decrease of the score that counts as an improvement."""
@@ -95,7 +95,7 @@ def _initial_layouts(batch: PlacementBatch, count: int, chance: random.Random) -
         placed = all(
             _place_at_random(layout, job, chance)
             if number % 2
-            else layout.settle(batch.by_job[job], _OPENINGS[number // 2 % 3])
+            else layout.assign_best(batch.by_job[job], _OPENINGS[number // 2 % 3])
             for job in order
         )
         if placed:
@@ -122,10 +122,10 @@ def _inherit(child: BatchLayout, donor: BatchLayout, chance: random.Random) -> b
     group = [number for number, at in enumerate(donor.where) if at == node]
     evicted = [number for number, at in enumerate(child.where) if at == node and donor.where[number] != node]
     for number in (*group, *evicted):
-        child.remove(number)
+        child.unassign(number)
     for number in group:
-        child.put(number, node)
-    return child.settle(evicted, _opening(chance))
+        child.assign(number, node)
+    return child.assign_best(evicted, _opening(chance))
 
 
 def _mutate(child: BatchLayout, chance: random.Random) -> bool:
@@ -135,13 +135,13 @@ def _mutate(child: BatchLayout, chance: random.Random) -> bool:
         node = chance.choice(child.where)
         numbers = [number for number, at in enumerate(child.where) if at == node]
         for number in numbers:
-            child.remove(number)
+            child.unassign(number)
         chance.shuffle(numbers)
-        return child.settle(numbers, _opening(chance), avoid=node if _coin_flip(chance) else NOWHERE)
+        return child.assign_best(numbers, _opening(chance), avoid=node if _coin_flip(chance) else UNASSIGNED)
     jobs = chance.sample(range(len(child.batch.jobs)), k=min(1 if kind == 1 else 3, len(child.batch.jobs)))
     for number in (number for job in jobs for number in child.batch.by_job[job]):
-        child.remove(number)
-    return _place_at_random(child, jobs[0], chance) if kind == 1 else all(map(child.settle_job, jobs))
+        child.unassign(number)
+    return _place_at_random(child, jobs[0], chance) if kind == 1 else all(map(child.assign_job, jobs))
 
 
 def _place_at_random(layout: BatchLayout, job: int, chance: random.Random) -> bool:
@@ -151,8 +151,8 @@ def _place_at_random(layout: BatchLayout, job: int, chance: random.Random) -> bo
     room = [node for node in layout.batch.tasks[numbers[0]].nodes if layout.fits(numbers[0], node)]
     if not room:
         return False
-    layout.put(numbers[0], chance.choice(room))
-    return layout.settle(numbers[1:], _opening(chance))
+    layout.assign(numbers[0], chance.choice(room))
+    return layout.assign_best(numbers[1:], _opening(chance))
 
 
 def _coin_flip(chance: random.Random) -> bool:

@@ -1,7 +1,7 @@
-"""Tasks of a batch of jobs laid over nodes, each where it adds least to the network's load (Gu et al., TPDS 2022).
+"""Layouts of a batch of jobs over nodes that minimise network cost (Gu et al., TPDS 2022).
 
-A `PlacementBatch` holds what has to be placed and where it may go, a `BatchLayout` one assignment. Both count
-amounts per node, not single devices.
+A `PlacementBatch` holds the tasks to place and the nodes they may use, a `BatchLayout` one assignment of tasks to
+nodes. Both count amounts for each node, not single devices.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from rota.core.state.node_accounts import NodeAccount
 from rota.perf.speed.network import Counts, Distances, cost_of, is_server, traffic
 
 Amounts = tuple[int, int, int, int]
-"""Devices, CPU thousandths, bytes of memory, bits a second."""
-NOWHERE = -1
-EVERYWHERE = -1
+"""Devices, CPU thousandths, bytes of memory, bits per second."""
+UNASSIGNED = -1
+ALL_NODES = -1
 """The set of all nodes, as a bit mask."""
-MOST_CELLS = 4
-"""In how many racks, or domains, a whole job is tried."""
+MAX_CELLS = 4
+"""Number of racks, or domains, in which a whole job is tried."""
 
 
 class Opening(Enum):
-    """Which node a job goes to next, of those that cost the network as little."""
+    """Tie-break among the nodes with the lowest network cost for the next task."""
 
     PUBLISHED = "published"
-    """Workers to full ones, servers to empty ones: as Liquid does, without a look at who comes after."""
+    """Workers to the fullest nodes, servers to the emptiest: as Liquid does, without regard to later tasks."""
     ROOMY = "roomy"
-    """To empty ones."""
+    """To the emptiest nodes."""
     SNUG = "snug"
-    """To the fullest that holds all that is left of the job, or else to the one with most room."""
+    """To the fullest node that holds the rest of the job, else to the emptiest one."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTask:
-    """One task of a batch: whose it is, what it needs and the nodes where it may run."""
+    """One task of a batch: its job, what it requests and the nodes it may use."""
 
     job: int
     role: int
@@ -49,28 +49,28 @@ class BatchTask:
 
 
 def needs_of(role: Role) -> Amounts:
-    """What a task of a role takes of its node; only whole devices."""
+    """Return what a task of a role takes from its node, in whole devices."""
     return (role.device_milli // WHOLE, role.cpu_milli, role.memory_bytes, role.network_bps)
 
 
-def free_on(books: NodeAccount) -> Amounts:
-    """What a node has left."""
-    return (books.free, books.cpu_milli, books.memory_bytes, books.network_bps)
+def free_on(account: NodeAccount) -> Amounts:
+    """Return what a node has free."""
+    return (account.free, account.cpu_milli, account.memory_bytes, account.network_bps)
 
 
 def nodes_for(inventory: Inventory, role: Role, pool: int, among: int) -> tuple[int, ...]:
-    """The nodes of a pool, within a set, that a role may use whatever is free there."""
+    """Return the nodes of a pool, within a set, that a role may use regardless of what is free."""
     allowed = inventory.pools[pool].nodes & inventory.matching(role) & among
     found = []
-    for node, books in enumerate(inventory.nodes):
-        memory = books.node.device_memory_bytes
-        if allowed >> node & 1 and books.usable and (memory is None or memory >= role.device_memory_bytes):
+    for node, account in enumerate(inventory.nodes):
+        memory = account.node.device_memory_bytes
+        if allowed >> node & 1 and account.usable and (memory is None or memory >= role.device_memory_bytes):
             found.append(node)
     return tuple(found)
 
 
 def interleaved(jobs: Sequence[Job], nodes: Sequence[Sequence[tuple[int, ...]]]) -> tuple[BatchTask, ...]:
-    """The tasks of jobs one job after the other; within a job a task of each role in turn. `nodes` by job and role."""
+    """Return the tasks job by job, cycling through the roles of each job; `nodes` is indexed by job and role."""
     tasks = []
     for index, job in enumerate(jobs):
         left = [role.count for role in job.roles]
@@ -86,7 +86,7 @@ def interleaved(jobs: Sequence[Job], nodes: Sequence[Sequence[tuple[int, ...]]])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementBatch:
-    """What has to be placed, what is free, and how far it is from node to node."""
+    """The tasks to place, the free resources and the distances between nodes."""
 
     jobs: Sequence[Job]
     tasks: Sequence[BatchTask]
@@ -95,9 +95,9 @@ class PlacementBatch:
     """Devices of each node, free or not."""
     distances: Distances
     by_job: Sequence[Sequence[int]] = field(init=False)
-    """The numbers of each job's tasks."""
+    """The task numbers of each job."""
     traffic: Sequence[float] = field(init=False)
-    """What a task of each job sends."""
+    """The traffic of one task of each job."""
     is_served: Sequence[bool] = field(init=False)
     """Whether each job has parameter servers."""
 
@@ -111,20 +111,20 @@ class PlacementBatch:
 
 
 class BatchLayout:
-    """Where each task of a batch is, as far as it is anywhere."""
+    """Assignment of the tasks of a batch to nodes; tasks may be unassigned."""
 
     __slots__ = ("_cost", "_free", "_others", "_servers", "batch", "where")
 
     def __init__(self, batch: PlacementBatch) -> None:
         self.batch = batch
-        self.where = [NOWHERE] * len(batch.tasks)
+        self.where = [UNASSIGNED] * len(batch.tasks)
         self._free = list(batch.free)
         self._servers: list[Counts] = [{} for _ in batch.jobs]
         self._others: list[Counts] = [{} for _ in batch.jobs]
         self._cost: list[float | None] = [0.0] * len(batch.jobs)
 
     def copy(self) -> BatchLayout:
-        """One that can be changed by itself."""
+        """Return an independent copy."""
         other = BatchLayout.__new__(BatchLayout)
         other.batch = self.batch
         other.where = self.where.copy()
@@ -140,7 +140,7 @@ class BatchLayout:
         return sum(map(self.cost_of_job, range(len(self._cost))))
 
     def cost_of_job(self, job: int) -> float:
-        """The network cost of one job's tasks, as far as they are anywhere."""
+        """Return the network cost of the assigned tasks of one job."""
         known = self._cost[job]
         if known is None:
             known = cost_of(self.batch.jobs[job], self._servers[job], self._others[job], self.batch.distances)
@@ -149,25 +149,25 @@ class BatchLayout:
 
     @property
     def score(self) -> float:
-        """What a search makes small: the network cost, and nodes in use for each task."""
+        """The objective of a search: network cost plus the number of distinct nodes per task."""
         return self.network_cost + len(set(self.where)) / len(self.where)
 
     def fits(self, number: int, node: int) -> bool:
-        """Whether a node has room for a task."""
+        """Return whether a node has room for a task."""
         free, needs = self._free[node], self.batch.tasks[number].needs
         return free[0] >= needs[0] and free[1] >= needs[1] and free[2] >= needs[2] and free[3] >= needs[3]
 
-    def put(self, number: int, node: int) -> None:
-        """Place a task that is nowhere."""
+    def assign(self, number: int, node: int) -> None:
+        """Assign an unassigned task."""
         self.where[number] = node
-        self._shift(number, node, 1)
+        self._account(number, node, 1)
 
-    def remove(self, number: int) -> None:
-        """Take a task from where it is."""
-        self._shift(number, self.where[number], -1)
-        self.where[number] = NOWHERE
+    def unassign(self, number: int) -> None:
+        """Unassign a task."""
+        self._account(number, self.where[number], -1)
+        self.where[number] = UNASSIGNED
 
-    def _shift(self, number: int, node: int, by: int) -> None:
+    def _account(self, number: int, node: int, by: int) -> None:
         task = self.batch.tasks[number]
         free, needs = self._free[node], task.needs
         self._free[node] = (
@@ -189,29 +189,29 @@ class BatchLayout:
         number: int,
         opening: Opening = Opening.PUBLISHED,
         *,
-        avoid: int = NOWHERE,
-        among: int = EVERYWHERE,
+        avoid: int = UNASSIGNED,
+        among: int = ALL_NODES,
         left: int = 0,
     ) -> int:
-        """Where a task adds least: to the network, then by load, as the opening says, and by nodes in use.
+        """Return the node where a task adds least network cost; ties by the load that the opening prefers.
 
-        `among` are the only nodes to look at; `left` is how many devices its job has yet to find.
+        Only the nodes in `among` are considered; `left` is the number of devices its job still needs.
         """
         batch, task = self.batch, self.batch.tasks[number]
         tasks = len(batch.tasks)
         servers, others = self._servers[task.job], self._others[task.job]
         by_rack: dict[int, float] = {}
-        best, least = NOWHERE, math.inf
+        best, least = UNASSIGNED, math.inf
         devices, free = task.needs[0], self._free
         for node in task.nodes:
             if free[node][0] < devices or node == avoid or not (among >> node & 1 and self.fits(number, node)):
                 continue
             if node in servers or node in others:
-                score = self._added(task, node)
+                score = self._added_cost(task, node)
             else:
                 rack = batch.distances.rack(node)
                 if rack not in by_rack:
-                    by_rack[rack] = self._added(task, node)
+                    by_rack[rack] = self._added_cost(task, node)
                 score = by_rack[rack] + 1.0 / tasks
             score += self._load(task, node, opening, left) / max(batch.devices[node], 1) / tasks
             if score < least:
@@ -219,15 +219,15 @@ class BatchLayout:
         return best
 
     def _load(self, task: BatchTask, node: int, opening: Opening, left: int) -> float:
-        """How much a node's load speaks against it, in devices."""
+        """Return the penalty of a node for its load, in devices."""
         room, devices = self._free[node][0], self.batch.devices[node]
         if opening is Opening.SNUG:
             return room - left if room >= left else devices + left - room
         load = 1 + devices - room + task.needs[0]
         return load if task.serves or opening is Opening.ROOMY else -load
 
-    def _added(self, task: BatchTask, node: int) -> float:
-        """What a task at a node would add to the network cost of its job."""
+    def _added_cost(self, task: BatchTask, node: int) -> float:
+        """Return the network cost that a task adds to its job on a node."""
         batch, distances = self.batch, self.batch.distances
         servers, others = self._servers[task.job], self._others[task.job]
         if task.serves:
@@ -240,55 +240,55 @@ class BatchLayout:
             added = distances.around([*others, node]) - distances.around(others)
         return batch.traffic[task.job] * added
 
-    def settle(
+    def assign_best(
         self,
         numbers: Sequence[int],
         opening: Opening = Opening.PUBLISHED,
         *,
-        avoid: int = NOWHERE,
-        among: int = EVERYWHERE,
+        avoid: int = UNASSIGNED,
+        among: int = ALL_NODES,
     ) -> bool:
-        """Place tasks one after the other, each where it adds least; whether all found a place."""
+        """Assign tasks one by one to their best nodes; return whether all of them fit."""
         left = sum(self.batch.tasks[number].needs[0] for number in numbers)
         for number in numbers:
             node = self.best_node(number, opening, avoid=avoid, among=among, left=left)
-            if node == NOWHERE and avoid != NOWHERE:
+            if node == UNASSIGNED and avoid != UNASSIGNED:
                 node = self.best_node(number, opening, among=among, left=left)
-            if node == NOWHERE:
+            if node == UNASSIGNED:
                 return False
-            self.put(number, node)
+            self.assign(number, node)
             left -= self.batch.tasks[number].needs[0]
         return True
 
-    def settle_job(self, job: int) -> bool:
-        """Place a whole job as published or, where that costs the network anything, snugly if that scores less.
+    def assign_job(self, job: int) -> bool:
+        """Assign a whole job by the published opening, or by the snug one where that lowers a network cost above 0.
 
-        The published way begins on the fullest node, and so splits rings that had room together elsewhere.
+        The published opening starts on the fullest node and thereby splits rings that fit together elsewhere.
         """
         numbers = self.batch.by_job[job]
-        best = self._tried(numbers, Opening.PUBLISHED, EVERYWHERE)
+        best = self._try_opening(numbers, Opening.PUBLISHED, ALL_NODES)
         if best is None or best[0] > 1.0:
-            snug = (self._tried(numbers, Opening.SNUG, cell) for cell in self._cells_with_room(numbers))
+            snug = (self._try_opening(numbers, Opening.SNUG, cell) for cell in self._cells_with_room(numbers))
             best = min((each for each in (best, *snug) if each is not None), key=lambda each: each[0], default=None)
         if best is None:
             return False
         for number, node in zip(numbers, best[1], strict=True):
-            self.put(number, node)
+            self.assign(number, node)
         return True
 
-    def _tried(self, numbers: Sequence[int], opening: Opening, among: int) -> tuple[float, list[int]] | None:
-        """Where the tasks of a job would go and how that scores; they are nowhere afterwards."""
+    def _try_opening(self, numbers: Sequence[int], opening: Opening, among: int) -> tuple[float, list[int]] | None:
+        """Return the score and the nodes of a job under an opening, and unassign its tasks again."""
         found = None
-        if self.settle(numbers, opening, among=among):
+        if self.assign_best(numbers, opening, among=among):
             where = [self.where[number] for number in numbers]
             found = (self.cost_of_job(self.batch.tasks[numbers[0]].job) + len(set(where)) / len(where), where)
         for number in numbers:
-            if self.where[number] != NOWHERE:
-                self.remove(number)
+            if self.where[number] != UNASSIGNED:
+                self.unassign(number)
         return found
 
     def _cells_with_room(self, numbers: Sequence[int]) -> list[int]:
-        """The racks that have enough free devices for all tasks, the fullest first; else the domains, else all."""
+        """Return the racks with enough free devices for all tasks, fullest first; else the domains, else all nodes."""
         distances = self.batch.distances
         wanted = sum(self.batch.tasks[number].needs[0] for number in numbers)
         usable = {node for number in numbers for node in self.batch.tasks[number].nodes}
@@ -299,11 +299,11 @@ class BatchLayout:
             rooms = ((sum(self._free[node][0] for node in nodes), nodes) for nodes in nodes_by_cell.values())
             roomy = sorted(entry for entry in rooms if entry[0] >= wanted)
             if roomy:
-                return [sum(1 << node for node in nodes) for _, nodes in roomy[:MOST_CELLS]]
-        return [EVERYWHERE]
+                return [sum(1 << node for node in nodes) for _, nodes in roomy[:MAX_CELLS]]
+        return [ALL_NODES]
 
     def pieces(self, job: int) -> Iterator[tuple[int, int, int]]:
-        """A job's tasks as (role, node, tasks), in that order."""
+        """Iterate over a job's tasks as (role, node, tasks), sorted."""
         counts: dict[tuple[int, int], int] = {}
         for number in self.batch.by_job[job]:
             key = (self.batch.tasks[number].role, self.where[number])
@@ -313,13 +313,13 @@ class BatchLayout:
 
 
 def best_fit(batch: PlacementBatch) -> BatchLayout | None:
-    """Every job in its turn where it adds least; None if one finds no place."""
+    """Assign every job in order at the least network cost; None if one does not fit."""
     layout = BatchLayout(batch)
-    return layout if all(map(layout.settle_job, range(len(batch.jobs)))) else None
+    return layout if all(map(layout.assign_job, range(len(batch.jobs)))) else None
 
 
 def placed(inventory: Inventory, layout: BatchLayout, job: int) -> Placement:
-    """The devices for one job of a layout; the inventory is as it was before anyone of the batch had any."""
+    """Return the devices of one job of a layout; none of the batch may hold devices in the inventory."""
     roles = layout.batch.jobs[job].roles
     slots: list[Slot] = []
     for role, node, tasks in layout.pieces(job):

@@ -11,7 +11,7 @@ from typing import Any
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import NEVER_STOPS, PREEMPTS, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.family import by_annotations, first_line
 from rota.mechanisms.ordering.checked import CheckedGroups, CheckedLearner, checked_turn
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
@@ -54,6 +54,7 @@ def ordering(
             placement=placement,
             make=make,
             make_checked=make_checked,
+            emits=PREEMPTS if preempts else NEVER_STOPS,
         )
 
     return declare

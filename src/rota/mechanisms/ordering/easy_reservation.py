@@ -27,10 +27,11 @@ class Reservation:
     def make(cls, draft: Draft, head: LiveJob, holders: Iterable[LiveJob]) -> Reservation:
         """Add up devices in the order in which the holders are expected to end."""
         now_s = draft.now_s
-        missing = max(draft.allocator.short_milli(head, draft.inventory), 1)
+        shortage = draft.allocator.reservation_shortage
+        missing = max(shortage.milli(head, draft.inventory), 1)
         ends = sorted((now_s + live.remaining_s(now_s), live.seq, live) for live in holders)
         for end_s, _, live in ends:
-            missing -= min(draft.allocator.returns_milli(head, live, draft.inventory), live.gpu_milli)
+            missing -= min(shortage.freed_by(live, head, draft.inventory), live.gpu_milli)
             if missing <= 0:
                 return cls(head, now_s, end_s, -missing)
         return cls(head, now_s, math.inf, 0)

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import JobState
 from rota.core.model.placement import Placement
@@ -30,6 +30,8 @@ _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode
 
 class ListScheduler:
     """The policy that an ordering rule makes."""
+
+    capabilities = Capabilities()
 
     def __init__(self, rule: OrderingRule, allocator: Allocator) -> None:
         self._rule = rule
@@ -57,7 +59,7 @@ class ListScheduler:
             if live.placement is not None:
                 index.unkeyed[live] = None
                 index.hold(live, state.inventory, state.now_s, resumes=True)
-            elif live.state is JobState.WAITING and not live.unmet:
+            elif live.is_contending:
                 index.enqueue(live, state.now_s)
 
     def note(self, changes: Changes, now_s: float) -> None:
@@ -102,7 +104,7 @@ class ListScheduler:
     def _considered(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
         """Lanes whose first job may fit, on free devices or by preemption, or has no reason recorded yet."""
         index, inventory, now_s = self._index, draft.inventory, draft.now_s
-        missing_milli = draft.allocator.missing_milli
+        missing_milli = draft.allocator.shortage.milli
         last = index.holders.last_key(now_s) if self._rule.preempts else None
         chosen = []
         for lane in lanes:
@@ -186,7 +188,7 @@ class _Walk:
     def _find_devices(self, live: LiveJob, key: Key) -> Placement | Reason | None:
         """Devices for a job, free or preempted; else the reason, None if it is already recorded."""
         draft = self._draft
-        missing = draft.allocator.missing_milli(live, draft.inventory)
+        missing = draft.allocator.shortage.milli(live, draft.inventory)
         answer: Placement | Reason | None = None
         if not missing:
             answer = draft.offer(live)
@@ -229,12 +231,13 @@ class _Walk:
             if allocator.may_displace(live, other, draft.now_s)
         )
         victims: list[tuple[Key, LiveJob]] = []
+        shortage = allocator.shortage
         while missing > 0:
             victim = next(behind, None)
             if victim is None:
                 return None
             victims.append(victim)
-            missing -= allocator.yields_milli(live, victim[1], inventory)
+            missing -= shortage.freed_by(victim[1], live, inventory)
         mark = draft.mark()
         for _, yielding in victims:
             draft.release(yielding)

@@ -9,6 +9,7 @@ from enum import Enum
 
 from rota.core.engine.protocols import Policy
 from rota.core.errors import RotaError
+from rota.mechanisms.declare import LEASES
 from rota.mechanisms.family import Build, Family
 from rota.mechanisms.rounds.checked import CheckedShareRule
 from rota.mechanisms.rounds.lease_rules import LeaseRules, adaptive_round_s
@@ -58,6 +59,7 @@ def _schedule(rule: ShareRule, build: Build) -> Policy:
 rounds = Family(
     schedule=_schedule,
     check=CheckedShareRule,
+    emits=LEASES,
     params=RoundParams,
     whole_cluster=False,
     plans_in_rounds=True,

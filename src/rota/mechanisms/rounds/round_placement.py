@@ -97,7 +97,7 @@ class RoundPlacement:
         """
         before: dict[int, Placement] = {}
         for seq, job in self._jobs.items():
-            if job.live.placement is not None and job.live.stopping is None:
+            if job.live.placement is not None and not job.live.is_leaving:
                 before[seq] = job.live.placement
                 draft.release(job.live)
         able = self._present(selected)
@@ -124,7 +124,7 @@ class RoundPlacement:
     def _present(self, selected: Sequence[Selected]) -> list[Selected]:
         """The contenders of which no job is stopping."""
         jobs = self._jobs
-        return [each for each in selected if all(jobs[seq].live.stopping is None for seq in members_of(each.contender))]
+        return [each for each in selected if all(not jobs[seq].live.is_leaving for seq in members_of(each.contender))]
 
     def _explain(self, draft: Draft, found: _Attempt) -> None:
         for (contender, at, _), reason in found.failed.items():

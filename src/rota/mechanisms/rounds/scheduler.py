@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes
+from rota.core.engine.protocols import Capabilities, Changes
 from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import DeviceType, JobState
 from rota.core.state.inventory import Inventory
@@ -47,6 +47,8 @@ LengthRule = Callable[[Sequence[RoundJob], float], float]
 
 class RoundScheduler:
     """The policy that a share rule makes."""
+
+    capabilities = Capabilities()
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ class RoundScheduler:
         """Whether rounds place a job: it waits for devices, or holds some."""
         if live.placement is not None:
             return live.job.gpu_milli > 0
-        return live.state is JobState.WAITING and not live.unmet
+        return live.is_contending
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Note arrivals and departures; no job moves before the round is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rota.core.engine.protocols import Policy
+from rota.mechanisms.declare import PREEMPTS
 from rota.mechanisms.family import Build, Family
 from rota.mechanisms.selection.checked import CheckedSelectionRule
 from rota.mechanisms.selection.rule import SelectionRule
@@ -13,4 +14,4 @@ def _schedule(rule: SelectionRule, build: Build) -> Policy:
     return SelectionScheduler(rule, name=build.name)
 
 
-selection = Family(schedule=_schedule, check=CheckedSelectionRule)
+selection = Family(schedule=_schedule, check=CheckedSelectionRule, emits=PREEMPTS)

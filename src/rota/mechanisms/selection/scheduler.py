@@ -10,10 +10,9 @@ import math
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Changes
+from rota.core.engine.protocols import Capabilities, Changes
 from rota.core.messages.decisions import Cause
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import JobState
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
@@ -24,6 +23,8 @@ from rota.mechanisms.selection.rule import SelectionContext, SelectionRule
 
 class SelectionScheduler:
     """The policy that a selection rule makes."""
+
+    capabilities = Capabilities()
 
     def __init__(self, rule: SelectionRule, *, name: str) -> None:
         self._rule = rule
@@ -60,7 +61,7 @@ class SelectionScheduler:
             elif live.placement is not None:
                 if live.job.gpu_milli:
                     context.holding[live] = None
-            elif live.state is JobState.WAITING and not live.unmet and live.stopping is None:
+            elif live.is_contending:
                 self._add_waiting(live)
         memory = state.memory
         known: list[int] = []
@@ -96,7 +97,7 @@ class SelectionScheduler:
             self._cpu_jobs.remove(live)
         for live in changes.arrived:
             context.leaving.pop(live, None)
-            if live.state is JobState.WAITING and live.placement is None and not live.unmet:
+            if live.is_contending and live.placement is None:
                 self._add_waiting(live)
         if changes.arrived or changes.left or changes.freed:
             self._due = True
@@ -119,7 +120,7 @@ class SelectionScheduler:
         context.now_s, context.inventory, context.allocator = draft.now_s, draft.inventory, draft.allocator
         before: dict[LiveJob, Placement] = {}
         for live in self._rule.expired(context):
-            if live.placement is not None and live.stopping is None:
+            if live.placement is not None and not live.is_leaving:
                 before[live] = live.placement
                 draft.release(live)
         selection = self._rule.select(context)

@@ -1,6 +1,6 @@
-"""The built-in catalogue: published training speeds of common models on common device types, each with its source.
+"""Built-in catalogue: published training speeds of common models on common device types, with sources.
 
-What was not published for a model and type is estimated from the rest, and marked as such.
+Speeds that were not published are estimated from the rest, and marked as such.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAME = "catalogue"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeEntry:
-    """One device type; `memory_gib` is None where a device has no memory of its own."""
+    """A device type; `memory_gib` is None where a device has no memory of its own."""
 
     title: str
     kind: str
@@ -37,7 +37,7 @@ class TypeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Samples a second of the whole job by number of devices on one node; `scattered`: on one device of each of two."""
+    """Samples per second of a job by number of devices on one node; `scattered`: on one device of each of two nodes."""
 
     source: str
     by_devices: Mapping[int, float]
@@ -46,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
-    """One model; a step is `batch` samples on each device. On devices of `too_small_gib` or less it does not fit."""
+    """A model; a step is `batch` samples per device. It does not fit on devices of `too_small_gib` or less."""
 
     title: str
     unit: str
@@ -58,17 +58,17 @@ class ModelEntry:
 
     @property
     def gradient_bytes(self) -> float | None:
-        """What a step exchanges between devices, at four bytes a parameter."""
+        """Bytes exchanged between devices in a step, at four bytes per parameter."""
         return None if self.parameters is None else 4 * self.parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """Samples a second on a number of devices, and where that comes from; 0 where the model does not fit."""
+    """Samples per second on a number of devices, and the source; 0 where the model does not fit."""
 
     samples_per_s: float
     source: str | None
-    """The source's key; None for an estimate."""
+    """Key of the source; None for an estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +80,12 @@ class Catalogue:
     models: Mapping[str, ModelEntry]
 
     def fits(self, model: str, device_type: DeviceType) -> bool:
-        """Whether a model is known not to be too large for a device."""
+        """Return whether a model fits on a device, as far as is known."""
         memory = self.types[device_type].memory_gib
         return memory is None or memory > self.models[model].too_small_gib
 
     def speed(self, model: str, device_type: DeviceType, devices: int) -> Speed:
-        """The speed of a model on devices of one node, published or estimated."""
+        """Return the speed of a model on devices of one node, published or estimated."""
         if not self.fits(model, device_type):
             return Speed(samples_per_s=0.0, source=None)
         measured = self.models[model].speeds.get(device_type)
@@ -95,7 +95,7 @@ class Catalogue:
         return Speed(samples_per_s=devices * single * self._efficiency(model, device_type, devices), source=None)
 
     def profiles(self, types: Collection[DeviceType], counts: Collection[int]) -> Profiles:
-        """Steps a second of all models on some types and numbers of devices."""
+        """Return the steps per second of all models on these types and numbers of devices."""
         speeds: dict[SpeedKey, float] = {}
         scattered: dict[SpeedKey, float] = {}
         for model, entry in self.models.items():
@@ -110,7 +110,7 @@ class Catalogue:
         return Profiles(steps_per_s=speeds, scattered=scattered, source=NAME)
 
     def _efficiency(self, model: str, device_type: DeviceType, devices: int) -> float:
-        """Speed per device against that of a single one: between the numbers that were measured, and as the last."""
+        """Return speed per device relative to a single one, interpolated between measured numbers, constant beyond."""
         points = {1: 1.0, **self._measured_efficiency(model, device_type)}
         counts = sorted(points)
         at = bisect_right(counts, devices)
@@ -122,16 +122,16 @@ class Catalogue:
         return points[low] + part * (points[high] - points[low])
 
     def _measured_efficiency(self, model: str, device_type: DeviceType) -> dict[int, float]:
-        """Of the model on the type where that was measured; otherwise of the model on any type, or of all models."""
+        """Return efficiencies measured for the model on the type, else for the model, else for all models."""
         entry = self.models[model]
         own = entry.speeds.get(device_type)
-        everyone = [row for other in self.models.values() for row in other.speeds.values()]
-        rows = [[own] if own is not None else [], list(entry.speeds.values()), everyone]
+        all_rows = [row for other in self.models.values() for row in other.speeds.values()]
+        rows = [[own] if own is not None else [], list(entry.speeds.values()), all_rows]
         return next(found for found in map(_efficiencies, rows) if found)
 
 
 def _efficiencies(rows: Collection[Measured]) -> dict[int, float]:
-    """The median of speed per device against a single one's, by number of devices."""
+    """Return the median speed per device relative to a single one, by number of devices."""
     found: dict[int, list[float]] = {}
     for row in rows:
         for devices, speed in row.by_devices.items():
@@ -142,7 +142,7 @@ def _efficiencies(rows: Collection[Measured]) -> dict[int, float]:
 
 @cache
 def catalogue() -> Catalogue:
-    """The catalogue, read once."""
+    """Return the catalogue, read once."""
     table = tomllib.loads(files("rota.perf.profiles").joinpath("catalogue.toml").read_text(encoding="utf-8"))
     models = {}
     for name, entry in table["models"].items():
@@ -156,7 +156,7 @@ def catalogue() -> Catalogue:
 
 
 def estimated() -> Filled:
-    """How the speeds that nobody published were estimated, with the error."""
+    """Return how unpublished speeds were estimated, with the error."""
     return _singles()[1]
 
 
@@ -171,7 +171,7 @@ def _measured(row: dict[str, str | float]) -> Measured:
 
 @cache
 def _singles() -> tuple[dict[tuple[str, DeviceType], float], Filled]:
-    """Speeds on a single device: as published, or by completion of the whole table."""
+    """Return speeds on a single device, published or by matrix completion."""
     book = catalogue()
     models, types = list(book.models), list(book.types)
     values = np.full((len(models), len(types)), np.nan)

@@ -1,7 +1,7 @@
-"""Filling in a table of speeds of which only part was measured.
+"""Completion of a partially measured table of speeds.
 
-All is done in logarithms, because speeds multiply: a type is so many times as fast as another, more or less so by
-model. How wrong the result is, is measured by hiding part of what is known.
+Everything is in logarithms, because speeds multiply: one type is several times as fast as another, more or less so by
+model. The error is measured by hiding known figures.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _RIDGES = (0.1, 0.3, 1.0)
 _ROUNDS = 60
 _SETTLED = 1e-5
 _BIAS_RIDGE = 0.02
-"""How strongly rows and columns of which little is known are drawn to the mean."""
+"""Penalty that draws rows and columns with few known figures to the mean."""
 _FOLDS = 5
 _LEAST_TO_TEST = 2 * _FOLDS
 _BEYOND = math.log(4.0)
-"""A guess lies at most so far outside of all that is known."""
+"""Largest distance of an estimate from the range of known figures."""
 _FEW_IN_COMMON = 0.5
-"""The doubt, as a deviation, about a neighbour that agrees in a single figure."""
+"""Standard deviation assumed for a neighbour that has a single figure in common."""
 
 
 class Fill(Enum):
-    """How gaps are filled."""
+    """Method of filling gaps."""
 
     COMPLETION = "completion"
     """Low-rank matrix completion, rank and penalty by cross-validation."""
     NEAREST = "nearest"
-    """From the row that is most alike where both are known."""
+    """From the most similar row."""
     MEAN = "mean"
-    """The mean of what is known of the row."""
+    """The mean of the known figures of the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionMethod:
-    """How a table is filled; rank and penalty matter for completion only."""
+    """A method and its parameters; rank and penalty apply to completion only."""
 
     fill: Fill
     rank: int = 0
@@ -55,7 +55,7 @@ class CompletionMethod:
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Relative errors on known figures that were hidden for a test: |guess / truth - 1|."""
+    """Relative errors on known figures that were held out: |estimate / truth - 1|."""
 
     median: float
     p90: float
@@ -65,7 +65,7 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A table without gaps, how it was filled, and the error if enough was known to measure it."""
+    """A complete table, the method, and the error if enough was known to measure it."""
 
     values: Floats
     choice: CompletionMethod
@@ -73,7 +73,7 @@ class Filled:
 
 
 def fill_gaps(values: Floats, fill: Fill, seed: int) -> Filled:
-    """Logarithms with NaN for what is not known: what is known stays, the rest is guessed."""
+    """Fill a table of logarithms, NaN where unknown; known figures stay."""
     known = ~np.isnan(values)
     choices = _choices(fill) if known.sum() >= _LEAST_TO_TEST else _choices(fill)[:1]
     tested = [(_test(values, choice, seed), choice) for choice in choices]
@@ -82,7 +82,7 @@ def fill_gaps(values: Floats, fill: Fill, seed: int) -> Filled:
 
 
 def fill_as(values: Floats, choice: CompletionMethod, seed: int) -> Floats:
-    """Fill gaps in a way that was chosen before."""
+    """Fill gaps by a given method."""
     known = ~np.isnan(values)
     if not known.any():
         return np.zeros_like(values)
@@ -92,7 +92,7 @@ def fill_as(values: Floats, choice: CompletionMethod, seed: int) -> Floats:
 
 
 def relative_errors(guess: Floats, truth: Floats) -> HeldOut:
-    """Errors of guessed logarithms."""
+    """Return the errors of estimated logarithms."""
     wrong = np.abs(np.expm1(guess - truth))
     deviation = float(np.sqrt(np.mean((guess - truth) ** 2)))
     return HeldOut(float(np.median(wrong)), float(np.quantile(wrong, 0.9)), deviation)
@@ -105,7 +105,7 @@ def _choices(fill: Fill) -> list[CompletionMethod]:
 
 
 def _test(values: Floats, choice: CompletionMethod, seed: int) -> HeldOut | None:
-    """Hide each fifth of the known figures in turn and guess it from the rest."""
+    """Hold out each fifth of the known figures once and estimate it from the rest."""
     rows, columns = np.nonzero(~np.isnan(values))
     if len(rows) < _LEAST_TO_TEST:
         return None
@@ -130,7 +130,7 @@ def _guess(values: Floats, known: Mask, choice: CompletionMethod, seed: int) -> 
 
 
 def _low_rank(values: Floats, known: Mask, rank: int, ridge: float, seed: int) -> Floats:
-    """Mean, an offset per row and column, and a product of factors, by alternating least squares."""
+    """Fit mean, row and column offsets and a product of factors by alternating least squares."""
     rng = np.random.default_rng(seed)
     weight = known.astype(np.float64)
     mean = float(values[known].mean())
@@ -151,7 +151,7 @@ def _low_rank(values: Floats, known: Mask, rank: int, ridge: float, seed: int) -
 
 
 def _regress(target: Floats, weight: Floats, factors: Floats, penalty: Floats) -> Floats:
-    """For each row of the target its offset and factors, given those of the other side."""
+    """Return offset and factors of each row of the target, given the factors of the other side."""
     design = factors.copy()
     design[:, 0] = 1.0
     outer = design[:, :, None] * design[:, None, :]
@@ -161,7 +161,7 @@ def _regress(target: Floats, weight: Floats, factors: Floats, penalty: Floats) -
 
 
 def _nearest(values: Floats, known: Mask) -> Floats:
-    """Each gap from the nearest row that knows it, shifted to agree where both are known."""
+    """Fill each gap from the nearest row that has a figure, shifted to agree on common figures."""
     guess = _low_rank(values, known, 0, 0.0, 0)
     zeroed = np.where(known, values, 0.0)
     for row in range(len(values)):
@@ -181,7 +181,7 @@ def _nearest(values: Floats, known: Mask) -> Floats:
 
 
 def _row_means(values: Floats, known: Mask) -> Floats:
-    """The mean of a row's known figures; of its column's, or of all, where a row has none."""
+    """Return the mean of a row's known figures; of its column's, or of all, where a row has none."""
     zeroed = np.where(known, values, 0.0)
     in_row, in_column = known.sum(axis=1), known.sum(axis=0)
     by_column = np.where(in_column > 0, zeroed.sum(axis=0) / np.maximum(in_column, 1), zeroed.sum() / known.sum())

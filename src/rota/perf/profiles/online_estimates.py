@@ -1,4 +1,4 @@
-"""Estimated speeds that learn: what a job is seen to do counts for all of its model, and mends other guesses."""
+"""Speed estimates corrected online: an observation of a job counts for all jobs of its model."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rota.perf.profiles.partial_profiles import Gaps, SpeedEstimate, refit
 from rota.perf.profiles.speed_table import PairKey, SpeedKey
 
 NOISE = 0.05
-"""How far one observation may be off, as a deviation of its logarithm."""
+"""Standard deviation of the logarithm of one observation."""
 _TRUSTED = 0.02
-"""The same of a figure that was given as known."""
+"""The same for a figure that was given as known."""
 _UNTESTED = 0.5
-"""The same of an estimate whose error could not be measured."""
+"""The same for an estimate whose error could not be measured."""
 _NOTABLE = 0.001
-"""A correction below this part of a speed is none."""
+"""Relative correction of a speed below which nothing has changed."""
 _REFIT_PART = 20
-"""Guesses are made anew when one in so many figures has been seen that was not known before."""
+"""Estimates are fitted again when one in this many figures was newly observed."""
 
 
 @dataclass(slots=True)
 class _Belief:
-    """A speed as it was believed before anything was seen, how sure that was, and what was seen since."""
+    """Prior of a speed, its precision, and the observations since."""
 
     prior: float
     deviation: float
@@ -32,14 +32,14 @@ class _Belief:
     total: float = 0.0
 
     def mean(self) -> float:
-        """The speed to count on now: prior and observations, each weighted by how sure it is."""
+        """The expected speed: prior and observations, weighted by precision."""
         prior_weight, seen_weight = self.deviation**-2, NOISE**-2
         total = self.prior * prior_weight + self.total * seen_weight
         return math.exp(total / (prior_weight + self.seen * seen_weight))
 
 
 class LearningSpeeds:
-    """An estimate under correction. One belongs to one run of one policy."""
+    """Estimates corrected by observations, for one run of one policy."""
 
     is_relative: bool
 
@@ -60,7 +60,7 @@ class LearningSpeeds:
 
     @property
     def memory(self) -> Any:
-        """What was seen so far, and what the present guesses rest on, as a serialisable value."""
+        """Observations so far, and those the present fit is based on, as a serialisable value."""
         return {
             "alone": [[list(key), *astuple(belief)] for key, belief in self._alone.items()],
             "beside": [[list(key), *astuple(belief)] for key, belief in self._beside.items()],
@@ -69,7 +69,7 @@ class LearningSpeeds:
         }
 
     def recall(self, memory: Any) -> None:
-        """Go on where a memory stands."""
+        """Restore what `memory` returned."""
         self._alone = {_key(key): _Belief(*belief) for key, *belief in memory["alone"]}
         self._beside = {_pair_key(key): _Belief(*belief) for key, *belief in memory["beside"]}
         alone, beside = memory["fitted"]
@@ -78,31 +78,31 @@ class LearningSpeeds:
         self._profiles = refit(self._estimate, *self._fitted) if any(self._fitted) else self._estimate.profiles
 
     def knows(self, model: str) -> bool:
-        """Whether there is any speed of a model."""
+        """Return whether there is any speed of a model."""
         return self._profiles.knows(model)
 
     def rate(self, device_type: DeviceType, model: str, devices: int, *, scattered: bool = False) -> float | None:
-        """The speed of a model there as far as is known by now."""
+        """Return the expected speed of a model."""
         belief = self._alone.get((device_type, model, devices))
         if belief is not None and not scattered:
             return belief.mean()
         return self._profiles.rate(device_type, model, devices, scattered=scattered)
 
     def beside(self, device_type: DeviceType, model: str, other: str, devices: int) -> float | None:
-        """The speed of a model beside another as far as is known by now."""
+        """Return the expected speed of a model packed with another."""
         belief = self._beside.get((device_type, model, other, devices))
         if belief is not None:
             return belief.mean()
         return self._profiles.beside(device_type, model, other, devices)
 
     def fastest(self, model: str, devices: int) -> float:
-        """The best speed of a model on any type, as it was first estimated."""
+        """Return the best initially estimated speed of a model on any type."""
         return self._estimate.profiles.fastest(model, devices)
 
     def observe(
         self, device_type: DeviceType, model: str, devices: int, rate: float, beside: str | None = None
     ) -> bool:
-        """A job was seen to run so fast; whether that changes what is believed."""
+        """Record the observed speed of a job; return whether it changes the expectation."""
         believed = self.rate(device_type, model, devices)
         belief = self._alone.get((device_type, model, devices))
         if beside is not None:
@@ -133,7 +133,7 @@ class LearningSpeeds:
         return belief
 
     def refit(self) -> bool:
-        """Guess again what is still not known, once enough more has been seen; whether it was done."""
+        """Fit the estimates again once enough was observed; return whether that happened."""
         if self._unfitted * _REFIT_PART < self._estimate.speeds.known + len(self._alone):
             return False
         self._unfitted = 0

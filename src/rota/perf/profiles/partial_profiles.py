@@ -1,4 +1,4 @@
-"""What a policy may know of speeds when only some were measured: the rest is estimated, with the error."""
+"""Partially known profiles: what policies see when only some speeds were measured and the rest is estimated."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Table:
     values: Floats
 
     def at(self, row: Any, column: Any) -> tuple[int, int]:
-        """Where a figure stands."""
+        """Return the position of a figure."""
         return self.rows[row], self.columns[column]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """How much of a table was known, how the rest was filled in, and how well."""
+    """How much of a table was known, how the rest was estimated, and the error."""
 
     known: int
     filled: int
@@ -39,7 +39,7 @@ class Gaps:
     error: HeldOut | None
 
     def sentence(self, what: str) -> str:
-        """In words: what was known, how the rest was estimated, and the error on hidden figures."""
+        """Return a sentence: what was known, how the rest was estimated, and the held-out error."""
         start = f"{self.known:,} of {self.known + self.filled:,} {what} known, the rest estimated ({self.choice})"
         if self.error is None:
             return f"{start}; too few to measure the error"
@@ -48,7 +48,7 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A table of which part is hidden: what is left, and which figures are missing though the type will do."""
+    """A table with hidden figures: those left, and the keys that are missing although the type can run the model."""
 
     profiles: Profiles
     speeds: frozenset[SpeedKey]
@@ -57,7 +57,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedEstimate:
-    """Speeds without gaps for a policy, and what they rest on."""
+    """Complete speeds for a policy, and how they were estimated."""
 
     profiles: Profiles
     known: Known
@@ -66,7 +66,7 @@ class SpeedEstimate:
     pairs: Gaps | None
 
     def sentence(self) -> str:
-        """What was known and how the rest was estimated, in words."""
+        """Return a sentence: what was known and how the rest was estimated."""
         parts = [self.speeds.sentence("speeds")]
         if self.pairs is not None:
             parts.append(self.pairs.sentence("pairs"))
@@ -75,7 +75,7 @@ class SpeedEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateSpec:
-    """How much of the profiles policies know, how the rest is filled in, and whether what they see corrects it."""
+    """How much of the profiles policies know, how the rest is estimated, and whether observations correct it."""
 
     known: float = 1.0
     fill: Fill = Fill.COMPLETION
@@ -84,31 +84,24 @@ class EstimateSpec:
 
     def __post_init__(self) -> None:
         if not 0 <= self.known <= 1:
-            raise RotaError(f"the part of the profiles that is known is {self.known:g}; it must be from 0 to 1")
+            raise RotaError(f"the known fraction of the profiles is {self.known:g}; it must be from 0 to 1")
 
-    def encode(self, told: SpeedEstimate) -> dict[str, Any]:
-        """As JSON values for a journal, with the error of what was told."""
-        error = told.speeds.error
-        return {
-            "known": self.known,
-            "fill": self.fill.value,
-            "observes": self.observes,
-            "seed": self.seed,
-            "held_out_error": None if error is None else round(error.median, 6),
-        }
+    def encode(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {"known": self.known, "fill": self.fill.value, "observes": self.observes, "seed": self.seed}
 
     @classmethod
     def decode(cls, value: Mapping[str, Any]) -> EstimateSpec:
-        """From a journal."""
+        """Restore from the values of `encode`."""
         return cls(known=value["known"], fill=Fill(value["fill"]), observes=value["observes"], seed=value["seed"])
 
     def estimate(self, truth: Profiles) -> SpeedEstimate:
-        """What policies are told when this is the truth."""
+        """Return what policies see, given the true profiles."""
         return estimate(hide(truth, self.known, self.seed), self.fill, self.seed)
 
 
 def hide(truth: Profiles, fraction: float, seed: int) -> Known:
-    """Keep a part of the figures, drawn at random. That a model can't run somewhere is always known."""
+    """Keep a random fraction of the figures. That a model cannot run somewhere is always known."""
     rng = random.Random(seed)
     speeds = sorted(key for key, rate in truth.steps_per_s.items() if rate > 0)
     hidden = frozenset(rng.sample(speeds, len(speeds) - round(fraction * len(speeds))))
@@ -125,7 +118,7 @@ def hide(truth: Profiles, fraction: float, seed: int) -> Known:
 
 
 def gaps_of(profiles: Profiles, wanted: Collection[tuple[str, int]], types: Collection[DeviceType]) -> Known:
-    """What profiles lack of models and sizes on some types; pairs only if they have any."""
+    """Return what profiles lack of models and sizes on some types; pairs only if they have any."""
     speeds = frozenset(
         (kind, model, devices)
         for kind in types
@@ -149,7 +142,7 @@ def gaps_of(profiles: Profiles, wanted: Collection[tuple[str, int]], types: Coll
 
 
 def estimate(known: Known, fill: Fill, seed: int) -> SpeedEstimate:
-    """Fill in what is missing: speeds first, then pairs as parts of the speed alone."""
+    """Estimate missing figures: speeds first, then pairs relative to the speed alone."""
     table = speed_table(known.profiles.steps_per_s, known.speeds)
     filled = fill_gaps(table.values, fill, seed)
     speeds = dict(known.profiles.steps_per_s) | {key: _speed(table, filled.values, key) for key in sorted(known.speeds)}
@@ -170,7 +163,7 @@ def estimate(known: Known, fill: Fill, seed: int) -> SpeedEstimate:
 
 
 def refit(base: SpeedEstimate, speeds: Mapping[SpeedKey, float], pairs: Mapping[PairKey, float]) -> Profiles:
-    """The estimate again, in the same way, now that some of the missing figures were seen."""
+    """Estimate again by the same method, with newly observed figures."""
     profiles = base.known.profiles
     missing = base.known.speeds - speeds.keys()
     alone = dict(profiles.steps_per_s) | dict(speeds)
@@ -186,7 +179,7 @@ def refit(base: SpeedEstimate, speeds: Mapping[SpeedKey, float], pairs: Mapping[
 
 
 def speed_table(speeds: Mapping[SpeedKey, float], missing: Collection[SpeedKey]) -> Table:
-    """Models by type and number of devices."""
+    """Return speeds as a table of models by type and number of devices."""
     keys = sorted([*(key for key, rate in speeds.items() if rate > 0), *missing])
     table = _empty({model for _, model, _ in keys}, {(kind, devices) for kind, _, devices in keys})
     for kind, model, devices in keys:
@@ -201,7 +194,7 @@ def pair_table(
     alone: Mapping[SpeedKey, float],
     seen: Mapping[PairKey, float] | None = None,
 ) -> Table:
-    """What is left of a model's speed beside another: models and sizes by type and the other model."""
+    """Return speeds relative to those alone as a table of models and sizes by type and packed model."""
     keys = sorted([*(key for key, rates in pairs.items() if min(rates) > 0), *missing])
     table = _empty({(model, devices) for _, model, _, devices in keys}, {(kind, other) for kind, _, other, _ in keys})
     for key in keys:

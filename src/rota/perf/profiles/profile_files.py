@@ -1,4 +1,4 @@
-"""Profile files: Gavel's throughput JSON, and Rota's own form, which adds where each figure comes from."""
+"""Profile files: Gavel's throughput JSON, and Rota's own format, which adds the source of each figure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rota.perf.profiles.speed_table import PairKey, Profiles, SpeedKey
 OWN = "rota_profiles"
 VERSION = 1
 _SCATTERED = "_unconsolidated"
-"""Gavel's mark on a type for jobs whose devices are on several nodes."""
+"""Gavel's suffix of a type for jobs whose devices are on several nodes."""
 
 
 def read_profiles(path: Path) -> Profiles:
-    """Speeds from a file in either form; which one, its content says."""
+    """Read speeds from a file in either format, detected by its content."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except OSError as err:
@@ -36,7 +36,7 @@ def read_profiles(path: Path) -> Profiles:
 
 
 def write_profiles(profiles: Profiles, path: Path) -> None:
-    """Speeds in Rota's own form; a pair is written once."""
+    """Write speeds in Rota's own format; a pair is written once."""
     speeds: list[dict[str, Any]] = []
     for key, rate in profiles.steps_per_s.items():
         row: dict[str, Any] = {"type": key[0], "model": key[1], "devices": key[2], "steps_per_s": rate}
@@ -55,7 +55,7 @@ def write_profiles(profiles: Profiles, path: Path) -> None:
 
 
 def _read_gavel(table: dict[str, Any], path: Path) -> Profiles:
-    """type -> "('model', devices)" -> {"null": steps/s alone, "('other', devices)": [its own, the other's]}."""
+    """Read type -> "('model', devices)" -> {"null": steps/s alone, "('other', devices)": [its own, the other's]}."""
     speeds: dict[SpeedKey, float] = {}
     scattered: dict[SpeedKey, float] = {}
     pairs: dict[PairKey, tuple[float, float]] = {}

@@ -1,4 +1,4 @@
-"""Measured speeds: steps a second of a model, by device type, number of devices, spread and neighbour."""
+"""Measured speeds: steps per second of a model, by device type, number of devices, spread and packed model."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ PairKey = tuple[DeviceType, str, str, int]
 
 
 class Speeds(Protocol):
-    """Who can say how fast a model runs somewhere: a table of measurements, or one that learns."""
+    """Source of speeds: a table of measurements, or estimates that learn."""
 
     @property
     def source(self) -> str:
-        """Where the figures come from, for messages."""
+        """Origin of the figures, for messages."""
 
     @property
     def is_relative(self) -> bool:
-        """Whether speeds are multiples of the reference device's, for work that is counted in seconds."""
+        """Whether speeds are multiples of the reference device's, for work counted in seconds."""
 
     @property
     def knows_pairs(self) -> bool:
         """Whether there are measurements of two models on the same devices."""
 
     def knows(self, model: str) -> bool:
-        """Whether there is any speed of a model."""
+        """Return whether there is any speed of a model."""
 
     def rate(self, device_type: DeviceType, model: str, devices: int, *, scattered: bool = False) -> float | None:
-        """The speed of a model there, or None if it was not measured."""
+        """Return the speed of a model, None if it was not measured."""
 
     def beside(self, device_type: DeviceType, model: str, other: str, devices: int) -> float | None:
-        """The speed of a model while another runs on the same devices, or None if it was not measured."""
+        """Return the speed of a model packed with another on the same devices, None if it was not measured."""
 
     def fastest(self, model: str, devices: int) -> float:
-        """The best speed of a model on any type."""
+        """Return the best speed of a model on any type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiles:
-    """Whole-job steps a second, keyed by (device type, model, devices). 0 means that it can't run there.
+    """Steps per second of whole jobs, by (device type, model, devices). 0 means that it cannot run there.
 
-    `scattered` holds the speeds of jobs whose devices are on several nodes, where that was measured. A pair is
-    keyed by (device type, model, model beside it, devices): both models on the same devices, each at its speed.
+    `scattered` has the speeds of jobs whose devices are on several nodes, where measured. A pair is keyed by (device
+    type, model, packed model, devices): both models on the same devices, each at its speed.
     """
 
     steps_per_s: Mapping[SpeedKey, float]
@@ -69,23 +69,23 @@ class Profiles:
         return bool(self.pairs)
 
     def knows(self, model: str) -> bool:
-        """Whether there is any speed of a model."""
+        """Return whether there is any speed of a model."""
         return model in self._best
 
     def rate(self, device_type: DeviceType, model: str, devices: int, *, scattered: bool = False) -> float | None:
-        """The speed of a model there, or None if it was not measured."""
+        """Return the speed of a model, None if it was not measured."""
         key = (device_type, model, devices)
         if scattered and key in self.scattered:
             return self.scattered[key]
         return self.steps_per_s.get(key)
 
     def beside(self, device_type: DeviceType, model: str, other: str, devices: int) -> float | None:
-        """The speed of a model while another runs on the same devices, or None if it was not measured."""
+        """Return the speed of a model packed with another on the same devices, None if it was not measured."""
         pair = self.pairs.get((device_type, model, other, devices))
         return None if pair is None else pair[0]
 
     def fastest(self, model: str, devices: int) -> float:
-        """The best speed of a model on any type."""
+        """Return the best speed of a model on any type."""
         counts = self._best.get(model, {})
         if devices not in counts:
             hint = f"it has none for {devices} devices" if counts else did_you_mean(model, self._best)
@@ -93,9 +93,9 @@ class Profiles:
         return counts[devices]
 
     def relative_to(self, reference: DeviceType) -> Profiles:
-        """Every speed as a multiple of the same model's on the reference type, with as many devices.
+        """Return every speed as a multiple of the same model's on the reference type, with as many devices.
 
-        For work that is counted in seconds there. A model that has no speed there is left out.
+        For work counted in seconds there. Models without a speed there are left out.
         """
 
         def share(model: str, devices: int) -> float:

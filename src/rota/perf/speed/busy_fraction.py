@@ -1,7 +1,7 @@
-"""The part of the time in which a job alone keeps its devices busy: as it says, or as follows from two copies of it.
+"""Utilisation of a job alone on its devices: from its label, or derived from two packed copies of it.
 
-Two copies of a model on one device, each at the part r of its speed alone, keep it busy all the time if r is below 1;
-so one copy alone keeps it busy for 1 / 2r of the time. Two that do not disturb each other say only: half at most.
+If two copies of a model on one device, each at the fraction r < 1 of its speed alone, keep it busy all the time, then
+one copy alone keeps it busy for 1 / 2r of the time. Two copies without interference only bound it: at most one half.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from rota.core.errors import RotaError
 from rota.core.model.job import Job
 
 UNKNOWN = 1.0
-"""Of a job of which nothing is known: as if it left nothing to others."""
+"""Utilisation assumed for a job without a profile: no idle time."""
 LABEL = "utilization"
-"""The label by which a job can say it itself, as a part of 1."""
+"""The label with which a job declares its utilisation, from 0 to 1."""
 
 
 def of_pair(ratio: float) -> float:
-    """How busy one copy keeps a device of which two have so much of their speed each."""
+    """Return the utilisation of one copy, given the relative speed of each of two packed copies."""
     return 1.0 if ratio <= 0.5 else max(1.0 / (2.0 * ratio), 0.5)
 
 
-def check_part(name: str, value: float) -> None:
-    """Refuse a parameter that is no part of 1."""
+def check_fraction(name: str, value: float) -> None:
+    """Refuse a parameter that is not between 0 and 1."""
     if not 0 < value <= 1:
-        raise RotaError(f"{name} is {value:g}; it must be a part of 1, such as 0.5")
+        raise RotaError(f"{name} is {value:g}; it must be from 0 to 1")
 
 
 def said_by(job: Job) -> float | None:
-    """What a job's label says."""
+    """Return the utilisation that a job's label declares."""
     for name, value in job.labels:
         if name == LABEL:
             try:
-                said = float(value)
+                declared = float(value)
             except ValueError:
                 return None
-            return min(max(said, 0.0), 1.0) if math.isfinite(said) else None
+            return min(max(declared, 0.0), 1.0) if math.isfinite(declared) else None
     return None

@@ -1,10 +1,10 @@
-"""How tasks on the same server slow each other down, from first principles.
+"""Contention between tasks on the same server, from first principles.
 
-A step is computing, then communication; the slowest task sets the pace of both. Computing waits for cores, which are
-shared by max-min fairness in proportion to what was asked for (as containers are), and for memory and PCIe, which slow
-all down alike once they are wanted more than there is. What tasks send goes over their server's network interface,
-shared by max-min fairness between all tasks there; nothing is sent within a server. Who is held back wants of all that
-only a part.
+A step is computation, then communication; the slowest task sets the pace of both. Computation waits for cores, which
+are shared by max-min fairness in proportion to requests (as containers are), and for memory and PCIe bandwidth, which
+slow all tasks equally once demand exceeds capacity. Traffic crosses the server's network interface, shared by max-min
+fairness between all tasks there; tasks on one server exchange nothing over it. A throttled task demands proportionally
+less of everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rota.perf.speed.contention_constants import (
 
 
 class TaskOnServer(NamedTuple):
-    """A job's tasks on one server, and how many it has in all."""
+    """A job's tasks on one server, and their total number."""
 
     kind: str
     workers: int
@@ -33,23 +33,23 @@ class TaskOnServer(NamedTuple):
     all_workers: int
     all_servers: int
     nodes: int
-    """On how many servers of the cluster the job's tasks are."""
+    """Number of servers of the cluster that the job spans."""
     worker_cores: float
-    """Cores that each asked for: their weight where cores are short."""
+    """Cores requested per worker: its weight where cores are short."""
     server_cores: float
     duty: float = 1.0
-    """What the job is let do of its work."""
+    """Fraction of its work that the job may do."""
 
 
 class StepTimes(NamedTuple):
-    """What a step takes by the tasks of one server."""
+    """Parts of a step's time of the tasks on one server."""
 
     compute_s: float
     exchange_s: float
 
 
 def sent_bytes(tenant: TaskOnServer) -> float:
-    """What a job's tasks on a server send to others in a step; as much comes in."""
+    """Return the bytes that a job's tasks on a server send to others in a step; as many come in."""
     needs = KINDS[tenant.kind]
     here, away = tenant.workers, tenant.all_workers - tenant.workers
     if tenant.nodes < 2:
@@ -63,20 +63,20 @@ def sent_bytes(tenant: TaskOnServer) -> float:
 
 
 def update_s(tenant: TaskOnServer) -> float:
-    """What a parameter server by itself needs to take in the gradients of a step."""
+    """Return the seconds that a parameter server alone needs to receive the gradients of a step."""
     if not tenant.servers:
         return 0.0
     return KINDS[tenant.kind].bytes * tenant.all_workers / tenant.all_servers / SERVER_BYTES_S
 
 
 def alone_s(kind: str, workers: int, servers: int) -> float:
-    """A step of a job that has a server of any size to itself."""
+    """Return the step time of a job alone on a server of any size."""
     needs = KINDS[kind]
     return needs.step_s + (needs.bytes * workers / servers / SERVER_BYTES_S if servers else 0.0)
 
 
 def fill(wants: Sequence[float], weights: Sequence[float], capacity: float) -> list[float]:
-    """Max-min fair parts of a capacity: nobody has more than wanted, nor less than its weight's part of the rest."""
+    """Return max-min fair fractions of a capacity: none above its demand, none below its weighted share of the rest."""
     parts = [0.0] * len(wants)
     left, weight = capacity, sum(weights)
     for index in sorted(range(len(wants)), key=lambda i: wants[i] / weights[i]):
@@ -89,7 +89,7 @@ def fill(wants: Sequence[float], weights: Sequence[float], capacity: float) -> l
 
 
 def left_to(index: int, wants: Sequence[float], weights: Sequence[float], capacity: float) -> float:
-    """The max-min fair part of somebody who could use any amount, beside others who want no more than they do."""
+    """Return the max-min fair fraction of a user with unlimited demand, next to others with bounded demands."""
     left, weight = capacity, sum(weights)
     others = sorted((i for i in range(len(wants)) if i != index), key=lambda i: wants[i] / weights[i])
     for other in others:
@@ -103,7 +103,7 @@ def left_to(index: int, wants: Sequence[float], weights: Sequence[float], capaci
 
 @lru_cache(maxsize=200_000)
 def server_times(tenants: tuple[TaskOnServer, ...], server: ServerCapacity) -> tuple[StepTimes, ...]:
-    """What a step takes by the tasks of each job on a server."""
+    """Return the parts of a step's time for each job on a server."""
     cores = _core_stretch(tenants, server)
     memory = max(1.0, sum(map(_memory_bytes_s, tenants)) / server.memory_bytes_s)
     pcie = max(1.0, sum(t.duty * t.workers * KINDS[t.kind].pcie_bytes_s for t in tenants) / server.pcie_bytes_s)
@@ -122,7 +122,7 @@ def _compute_s(tenant: TaskOnServer, needs: TaskDemands, cores: float, shared: f
 
 
 def _server_load(tenant: TaskOnServer) -> float:
-    """The part of a step in which a parameter server is busy."""
+    """Return the fraction of a step in which a parameter server is busy."""
     return update_s(tenant) / alone_s(tenant.kind, tenant.all_workers, tenant.all_servers) if tenant.servers else 0.0
 
 
@@ -132,7 +132,7 @@ def _memory_bytes_s(tenant: TaskOnServer) -> float:
 
 
 def _core_stretch(tenants: Sequence[TaskOnServer], server: ServerCapacity) -> list[tuple[float, float]]:
-    """How much longer workers and parameter servers take for want of cores; each of the latter keeps 2 busy."""
+    """Return the slowdown of workers and parameter servers by core contention; each server keeps 2 cores busy."""
     wants, weights = [], []
     for tenant in tenants:
         busy = (tenant.workers * KINDS[tenant.kind].cores, tenant.servers * 2.0 * _server_load(tenant))
@@ -144,7 +144,7 @@ def _core_stretch(tenants: Sequence[TaskOnServer], server: ServerCapacity) -> li
 
 
 def _network_s(tenants: Sequence[TaskOnServer], server: ServerCapacity) -> list[float]:
-    """What each job's tasks need to send all of a step; others are in the way as much as they would send alone."""
+    """Return the seconds each job needs for the traffic of a step, with the others' demand as when alone."""
     sent = [sent_bytes(tenant) for tenant in tenants]
     active = [index for index, amount in enumerate(sent) if amount]
     wants, weights = [], []

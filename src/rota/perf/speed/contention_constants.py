@@ -1,16 +1,21 @@
-"""What tasks of well-known kinds need of a shared server: the constants of the contention model, each with its source.
+"""Demands of common kinds of tasks on a shared server: the constants of the contention model, with sources.
 
-They were fixed before any policy was trained on them. Schedulers never see them; all that shows is how fast jobs run.
+They were fixed before any policy was trained on them. Schedulers never see them, only the resulting speeds.
 
-[TF] TensorFlow's benchmarks of May 2017 (tensorflow.org/performance/benchmarks): images a second of one P100, synthetic
-data, and the batch. AlexNet on four P100s of a DGX-1 with real data stays at 7,105 images a second where the GPUs could
-do 10,509: the 40 cores then decode and augment 178 images a second each.
+[TF] TensorFlow's benchmarks of May 2017 (tensorflow.org/performance/benchmarks): images per second of one P100,
+synthetic data, and the batch size. AlexNet on four P100s of a DGX-1 with real data stays at 7,105 images per second
+where the GPUs could do 10,509: the 40 cores then decode and augment 178 images per second each.
+
 [KERAS] Parameters as listed at keras.io/api/applications; [ALEX] Krizhevsky et al., NIPS 2012 (60 million).
-[ATTN] Vaswani et al., NIPS 2017: 65 and 213 million parameters, 0.4 and 1.0 s a step on P100s.
-[CPU] Intel's data sheet of the Xeon E5-2698 v4 of a DGX-1: 20 cores, 76.8 GB/s of memory bandwidth a socket, of which
+
+[ATTN] Vaswani et al., NIPS 2017: 65 and 213 million parameters, 0.4 and 1.0 s per step on P100s.
+
+[CPU] Intel's data sheet of the Xeon E5-2698 v4 of a DGX-1: 20 cores, 76.8 GB/s of memory bandwidth per socket, of which
 STREAM-like access gets about four fifths.
+
 [PCIE] PCI Express 3.0 x16: 15.75 GB/s, of which copies get about 12.
-[US] Assumed by us, of the order of what is usual.
+
+[US] Our assumption, of a usual order of magnitude.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ GB = 1e9
 PARAMETER_BYTES = 4
 IMAGES_PER_CORE_S = 178.0  # [TF]
 IMAGE_BYTES = 224 * 224 * 3 * 4
-"""A decoded image as it is copied to the device."""
+"""Bytes of a decoded image as copied to the device."""
 MEMORY_PASSES = 10  # [US] decode, crop, convert, batch, pin: how often an image's bytes cross the memory bus
 UPDATE_PASSES = 6  # [US] receive, add, read the optimiser's state, write it, write and send the parameter
 SERVER_BYTES_S = 6.0 * GB  # [US] gradient bytes that one parameter server takes in when nothing is in its way
@@ -44,29 +49,29 @@ class Exchange(Enum):
     GRADIENTS = "gradients"
     """To parameter servers and back if the job has some, else around a ring."""
     SHUFFLE = "shuffle"
-    """A part to everybody, as between map and reduce."""
+    """An equal part to every task, as between map and reduce."""
 
 
 class TaskDemands(NamedTuple):
-    """One kind of task, by the step."""
+    """Demands of one kind of task per step."""
 
     step_s: float
-    """Of a worker by itself, without communication."""
+    """Seconds of a worker alone, without communication."""
     bytes: float
     """Gradients, or what a task shuffles."""
     cores: float
-    """Busy cores that keep a worker at that speed."""
+    """Busy cores that sustain this speed of a worker."""
     memory_bytes_s: float
-    """Memory traffic at that speed."""
+    """Memory traffic at this speed."""
     pcie_bytes_s: float
     host: float
-    """The part of the step that waits for memory and PCIe rather than for cores: launches, copies, cache misses."""
+    """Fraction of the step that waits for memory and PCIe rather than cores: launches, copies, cache misses."""
     exchange: Exchange = Exchange.GRADIENTS
     uses_device: bool = True
 
 
 def _vision(parameters: float, batch: int, images_s: float, host: float) -> TaskDemands:
-    """An image model by its published size and speed."""
+    """Return the demands of an image model by its published size and speed."""
     gradient_bytes = parameters * PARAMETER_BYTES
     step_s = batch / images_s
     return TaskDemands(
@@ -80,7 +85,7 @@ def _vision(parameters: float, batch: int, images_s: float, host: float) -> Task
 
 
 def _language(parameters: float, step_s: float) -> TaskDemands:
-    """A translation model: hardly any input, many small kernels [US]."""
+    """Return the demands of a translation model: little input, many small kernels [US]."""
     gradient_bytes = parameters * PARAMETER_BYTES
     traffic = 2 * gradient_bytes / step_s
     return TaskDemands(

@@ -1,6 +1,6 @@
-"""The stages of an iteration on storage, CPU, GPU and network, and what interleaving those of several jobs gives.
+"""Stages of an iteration on storage, CPU, GPU and network, and the throughput of interleaving several jobs.
 
-The model of Zhao et al. (SIGCOMM 2022), with iterations of one length: shorter ones are counted several at a time.
+The model of Zhao et al. (SIGCOMM 2022), with iterations of equal length: shorter ones are counted several at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import permutations
 from rota.core.model.job import Job
 
 Stages = tuple[float, ...]
-"""The parts of an iteration spent on storage, CPU, GPU and network, one after the other."""
+"""Fractions of an iteration spent on storage, CPU, GPU and network, in sequence."""
 
 STAGES: dict[str, Stages] = {
     "ResNet-18": (0.45, 0.20, 0.25, 0.10),
@@ -23,24 +23,24 @@ STAGES: dict[str, Stages] = {
     "A3C": (0.00, 0.85, 0.10, 0.05),
     "CycleGAN": (0.10, 0.05, 0.80, 0.05),
 }
-"""By family, for jobs that do not say: assumed from what such models are known to wait for, not measured."""
+"""Defaults by model family: assumed from the known bottlenecks of such models, not measured."""
 UNKNOWN: Stages = (0.0, 0.0, 1.0, 0.0)
 LABEL = "stages"
-"""The label by which a job says its stages: four numbers with `/` between them."""
+"""The label with which a job declares its stages: four numbers separated by `/`."""
 
 
 @cache
 def stages_of(job: Job) -> Stages:
-    """A job's stages: as its label says, as its family's, or all GPU."""
-    said = next((value for name, value in job.labels if name == LABEL), None)
-    if said is not None:
-        return read_stages(said) or UNKNOWN
+    """Return a job's stages: from its label, its family, or all GPU."""
+    declared = next((value for name, value in job.labels if name == LABEL), None)
+    if declared is not None:
+        return read_stages(declared) or UNKNOWN
     family = (job.model or "").partition(" (")[0]
     return STAGES.get(family, UNKNOWN)
 
 
 def read_stages(text: str) -> Stages | None:
-    """Stages as parts of 1 from the label's text; None where it is not four numbers of which one is above 0."""
+    """Return stages that sum to 1 from the label's text; None unless it is four numbers with at least one above 0."""
     try:
         parts = tuple(float(part) for part in text.split("/"))
     except ValueError:
@@ -52,16 +52,16 @@ def read_stages(text: str) -> Stages | None:
 
 
 def throughput(group: tuple[Stages, ...]) -> float:
-    """Iterations of a group in the time that a job alone needs for one."""
+    """Return the iterations of a group in the time that one job alone needs for one."""
     return len(group) * rounds_each(group)
 
 
 @cache
 def rounds_each(group: tuple[Stages, ...]) -> float:
-    """Iterations of each job of a group in the time that it needs alone for one, at the best order of its members.
+    """Return the iterations of each job of a group in the time it needs alone for one, at the best order.
 
-    In each of four slots every member is on another resource; a slot lasts as long as the longest stage in it. More
-    than four take turns.
+    In each of four slots every job uses another resource; a slot lasts as long as its longest stage. Groups of more
+    than four are time-sliced.
     """
     kinds = len(UNKNOWN)
     if len(group) > kinds:

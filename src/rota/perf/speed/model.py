@@ -1,7 +1,7 @@
-"""The speed model: what a placement and its neighbours make of a job's speed.
+"""Speed model: how placement and neighbours affect a job's speed.
 
-Speed is work a second. Work is counted in steps where a profile of the job's model is at hand, otherwise in
-seconds on the reference device. Every effect is a factor, 1 where it is not modelled.
+Speed is work per second. Work is counted in steps where there is a profile of the job's model, otherwise in seconds on
+the reference device. Every effect is a factor, 1 where it is not modelled.
 """
 
 from __future__ import annotations
@@ -18,38 +18,39 @@ from rota.core.model.placement import Placement, devices_of, tasks_of
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.speed_table import Speeds
 from rota.perf.speed.busy_fraction import UNKNOWN, of_pair, said_by
+from rota.perf.speed.factor import factor_of
 from rota.perf.speed.interleaving import rounds_each, stages_of
 from rota.perf.speed.network import LEVELS, Distances, network_cost
 from rota.perf.speed.throttling import duty, left_by
 from rota.perf.training.goodput import TRAININGS, best_of
 
 SPILLED = 0.1
-"""What is left of a job's speed if all of its device memory lies on the host: assumed, far below what a bus allows."""
+"""Remaining speed of a job whose device memory is all on the host: assumed, far below what a bus allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What faults and preemption cost."""
+    """Costs of faults and preemption."""
 
     restart_s: float = 0.0
-    """Time after every start but the first in which no work is done."""
+    """Seconds after every start but the first in which no work is done."""
     checkpoint_interval_s: float = 0.0
-    """How much running time a fault can undo, for jobs that do not say; 0 means none."""
+    """Running time that a fault can undo, for jobs that do not declare it; 0 for none."""
     checkpoint_s: float = 0.0
-    """How long a job that is told to stop takes to save its state; it holds its devices meanwhile."""
+    """Seconds that a job needs to save its state when stopped; it holds its devices meanwhile."""
     resume_s: float = 0.0
-    """Time after a suspended job was resumed in which no work is done."""
+    """Seconds after resuming a suspended job in which no work is done."""
     move_s: float | None = None
-    """Time after a move in which no work is done; None: as after a restart."""
+    """Seconds after a move in which no work is done; None: as after a restart."""
 
     load_s: float = 0.0
-    """Time after every start in which a job loads its data and does no work."""
+    """Seconds after every start in which a job loads its data and does no work."""
     save_s: float = 0.0
-    """Time from the end of a job's work to its own end, in which it saves and needs no devices."""
+    """Seconds from the end of a job's work to its own end, in which it saves and needs no devices."""
 
     @property
     def of_move_s(self) -> float:
-        """What a move costs."""
+        """Seconds that a move costs."""
         return self.restart_s if self.move_s is None else self.move_s
 
     def __post_init__(self) -> None:
@@ -72,21 +73,21 @@ class Costs:
 class SpeedModel:
     """Factors on a job's speed.
 
-    `spread` is by the widest level that the job's devices span; neighbours count once each, on any shared device or
-    shared node, and less if they are held back. How an elastic job's speed grows with its size is known for models of
-    the catalogue; for others, `scaling` is the exponent of the size against the size it asked for.
-    `turns` is what the switching leaves of the speed of jobs that take turns on a device; `spilled` what is left of the
-    speed of a packed job for the part of its memory that lies on the host. A packed job that is held back is in the way
-    of others in proportion; with `gaps` of 1, only with what does not fit into the time in which they leave the device
-    idle. With `interleaved`, packed jobs take turns on storage, CPU, GPU and network by the stages of their iterations.
-    With `network`, tasks also wait for what they send: for each second of work so many seconds for each unit of network
-    cost, by levels, that comes on a task.
-    With `scattered`, a job on several nodes runs at the speed that its profile has for that, where it has one.
-    With `is_estimate`, profiles are what a policy believes; how fast jobs really run is not in them.
-    Where a job's devices are not equally fast, the slowest sets the pace; with `uneven` batches each device has work in
-    proportion to its speed.
-    With `contention`, jobs of known kinds slow each other down by what they need of the servers that they share; their
-    work is then in seconds alone on one server.
+    `spread` is by the widest level that the job's devices span. Each neighbour counts once, on a shared device or a
+    shared node, and less if it is throttled. The scaling of elastic jobs is known for models of the catalogue; for
+    others, `scaling` is the exponent of the size relative to the requested size.
+
+    `turns` is the speed left after switching between time-sliced jobs. `spilled` is the speed left of a packed job for
+    the fraction of its memory on the host. A throttled packed job interferes proportionally less; with `gaps` of 1,
+    only with what exceeds the idle time of the others. With `interleaved`, packed jobs alternate on storage, CPU, GPU
+    and network by the stages of their iterations.
+
+    With `network`, tasks also wait for what they send: that many seconds per second of work for each unit of network
+    cost per task. With `scattered`, a job on several nodes runs at the profiled speed for that, where there is one.
+    With `is_estimate`, profiles are what a policy believes; the true speeds are not in them. Where a job's devices are
+    not equally fast, the slowest sets the pace; with `uneven` batches each device has work in proportion to its speed.
+    With `contention`, jobs of known kinds slow each other down by their demands on the servers they share; their work
+    is then in seconds alone on one server.
     """
 
     profiles: Speeds | None = None
@@ -104,31 +105,33 @@ class SpeedModel:
     is_estimate: bool = False
     uneven: bool = False
     contention: bool = False
+    factor: str = ""
+    """A user's function that every speed is multiplied with, as `FILE.py:FUNCTION` or by entry point."""
 
     def __post_init__(self) -> None:
         factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
         factors.append(("of a neighbour on the device", self.device_neighbour))
         factors.append(("of a neighbour on the node", self.node_neighbour))
-        factors.append(("of taking turns", self.turns))
+        factors.append(("of time slicing", self.turns))
         factors.append(("of memory on the host", self.spilled))
         for name, factor in factors:
             if not 0 < factor <= 1:
                 raise RotaError(f"the speed factor {name} is {factor:g}; it must be above 0 and at most 1")
         if not 0 <= self.gaps <= 1:
-            raise RotaError(f"the part of idle time that can be used is {self.gaps:g}; it must be from 0 to 1")
+            raise RotaError(f"the usable fraction of idle time is {self.gaps:g}; it must be from 0 to 1")
         if not 0 <= self.network < math.inf:
-            raise RotaError(f"the network's seconds are {self.network:g}; they must be a number of 0 or more")
+            raise RotaError(f"the network cost is {self.network:g}; it must be 0 or more")
         for device_type, speed in self.type_speed.items():
             if not 0 < speed < math.inf:
                 raise RotaError(f"the speed of type {device_type!r} is {speed:g}; it must be a number above 0")
 
     @property
     def sees_neighbours(self) -> bool:
-        """Whether a job's speed depends on who else is there."""
+        """Whether a job's speed depends on its neighbours."""
         return self.device_neighbour != 1.0 or self.node_neighbour != 1.0 or self.contention
 
     def nominal_rate(self, job: Job) -> float:
-        """The speed that a job can count on before it is known where it runs: its best."""
+        """Return a job's best speed, before its placement is known."""
         profiles = self._profiles_of(job)
         if profiles is not None and job.model is not None:
             devices = max(job.gpu_milli // WHOLE, 1)
@@ -142,7 +145,7 @@ class SpeedModel:
         return max((self.type_speed.get(t, 1.0) for t in types), default=1.0)
 
     def on_type(self, job: Job, device_type: DeviceType) -> float:
-        """Work a second of a job alone, at the size it asks for, on one type; 0 where it can't or may not run."""
+        """Return the speed of a job alone at its requested size on one type; 0 where it cannot or may not run."""
         if any(role.device_types and device_type not in role.device_types for role in job.roles):
             return 0.0
         profiles = self._profiles_of(job)
@@ -151,7 +154,7 @@ class SpeedModel:
         return self.type_speed.get(device_type, 1.0)
 
     def at_size(self, job: Job, device_type: DeviceType, tasks: int, *, several_nodes: bool = False) -> float:
-        """Work a second of an elastic job alone with so many tasks on one type; 0 where that is not known."""
+        """Return the speed of an elastic job alone with that many tasks on one type; 0 where it is unknown."""
         if any(role.device_types and device_type not in role.device_types for role in job.roles):
             return 0.0
         profiles = self._profiles_of(job)
@@ -162,7 +165,7 @@ class SpeedModel:
         return rate * self._growth(job, tasks, several_nodes) if profiles.is_relative else rate
 
     def _growth(self, job: Job, tasks: int, several_nodes: bool) -> float:
-        """The speed of an elastic job of this size over its speed with the tasks that it asked for on one node."""
+        """Return the speed of an elastic job of this size relative to its requested size on one node."""
         role = job.roles[0]
         if job.elastic is None:
             return 1.0
@@ -173,16 +176,16 @@ class SpeedModel:
         return float((tasks / role.count) ** self.scaling)
 
     def blend(self, parts: Iterable[tuple[int, float]]) -> float:
-        """The speed of a job on devices that differ: of each kind their number, and the speed if all were like that."""
+        """Return the speed of a job on devices of several types, given their number and the speed on each type."""
         present = [(devices, speed) for devices, speed in parts if devices]
         if not self.uneven:
             return min(speed for _, speed in present)
         return sum(devices * speed for devices, speed in present) / sum(devices for devices, _ in present)
 
     def beside(self, job: Job, other: Job, device_type: DeviceType) -> float:
-        """Work a second of a job while another runs on the same devices, or on some of them; 0 where they can't.
+        """Return the speed of a job packed with another on the same devices, or some of them; 0 where they cannot run.
 
-        Two of different sizes slow each other down, where they meet, as two of the smaller size would.
+        Two jobs of different sizes interfere on shared devices as two of the smaller size would.
         """
         devices = max(job.gpu_milli // WHOLE, 1)
         shared = min(devices, max(other.gpu_milli // WHOLE, 1))
@@ -197,16 +200,16 @@ class SpeedModel:
         return alone * self.blend([(shared, factor), (devices - shared, 1.0)]) if factor else 0.0
 
     def _measured_beside(self, job: Job, other: Job, device_type: DeviceType, devices: int) -> float | None:
-        """What was measured; where two can't both have all of a device's memory, that says nothing of parts of it."""
+        """Return the measured speed; a pair that exceeds a device's memory says nothing about fractions of it."""
         if self.profiles is None or job.model is None or other.model is None:
             return None
         found = self.profiles.beside(device_type, job.model, other.model, devices)
         return None if not found and (job.roles[0].is_fraction or other.roles[0].is_fraction) else found
 
     def among(self, job: Job, part: float, mates: Sequence[tuple[Job, float]], device_type: DeviceType) -> float:
-        """Work a second of a job packed with others, each held back to a part of what it would do by itself.
+        """Return the speed of a job packed with others, each throttled to a fraction of its own work.
 
-        A mate that does less is in the way less. Of more than one, what each takes away alone is multiplied.
+        A mate that does less interferes less. The factors of several mates are multiplied.
         """
         if self.interleaved:
             return self.on_type(job, device_type) * part * _interleaved(job, mates)
@@ -217,21 +220,21 @@ class SpeedModel:
         for mate, its_part in mates:
             if alone > 0:
                 lost = max(1.0 - self.beside(job, mate, device_type) / alone, 0.0)
-                rate *= 1.0 - lost * self._felt(job, mate, its_part, device_type)
+                rate *= 1.0 - lost * self._interference_of(job, mate, its_part, device_type)
         return rate
 
-    def _felt(self, job: Job, mate: Job, part: float, device_type: DeviceType) -> float:
-        """How much a job feels of a mate that is held back to a part: less, where it fits into idle time."""
+    def _interference_of(self, job: Job, mate: Job, part: float, device_type: DeviceType) -> float:
+        """Return the interference of a throttled mate: less, where it fits into idle time."""
         if not self.gaps or part >= 1.0:
             return part
         idle, use = (1.0 - self.use(job, device_type)) * self.gaps, self.use(mate, device_type)
         return 0.0 if idle >= use or part * use <= idle else (part * use - idle) / (use - idle)
 
     def use(self, job: Job, device_type: DeviceType, unknown: float = UNKNOWN) -> float:
-        """The part of the time in which a job alone keeps its devices busy: as said, as measured, or as asked for."""
-        said = said_by(job)
-        if said is not None:
-            return said
+        """Return the utilisation of a job alone: from its label, as measured, or as requested."""
+        declared = said_by(job)
+        if declared is not None:
+            return declared
         if job.roles[0].is_fraction:
             return job.roles[0].device_milli / WHOLE
         alone = self.on_type(job, device_type)
@@ -241,11 +244,11 @@ class SpeedModel:
 
     @property
     def knows_pairs(self) -> bool:
-        """Whether there is a measure of how jobs run together on the same devices."""
+        """Whether there are measurements of jobs packed on the same devices."""
         return self.profiles is not None and self.profiles.knows_pairs
 
     def observe(self, job: Job, device_type: DeviceType, rate: float, beside: Job | None = None) -> bool:
-        """A job was seen to run so fast on a type; whether the speeds that are counted on changed for it."""
+        """Record the observed speed of a job on a type; return whether the expected speed changed."""
         if not isinstance(self.profiles, LearningSpeeds) or job.model is None:
             return False
         other = None if beside is None else beside.model
@@ -254,21 +257,21 @@ class SpeedModel:
         return self.profiles.observe(device_type, job.model, max(job.gpu_milli // WHOLE, 1), rate, other)
 
     def refit(self) -> bool:
-        """Guess anew what is not known, if what was seen since is reason to; whether anything may have changed."""
+        """Estimate unknown speeds again if enough was observed since; return whether anything may have changed."""
         return isinstance(self.profiles, LearningSpeeds) and self.profiles.refit()
 
     @property
     def memory(self) -> Any:
-        """What was seen of speeds so far, as a serialisable value; None if nothing is learnt."""
+        """Observed speeds, as a serialisable value; None if nothing is learned."""
         return self.profiles.memory if isinstance(self.profiles, LearningSpeeds) else None
 
     def recall(self, memory: Any) -> None:
-        """Take up what was seen of speeds before."""
+        """Restore what `memory` returned."""
         if memory is not None and isinstance(self.profiles, LearningSpeeds):
             self.profiles.recall(memory)
 
     def _profiles_of(self, job: Job) -> Speeds | None:
-        """The profiles if they apply: work in seconds can do without, work in steps can't."""
+        """Return the profiles if they apply: they are optional for work in seconds, required for work in steps."""
         if self.profiles is None or job.model is None:
             return None
         return None if self.profiles.is_relative and not self.profiles.knows(job.model) else self.profiles
@@ -282,9 +285,9 @@ class SpeedModel:
         node_neighbours: Sequence[float] = (),
         mates: Sequence[tuple[Job, float]] = (),
     ) -> float:
-        """Work a second of a job on a placement: beside neighbours, or packed with some that are known.
+        """Return the speed of a job on a placement, next to neighbours or packed with known mates.
 
-        Of each of them, the part of its work that it is let do.
+        Each neighbour comes with the fraction of its work that it may do.
         """
         first = placement[0]
         device_type = nodes[first.node].device_type
@@ -308,16 +311,16 @@ class SpeedModel:
             rate *= self._slowed(placement, left_by(self.device_neighbour, device_neighbours))
         if node_neighbours:
             rate *= left_by(self.node_neighbour, node_neighbours)
-        return rate
+        return rate * factor_of(self.factor, job, placement, nodes) if self.factor else rate
 
     def by_itself(self, job: Job, placement: Placement, nodes: list[Node]) -> float:
-        """Work a second of a job that has the devices of a placement to itself, all near each other."""
+        """Return the speed of a job alone on the devices of a placement, without spread."""
         if len(placement) > 1 and len(by_type := _devices_by_type(placement, nodes)) > 1:
             return self.blend((count, self._base(job, placement, kind)) for kind, count in by_type.items())
         return self._base(job, placement, nodes[placement[0].node].device_type)
 
     def _slowed(self, placement: Placement, factor: float) -> float:
-        """What neighbours on its devices leave of a job's speed; some of its devices may be its own."""
+        """Return the speed left by neighbours on a job's devices, some of which may be unshared."""
         own = sum(slot.devices.bit_count() for slot in placement if slot.milli == WHOLE)
         devices = devices_of(placement)
         return factor if own in (0, devices) else self.blend([(own, 1.0), (devices - own, factor)])
@@ -338,7 +341,7 @@ class SpeedModel:
 
 
 def _interleaved(job: Job, mates: Sequence[tuple[Job, float]]) -> float:
-    """What interleaving leaves of a job's speed, and more in proportion if all of its mates are held back."""
+    """Return the speed left by interleaving, proportionally more if all mates are throttled."""
     busy = [(mate, part) for mate, part in mates if part > 0]
     if not busy:
         return 1.0
@@ -347,14 +350,14 @@ def _interleaved(job: Job, mates: Sequence[tuple[Job, float]]) -> float:
 
 
 def _devices_worth(job: Job, placement: Placement) -> int:
-    """How many devices a job has, counting parts of them by what they add up to."""
+    """Return the number of devices of a job, with fractions summed up."""
     if job.roles[placement[0].role].is_fraction:
         return max(job.gpu_milli // WHOLE, 1)
     return max(devices_of(placement), 1)
 
 
 def _devices_by_type(placement: Placement, nodes: list[Node]) -> dict[DeviceType, int]:
-    """Of the first role's devices, how many are of each type; the other roles only serve it."""
+    """Return the number of devices of each type of the first role; the other roles only serve it."""
     found: dict[DeviceType, int] = {}
     for slot in placement:
         if slot.role == placement[0].role:
@@ -364,7 +367,7 @@ def _devices_by_type(placement: Placement, nodes: list[Node]) -> dict[DeviceType
 
 
 def span(placement: Placement, nodes: list[Node]) -> Level:
-    """The widest level of the topology that a placement reaches across."""
+    """Return the widest level of the topology that a placement spans."""
     first = nodes[placement[0].node]
     widest = Level.NODE
     for slot in placement[1:]:

@@ -1,7 +1,8 @@
-"""What a placement costs the network: how much its tasks send, times how far it goes.
+"""Network cost of a placement: the traffic of its tasks times the distance.
 
-With parameter servers every server talks to every worker; other jobs of several tasks send gradients around a ring
-that enters each domain, rack and node once. Both count in the same unit: a task's traffic over one step of distance.
+With parameter servers every server exchanges with every worker; other jobs of several tasks send gradients around a
+ring that enters each domain, rack and node once. Both count in the same unit: a task's traffic over one unit of
+distance.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rota.core.model.placement import Placement
 SERVERS = frozenset({"ps", "server", "parameter-server"})
 """Names of roles whose tasks are parameter servers."""
 UNIT_BPS = 1_000_000_000
-"""Traffic of 1; also that of tasks which do not say how much network they need."""
+"""Traffic of 1; also that of tasks that request no network."""
 
 Counts = Mapping[int, int]
 """Tasks by node."""
@@ -26,9 +27,9 @@ Counts = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighting:
-    """The distance between nodes of one rack, of one domain, of different domains; 0 within a node.
+    """Distances between nodes of one rack, of one domain, of different domains; 0 within a node.
 
-    With `by_count` the first two are multiplied with the number of nodes in the rack and in the domain.
+    With `by_count` the first two are multiplied by the number of nodes in the rack and in the domain.
     """
 
     rack: float
@@ -39,17 +40,17 @@ class Weighting:
     def __post_init__(self) -> None:
         if not 0 <= self.rack <= self.domain <= self.cluster:
             raise RotaError(
-                f"h is {self.rack:g}/{self.domain:g}/{self.cluster:g}; it must be three distances from near to far"
+                f"h is {self.rack:g}/{self.domain:g}/{self.cluster:g}; it must be three distances in ascending order"
             )
 
 
 LEVELS = Weighting(rack=1.0, domain=4.0, cluster=40.0)
 NODE_COUNTS = Weighting(rack=1.0, domain=1.0, cluster=math.inf, by_count=True)
-"""Nobody spans domains."""
+"""No job spans domains."""
 
 
 def weighting(text: str) -> Weighting:
-    """The weighting that `levels`, `nodes` or `RACK/DOMAIN/CLUSTER` means."""
+    """Parse `levels`, `nodes` or `RACK/DOMAIN/CLUSTER`."""
     if text == "levels":
         return LEVELS
     if text == "nodes":
@@ -62,7 +63,7 @@ def weighting(text: str) -> Weighting:
 
 
 class Distances:
-    """How far it is from node to node."""
+    """Distances between nodes."""
 
     __slots__ = ("_across", "_domain", "_rack", "_within_domain", "_within_rack")
 
@@ -76,7 +77,7 @@ class Distances:
         self._across = by.cluster
 
     def between(self, one: int, other: int) -> float:
-        """The distance of two nodes."""
+        """Return the distance of two nodes."""
         if one == other:
             return 0.0
         if self._rack[one] == self._rack[other]:
@@ -86,22 +87,22 @@ class Distances:
         return self._across
 
     def rack(self, node: int) -> int:
-        """A number for the rack of a node."""
+        """Return the number of a node's rack."""
         return self._rack[node]
 
     def domain(self, node: int) -> int:
-        """A number for the domain of a node."""
+        """Return the number of a node's domain."""
         return self._domain[node]
 
     def around(self, nodes: Collection[int]) -> float:
-        """The length of a ring through these nodes that enters each domain and each rack once."""
+        """Return the length of a ring through these nodes that enters each domain and each rack once."""
         if len(nodes) < 2:
             return 0.0
         ring = sorted(nodes, key=lambda node: (self._domain[node], self._rack[node], node))
         return sum(map(self.between, ring, [*ring[1:], ring[0]]))
 
     def to(self, node: int, others: Counts) -> float:
-        """The sum of the distances from a node to tasks elsewhere."""
+        """Return the sum of the distances from a node to tasks on other nodes."""
         return sum([count * self.between(node, other) for other, count in others.items() if other != node])
 
 
@@ -110,26 +111,26 @@ def _weights(member_of: Sequence[int], groups: int, weight: float, by_count: boo
 
 
 def is_server(job: Job, role: int) -> bool:
-    """Whether the tasks of a role are parameter servers: by the role's name, if there is somebody to serve."""
+    """Return whether the tasks of a role are parameter servers: by its name, if there are other roles to serve."""
     return job.roles[role].name in SERVERS and any(other.name not in SERVERS for other in job.roles)
 
 
 def traffic(job: Job) -> float:
-    """What a task sends: as the role asks for that needs most, apart from parameter servers."""
+    """Return the traffic of a task: the largest request of any role that is not a parameter server."""
     asked = [role.network_bps for role in job.roles if role.name not in SERVERS or len(job.roles) == 1]
     most = max(asked, default=0)
     return most / UNIT_BPS if most else 1.0
 
 
 def cost_of(job: Job, servers: Counts, others: Counts, distances: Distances) -> float:
-    """The network cost of a job's tasks by node."""
+    """Return the network cost of a job's tasks by node."""
     if servers:
         return traffic(job) * sum([count * distances.to(node, others) for node, count in servers.items()])
     return traffic(job) * distances.around(others)
 
 
 def network_cost(job: Job, placement: Placement, distances: Distances) -> float:
-    """The network cost of a placement."""
+    """Return the network cost of a placement."""
     servers: dict[int, int] = {}
     others: dict[int, int] = {}
     for slot in placement:

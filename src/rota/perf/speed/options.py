@@ -1,4 +1,4 @@
-"""The speed model's options as plain values and back: what a journal's header needs to be run again."""
+"""Speed model options as plain values and back, as journal headers need them for a replay."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _NUMBERS = (
     "scattered",
     "uneven",
     "contention",
+    "factor",
 )
 
 
 def encode_speed(speed: SpeedModel) -> dict[str, Any]:
-    """All options but the profiles, without what is at its default."""
+    """Return all options but the profiles, without those at their defaults."""
     usual = SpeedModel()
     value: dict[str, Any] = {
         name: getattr(speed, name) for name in _NUMBERS if getattr(speed, name) != getattr(usual, name)
@@ -41,7 +42,7 @@ def encode_speed(speed: SpeedModel) -> dict[str, Any]:
 
 
 def decode_speed(value: Mapping[str, Any], profiles: Profiles | None) -> SpeedModel:
-    """The speed model that these options were written of."""
+    """Return the speed model of encoded options."""
     return SpeedModel(
         profiles=profiles,
         type_speed={DeviceType(kind): factor for kind, factor in value.get("type_speed", {}).items()},
@@ -51,11 +52,11 @@ def decode_speed(value: Mapping[str, Any], profiles: Profiles | None) -> SpeedMo
 
 
 def fingerprint(path: Path) -> str:
-    """What tells a file from any other, whatever its name."""
+    """Return a hash of a file's content."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def refuse_other_file(path: Path, sha256: str | None) -> None:
-    """A journal's decisions hang on its profiles: another file by the same name would not give them again."""
+    """Refuse a file other than the one a journal was written with, since its decisions depend on the profiles."""
     if sha256 is not None and path.exists() and fingerprint(path) != sha256:
-        raise RotaError(f"profiles {path}: this is not the file that the journal was written with; put that one back")
+        raise RotaError(f"profiles {path}: this is not the file that the journal was written with; restore that one")

@@ -1,8 +1,8 @@
-"""Who is on which server and how fast that lets each job run, kept as jobs come and go."""
+"""Occupancy of servers by jobs of known kinds and the resulting speeds, updated as jobs come and go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rota.core.model.cluster import Node
 from rota.core.model.job import WHOLE, Job, JobId
@@ -16,17 +16,32 @@ BITS = 8
 
 
 def kind_of(job: Job) -> str | None:
-    """What a job is of: its model, or what its label `model` says."""
+    """Return a job's kind: its model, or its label `model`."""
     return job.model or dict(job.labels).get("model")
 
 
+def unknown_kinds(jobs: Iterable[Job], known: Collection[str]) -> str:
+    """Return in words which kinds of jobs are not known, and of how many jobs; empty if all are."""
+    kinds = [kind_of(job) for job in jobs]
+    lacking = [kind for kind in kinds if kind not in known]
+    if not lacking:
+        return ""
+    named = sorted({kind for kind in lacking if kind is not None})
+    shown = [*map(repr, named[:3]), *([f"{len(named) - 3:,} more"] if len(named) > 3 else [])]
+    if None in lacking:
+        shown.append("jobs that name no model")
+    return (
+        f"{len(lacking):,} of {len(kinds):,} jobs are of no known kind ({', '.join(shown)}; known: {', '.join(known)})"
+    )
+
+
 def contends(job: Job) -> bool:
-    """Whether it is known what a job needs of the servers that it shares."""
+    """Return whether the demands of a job on shared servers are known."""
     return kind_of(job) in KINDS
 
 
 def server_of(node: Node) -> ServerCapacity:
-    """What the tasks of a node share: as far as the node says, else the usual."""
+    """Return the capacity that the tasks of a node share: as declared, else the default."""
     return _USUAL._replace(
         cores=_USUAL.cores if node.cpu_milli is None else node.cpu_milli / WHOLE,
         nic_bytes_s=_USUAL.nic_bytes_s if node.network_bps is None else node.network_bps / BITS,
@@ -34,7 +49,7 @@ def server_of(node: Node) -> ServerCapacity:
 
 
 def tenants_of(job: Job, placement: Placement, duty: float = 1.0) -> dict[int, TaskOnServer]:
-    """The tasks by node of a job that does a part of its work; only for kinds that are known."""
+    """Return the tasks by node of a job throttled to that duty cycle; empty for unknown kinds."""
     workers: dict[int, int] = {}
     servers: dict[int, int] = {}
     for slot in placement:
@@ -67,34 +82,34 @@ class SharedServers:
         self._by_job: dict[JobId, dict[int, TaskOnServer]] = {}
 
     def enter(self, job: Job, placement: Placement, duty: float = 1.0) -> None:
-        """A job starts somewhere, and does a part of its work."""
+        """Add a job with its duty cycle."""
         self.put(job.id, tenants_of(job, placement, duty))
 
     def put(self, job_id: JobId, tenants: Mapping[int, TaskOnServer]) -> None:
-        """A job's tasks are here from now on."""
+        """Add the tasks of a job."""
         self._by_job[job_id] = dict(tenants)
         for node, tenant in tenants.items():
             self._by_node.setdefault(node, {})[job_id] = tenant
 
     def leave(self, job_id: JobId) -> None:
-        """A job is gone, if it was here."""
+        """Remove a job, if it is present."""
         for node in self._by_job.pop(job_id, {}):
             del self._by_node[node][job_id]
 
     def beside(self, nodes: Iterable[int]) -> list[JobId]:
-        """The jobs on some nodes."""
+        """Return the jobs on these nodes."""
         return list(dict.fromkeys(job_id for node in nodes for job_id in self._by_node.get(node, {})))
 
     def on(self, node: int) -> Mapping[JobId, TaskOnServer]:
-        """The jobs on a node."""
+        """Return the jobs on a node."""
         return self._by_node.get(node, {})
 
     def nodes_of(self, job_id: JobId) -> Mapping[int, TaskOnServer]:
-        """Where a job's tasks are."""
+        """Return the nodes of a job's tasks."""
         return self._by_job[job_id]
 
     def speed(self, job_id: JobId) -> float:
-        """How fast a job runs among its neighbours, as a part of what it would do alone on one server."""
+        """Return the speed of a job among its neighbours, relative to that alone on one server."""
         own = self._by_job[job_id]
         times = [self._times(node, job_id) for node in own]
         step_s = max(time.compute_s for time in times) + max(time.exchange_s for time in times)

@@ -1,4 +1,4 @@
-"""How much of its work a job is let do by what it holds of its devices, and what that leaves to its neighbours."""
+"""Duty cycle of a throttled job by the fraction of devices it holds, and its effect on neighbours."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from rota.core.model.job import WHOLE, Job
 from rota.core.model.placement import Placement
 
 PAUSED = 1
-"""Thousandths of a device with which a job does nothing."""
+"""Thousandths of a device with which a job is paused."""
 
 
 def left_by(factor: float, duties: Iterable[float]) -> float:
-    """What neighbours leave of a speed: each this factor, and more in proportion if it is held back."""
+    """Return the speed left by neighbours: this factor for each, proportionally more if it is throttled."""
     left = 1.0
     for each in duties:
         left *= 1.0 - (1.0 - factor) * each
@@ -20,10 +20,10 @@ def left_by(factor: float, duties: Iterable[float]) -> float:
 
 
 def duty(job: Job, placement: Placement, mates: int = 1) -> float:
-    """What a job does of what it would do by itself: all with an equal part of its devices, else in proportion.
+    """Return a job's work relative to what it would do alone: all with an equal fraction, else in proportion.
 
-    Who is held back without any mates does as much as with one. A task that asked for part of a device does all of its
-    own with that part. A thousandth keeps a job's place on a device, no more.
+    A job throttled without mates does as much as with one. A task that requested a fraction does all of its work with
+    that fraction. A thousandth only keeps a job's place on a device.
     """
     for slot in placement:
         if slot.milli != WHOLE:

@@ -1,4 +1,4 @@
-"""How busy jobs keep devices where they run, and how busy a model would, predicted from its name alone."""
+"""Utilisation of devices by running jobs, and its prediction for a model from similar models."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def busy_devices(
     rate: float,
     mates: Sequence[tuple[Job, float]] = (),
 ) -> float:
-    """How many devices' worth of time a job keeps busy that runs there at this speed, packed with others or not.
+    """Return the device-time per second that a job keeps busy at this speed, packed with others or not.
 
-    At a part of its speed alone it keeps them busy for that part of the time. All on the same devices together keep
-    them busy all the time at most; what would be more is taken from each in proportion.
+    At a fraction of its speed alone it keeps devices busy for that fraction of its utilisation. All jobs of a device
+    together keep it busy at most all the time; an excess is deducted in proportion.
     """
     kind = nodes[placement[0].node].device_type
     alone = speed.by_itself(job, placement, nodes)
@@ -44,9 +44,9 @@ def busy_devices(
 
 
 class Predictor:
-    """Guesses how busy a model keeps a device from models like it, never from the model's own measurements.
+    """Predicts the utilisation of a model from similar models, never from its own measurements.
 
-    Like it are those of the same family with the nearest batch size, or all that are known.
+    Similar are those of the same family with the nearest batch size, else all known models.
     """
 
     def __init__(self, profiles: Profiles, kind: DeviceType) -> None:
@@ -54,7 +54,7 @@ class Predictor:
         self._guessed: dict[str, float] = {}
 
     def of(self, model: str) -> float:
-        """The part of the time."""
+        """Return the predicted utilisation."""
         if model not in self._guessed:
             self._guessed[model] = self._guess(model)
         return self._guessed[model]

@@ -1,7 +1,7 @@
-"""How the loss of a job falls: 1 / (fall x epoch + start) + floor (Peng et al., EuroSys 2018), and how to guess it.
+"""Loss curves: 1 / (fall x epoch + start) + floor (Peng et al., EuroSys 2018), and their fit.
 
 A job has converged when its loss falls by less than a threshold in an epoch. The simulated world knows each job's
-curve, and that it ends when all its work is done; who plans sees the losses so far, which are noisy.
+curve, and that it ends when all its work is done; policies see the noisy losses so far.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ import numpy as np
 from rota.core.model.job import Job
 
 EPOCHS = 50
-"""Into so many epochs the work of every job is divided."""
+"""Number of epochs into which the work of every job is divided."""
 NOISE = 0.01
-"""Standard deviation of a measured loss, as a part of what is above the floor."""
+"""Standard deviation of a measured loss, relative to what is above the floor."""
 _FLOORS = 40
-"""Floors that are tried in a fit."""
+"""Number of floors that a fit tries."""
 
 
 class LossCurve(NamedTuple):
-    """The loss after so many epochs."""
+    """Loss by epoch."""
 
     fall: float
     start: float
     floor: float
 
     def loss(self, epoch: float) -> float:
-        """The loss then."""
+        """Return the loss at an epoch."""
         return 1.0 / (self.fall * epoch + self.start) + self.floor
 
     def falls(self, epoch: float) -> float:
-        """By how much it falls in an epoch around then."""
+        """Return by how much the loss falls per epoch at an epoch."""
         return self.fall / (self.fall * epoch + self.start) ** 2
 
     def converges_at(self, threshold: float) -> float:
-        """The epoch from which on it falls by less than the threshold."""
+        """Return the epoch from which on the loss falls by less than the threshold."""
         if not self.fall > 0:
             return 0.0
         return max((math.sqrt(self.fall / threshold) - self.start) / self.fall, 0.0)
@@ -49,7 +49,7 @@ class LossCurve(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LossReport:
-    """What a job tells of itself: its losses at the end of each epoch, and when it counts as converged."""
+    """What a job reports: its losses at the end of each epoch, and when it counts as converged."""
 
     losses: tuple[float, ...]
     threshold: float
@@ -57,13 +57,13 @@ class LossReport:
 
 @lru_cache(maxsize=100_000)
 def true_curve(name: str) -> LossCurve:
-    """The curve of a job, drawn by its name."""
+    """Return the curve of a job, generated from its name."""
     rng = Random(f"loss of {name}")
     return LossCurve(fall=rng.uniform(0.1, 0.4), start=rng.uniform(0.9, 1.3), floor=rng.uniform(0.05, 0.3))
 
 
 def report(job: Job, work: float) -> LossReport | None:
-    """The losses of a job that has done so much work; None if nobody knows how much it is in all."""
+    """Return the losses of a job that has done that much work; None if its total work is unknown."""
     if not job.work:
         return None
     curve = true_curve(job.id)
@@ -81,7 +81,7 @@ def _measured(name: str, epochs: int) -> tuple[float, ...]:
 
 
 def fit(losses: Sequence[float]) -> LossCurve | None:
-    """The curve that fits best, later losses weighing more (4 and 16 times); None from fewer than three losses."""
+    """Fit a curve, with later losses weighted 4 and 16 times; None for fewer than three losses."""
     if len(losses) < 3:
         return None
     loss = np.array(losses)

@@ -1,8 +1,8 @@
-"""How well a model trains on so many devices: examples a second times their worth (Qiao et al., OSDI 2021).
+"""Goodput of a model on a number of devices: throughput times statistical efficiency (Qiao et al., OSDI 2021).
 
-A step's time is that of its gradients and of their exchange, which overlap in part. A larger batch makes steps
-longer and each example worth less, the more so the less noisy the gradient is. A job picks the batch that
-makes most of the devices it has.
+A step takes the time of computing gradients and of exchanging them, which overlap in part. A larger batch makes steps
+longer and each example less useful, the more so the less noisy the gradient is. A job picks the batch with the highest
+goodput on its devices.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _BATCHES = 24
-"""Batch sizes that are tried between the user's own and the largest, in equal ratios."""
+"""Number of batch sizes tried between the user's own and the largest, in equal ratios."""
 
 
 class StepTime(NamedTuple):
     """Seconds of a step: ((compute + per_example * batch / devices)^overlap + exchange^overlap)^(1/overlap).
 
     The exchange takes `local` or `remote` seconds (on one node, on several) for two devices, and `local_more` or
-    `remote_more` for each one more.
+    `remote_more` for each additional one.
     """
 
     compute_s: float
@@ -33,18 +33,18 @@ class StepTime(NamedTuple):
     overlap: float = 1.0
 
     def gradient_s(self, batch: float, devices: int) -> float:
-        """Seconds until every device has its part of the gradient."""
+        """Return the seconds until every device has its local gradient."""
         return self.compute_s + self.per_example_s * batch / devices
 
     def exchange_s(self, devices: int, several_nodes: bool) -> float:
-        """Seconds until all devices have the whole gradient."""
+        """Return the seconds until all devices have the reduced gradient."""
         if devices < 2:
             return 0.0
         first, more = (self.remote_s, self.remote_more_s) if several_nodes else (self.local_s, self.local_more_s)
         return first + more * (devices - 2)
 
     def step_s(self, batch: float, devices: int, several_nodes: bool) -> float:
-        """Seconds of one step."""
+        """Return the seconds of one step."""
         gradient_s, exchange_s = self.gradient_s(batch, devices), self.exchange_s(devices, several_nodes)
         longer = max(gradient_s, exchange_s)
         if not exchange_s or not longer:
@@ -54,35 +54,35 @@ class StepTime(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """Which batches a model may be trained with, and how noisy its gradient is, all in examples."""
+    """Batch sizes a model may be trained with, and its gradient noise scale, in examples."""
 
     own: int
-    """The batch that its user chose: an example in it counts as 1."""
+    """The batch size its user chose: an example in it counts as 1."""
     most: int
     most_per_device: int
     noise: float
-    """The gradient noise scale: up to about this batch an example is worth almost as much as in a small one."""
+    """The gradient noise scale: up to about this batch size an example is almost as useful as in a small one."""
 
     def efficiency(self, batch: float) -> float:
-        """What an example in such a batch is worth against one in the user's own."""
+        """Return the statistical efficiency of a batch size relative to the user's own."""
         return (self.noise + self.own) / (self.noise + batch)
 
     def choices(self, devices: int) -> list[float]:
-        """Batches to choose from on so many devices, smallest first."""
+        """Return the batch sizes to choose from on that many devices, ascending."""
         largest = max(min(self.most, self.most_per_device * devices), self.own)
         ratio = (largest / self.own) ** (1.0 / (_BATCHES - 1))
         return [self.own * ratio**at for at in range(_BATCHES)] if ratio > 1.0 else [float(self.own)]
 
 
 class BestBatch(NamedTuple):
-    """The batch that makes most of some devices, and the examples' worth a second that it gives."""
+    """The batch size with the highest goodput on some devices, and that goodput."""
 
     goodput: float
     batch: float
 
 
 def best_batch(times: StepTime, batches: Batches, devices: int, several_nodes: bool) -> BestBatch:
-    """The batch with the highest goodput."""
+    """Return the batch size with the highest goodput."""
     best = BestBatch(-math.inf, 0.0)
     for batch in batches.choices(devices):
         goodput = batch / times.step_s(batch, devices, several_nodes) * batches.efficiency(batch)
@@ -92,14 +92,14 @@ def best_batch(times: StepTime, batches: Batches, devices: int, several_nodes: b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """What is true of a model; only the simulated world knows it."""
+    """The true training behaviour of a model; only the simulated world knows it."""
 
     times: StepTime
     batches: Batches
 
 
 class Sample(NamedTuple):
-    """A measured step: how long one with this batch took."""
+    """A measured step: its batch size and its duration."""
 
     batch: float
     step_s: float
@@ -132,19 +132,19 @@ TRAININGS: Mapping[str, Training] = {
         batches=Batches(own=256, most=32768, most_per_device=32768, noise=5000.0),
     ),
 }
-"""Models whose training is known, by name."""
+"""Models of known training behaviour, by name."""
 
 
 @lru_cache(maxsize=100_000)
 def best_of(model: str, devices: int, several_nodes: bool) -> BestBatch:
-    """The best that a model of known training can do."""
+    """Return the highest goodput of a model of known training behaviour."""
     known = TRAININGS[model]
     return best_batch(known.times, known.batches, devices, several_nodes)
 
 
 @lru_cache(maxsize=100_000)
 def steps_tried(model: str, devices: int, several_nodes: bool) -> tuple[Sample, ...]:
-    """What a job that tries the smallest, the best and the largest of its batches finds."""
+    """Return the steps that a job measures with its smallest, best and largest batch size."""
     known = TRAININGS[model]
     choices = known.batches.choices(devices)
     tried = sorted({choices[0], best_of(model, devices, several_nodes).batch, choices[-1]})

@@ -1,7 +1,7 @@
-"""A model's step time from steps that were measured, and from that its goodput on any number of devices.
+"""Fit of a model's step time to measured steps, and its goodput on any number of devices.
 
-What was not seen is taken as free, so that a job is let try it: no exchange of gradients before it has run on
-two devices, no network before it has run on two nodes (Qiao et al., OSDI 2021, section 4.1).
+What was not observed is assumed to be free, so that a job is allowed to try it: no gradient exchange before it has run
+on two devices, no network before it has run on two nodes (Qiao et al., OSDI 2021, section 4.1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OVERLAPS = (1.0, 1.25, 1.5, 1.75, 2.0, 3.0, 5.0, 10.0)
 
 
 class Seen(NamedTuple):
-    """Steps measured on so many devices of one node or several."""
+    """Steps measured on a number of devices of one node or several."""
 
     devices: int
     several_nodes: bool
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
 
 
 def fit_steps(seen: Sequence[Seen]) -> StepTime:
-    """The step time that is nearest to what was seen."""
+    """Fit the step time to observations."""
     alone = [(step.batch, step.step_s) for one in seen if one.devices == 1 for step in one.steps]
     if not alone:
         return _fit_together(seen)
@@ -41,7 +41,7 @@ def fit_steps(seen: Sequence[Seen]) -> StepTime:
 
 
 def _fit_exchange(times: StepTime, shared: Sequence[Seen]) -> StepTime:
-    """The exchange that is left when the gradients' part is taken out of each step."""
+    """Fit the exchange to what remains of each step without its gradient time."""
     parts: dict[bool, tuple[float, float]] = {}
     for several in (False, True):
         more, exchange_s = [], []
@@ -59,7 +59,7 @@ def _fit_exchange(times: StepTime, shared: Sequence[Seen]) -> StepTime:
 
 
 def _fit_together(seen: Sequence[Seen]) -> StepTime:
-    """Without a step on one device all parts are found at once, as if nothing overlapped."""
+    """Fit all parts at once, without overlap, where no step ran on one device."""
     from scipy.optimize import nnls
 
     rows, times = [], []
@@ -78,7 +78,7 @@ def _fit_together(seen: Sequence[Seen]) -> StepTime:
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """The nearest line with neither part negative: (at 0, by 1)."""
+    """Return the least-squares line with neither coefficient negative: (intercept, slope)."""
     from scipy.optimize import nnls
 
     found, _ = nnls(np.stack([np.ones_like(x), x], axis=1), y)
@@ -94,7 +94,7 @@ def _error(times: StepTime, seen: Sequence[Seen]) -> float:
 
 
 def goodputs(times: StepTime, batches: Batches, devices: Sequence[int], node_devices: int) -> Floats:
-    """The goodput with the best batch on each of these numbers of devices, more than a node's on several nodes."""
+    """Return the goodput with the best batch on each number of devices; more than a node's span several nodes."""
     count = np.array(devices, dtype=np.float64)[:, None]
     largest = np.maximum(np.minimum(batches.most, batches.most_per_device * count), batches.own)
     batch = batches.own * (largest / batches.own) ** np.linspace(0.0, 1.0, 24)

@@ -1,7 +1,7 @@
-"""What jobs tell of their training while they run, for policies that learn from it.
+"""What jobs report of their training while they run, for policies that learn from it.
 
-Simulated jobs tell what the simulated world knows of them, where they have run and as far as they have come. Real jobs
-tell nothing of it yet: who plans then has their speed, and nothing else.
+Simulated jobs report what the simulated world knows of them, as far as they have run. Real jobs report nothing yet:
+policies see only their speed.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from rota.perf.training.goodput import TRAININGS, Batches, Sample, steps_tried
 
 
 class Reports:
-    """Jobs that tell nothing."""
+    """Reports of jobs that report nothing."""
 
     def batches(self, job: Job) -> Batches | None:
-        """Which batches a job may use, and the noise of its gradient as it was measured."""
+        """Return the batch sizes a job may use, and its measured gradient noise."""
         return None
 
     def steps(self, job: Job, devices: int, several_nodes: bool) -> tuple[Sample, ...]:
-        """Steps that the job tried with a few batches where it ran."""
+        """Return the steps that the job measured with a few batch sizes where it ran."""
         return ()
 
     def losses(self, job: Job, work: float) -> LossReport | None:
-        """The losses of a job that has done so much work."""
+        """Return the losses of a job that has done that much work."""
         return None
 
 
 class SimulatedReports(Reports):
-    """Jobs of models that the simulator knows tell of their steps, all others of their losses only."""
+    """Reports of steps by models that the simulator knows, and of losses by all jobs."""
 
     def batches(self, job: Job) -> Batches | None:
-        """As they truly are."""
+        """Return the true values."""
         known = TRAININGS.get(job.model or "")
         return None if known is None else known.batches
 
     def steps(self, job: Job, devices: int, several_nodes: bool) -> tuple[Sample, ...]:
-        """As they truly are."""
+        """Return the true values."""
         return steps_tried(job.model, devices, several_nodes) if job.model in TRAININGS else ()
 
     def losses(self, job: Job, work: float) -> LossReport | None:
-        """With noise."""
+        """Return noisy losses."""
         return report(job, work)

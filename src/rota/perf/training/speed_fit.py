@@ -1,7 +1,7 @@
-"""A job's speed by number of workers, from a few measurements (Peng et al., EuroSys 2018).
+"""Speed of a job by number of workers, fitted to a few measurements (Peng et al., EuroSys 2018).
 
-With a server beside each worker, a step takes a part that is divided among the workers, one that stays, and one
-that grows with their number: 1 / speed = divided / w + fixed + growing x w, none of them negative.
+With a server next to each worker, a step has a part that is divided among the workers, a constant part, and one that
+grows with their number: 1 / speed = divided / w + fixed + growing x w, with no negative coefficient.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import numpy as np
 
 
 class SpeedCurve(NamedTuple):
-    """The parts of a step's time."""
+    """The coefficients of a step's time."""
 
     divided: float
     fixed: float
     growing: float
 
     def speed(self, workers: int) -> float:
-        """Work a second with so many workers."""
+        """Return the work per second with that many workers."""
         step = self.divided / workers + self.fixed + self.growing * workers
         return 1.0 / step if step > 0 else 0.0
 
 
 def fit_speed(measured: Mapping[int, float]) -> SpeedCurve:
-    """The curve nearest to measured speeds by number of workers, in relative terms.
+    """Fit the curve to measured speeds by number of workers, by relative errors.
 
-    From one measurement it is linear, and only from three on may anything grow with the number of workers.
+    One measurement gives a linear speedup; a growing part needs at least three.
     """
     from scipy.optimize import nnls
 

@@ -21,13 +21,13 @@ from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.tenancy.cells.books import Books
-from rota.tenancy.cells.claims import Claim, Seat
-from rota.tenancy.cells.groups import HIGHEST_PRIORITY
+from rota.tenancy.cells.claims import HIGHEST_PRIORITY, Claim, Seat
 from rota.tenancy.cells.reasons import reason_for
 from rota.tenancy.cells.recovery import HeldDevice, recover, return_to
 from rota.tenancy.cells.schedule import GangPlan, GangRequest, Obstacle, Refusal, Scheduler, downgrade, upgrade
+from rota.tenancy.cells.shortage import CellReservation, CellShortage
 from rota.tenancy.cells.sites import Sites, is_sound
-from rota.tenancy.cells.wishes import is_lazy, not_owned, odd_wish, pinned_cell
+from rota.tenancy.cells.wishes import is_lazy, not_owned, odd_wish, pinned_cell, pinned_without_guarantee
 
 _REMEMBERED = 4096
 """Claims given up lately of which it is remembered how they were bound, in case a draft takes them back."""
@@ -45,14 +45,16 @@ class CellAllocator:
                 "tenancy 'cells' needs a cluster file with physicalCluster and virtualClusters (HiveD's form)"
             )
         self._open(cluster.cells, cluster.nodes)
+        self._shortage = CellShortage(self)
+        self._reservation = CellReservation(self)
 
     def _open(self, plan: CellPlan, nodes: Sequence[Node]) -> None:
         """Empty books of a plan; refused before anything is changed if the nodes are not those of the plan."""
         books = Books(plan)
-        self._sites = Sites(books.forest, nodes)
+        self.sites = Sites(books.forest, nodes)
         self._nodes = list(nodes)
         self.books = books
-        self._scheduler = Scheduler(books)
+        self.scheduler = Scheduler(books)
         self._is_fresh = True
         self._claims: dict[LiveJob, Claim] = {}
         self._live: dict[Claim, LiveJob] = {}
@@ -66,7 +68,7 @@ class CellAllocator:
         """What cells can't give, or the job's tenant does not own."""
         if job.priority > OPPORTUNISTIC and job.gpu_milli:
             return odd_wish(job) or not_owned(job, self.books.forest)
-        return odd_wish(job)
+        return odd_wish(job) or pinned_without_guarantee(job)
 
     # -- what the engine asks --------------------------------------------------------------------
 
@@ -94,9 +96,9 @@ class CellAllocator:
             return Reason(code=ReasonCode.NEVER_FITS, need_milli=live.job.gpu_milli)
         if not live.job.gpu_milli:
             return self._anywhere(live.job, inventory)
-        found = self._plan(live)
+        found = self._plan(live, inventory)
         if isinstance(found, Refusal):
-            return reason_for(found, self._request(live), self.books.forest)
+            return reason_for(found, self.request(live), self.books.forest)
         if found.victims:
             return Reason(
                 code=ReasonCode.CELLS_LENT,
@@ -112,7 +114,7 @@ class CellAllocator:
         """Devices of the tenant's own cells that others are on: work without a guarantee, or of lower priority."""
         if odd_wish(live.job) is not None or not live.job.gpu_milli:
             return None
-        found = self._plan(live)
+        found = self._plan(live, inventory)
         if isinstance(found, Refusal) or not found.victims:
             return None
         placement = self._placement(live.job, found)
@@ -128,37 +130,15 @@ class CellAllocator:
             return not claim.is_guaranteed
         return claim.is_guaranteed and claim.tenant == live.job.tenant and claim.priority <= live.job.priority
 
-    def missing_milli(self, live: LiveJob, inventory: Inventory) -> int:
-        """What its tenant's cells lack by mere count, where that is known already; nought means: ask for an offer."""
-        found = self._known_refusal(live)
-        if found is None or found.obstacle is not Obstacle.QUOTA:
-            return 0
-        return (found.need - found.room) * WHOLE
+    @property
+    def shortage(self) -> CellShortage:
+        """What the tenant's cells lack by count, as far as a refusal told it."""
+        return self._shortage
 
-    def yields_milli(self, live: LiveJob, victim: LiveJob, inventory: Inventory) -> int:
-        """The victim's devices, if the job may have them."""
-        return victim.gpu_milli if self.may_displace(live, victim, 0.0) else 0
-
-    def short_milli(self, live: LiveJob, inventory: Inventory) -> int:
-        """What the tenant's own cells lack; without a guarantee, what the whole cluster lacks."""
-        if not self._is_known(live):
-            return live.job.gpu_milli
-        request = self._request(live)
-        return max(request.devices - self._scheduler.room(request), 0) * WHOLE
-
-    def returns_milli(self, live: LiveJob, holder: LiveJob, inventory: Inventory) -> int:
-        """What a holder has of the tenant's cells where the job may go, unless its priority gives it to the job now."""
-        claim = self._claims.get(holder)
-        if claim is None or not claim.seats or not self._is_known(live):
-            return 0
-        chains = self._scheduler.chains(self._request(live))
-        leaf, virtual = claim.seats[0]
-        if live.standing == OPPORTUNISTIC:
-            return holder.gpu_milli if leaf.chain in chains else 0
-        if virtual is None or claim.tenant != live.job.tenant or claim.priority < live.job.priority:
-            return 0
-        where = claim.pinned if virtual.root.is_pinned else leaf.chain
-        return holder.gpu_milli if where in chains else 0
+    @property
+    def reservation_shortage(self) -> CellReservation:
+        """What has to come back to the tenant's cells."""
+        return self._reservation
 
     # -- books -----------------------------------------------------------------------------------
 
@@ -172,9 +152,9 @@ class CellAllocator:
         """Whether the tenant's cells would do if all of them were free; asked while the books are empty."""
         if odd_wish(live.job) is not None or not live.job.gpu_milli:
             return True
-        if not self._is_known(live, live.job.priority):
+        if not self.is_known(live, live.job.priority):
             return False
-        return not isinstance(self._scheduler.plan(self._request(live, live.job.priority)), Refusal)
+        return not isinstance(self.scheduler.plan(self.request(live, live.job.priority)), Refusal)
 
     def keeps_promise(self, live: LiveJob) -> bool:
         """Whether its tenant's cells hold it, or could."""
@@ -220,10 +200,10 @@ class CellAllocator:
         self._turn(index, inventory)
 
     def _turn(self, index: int, inventory: Inventory) -> None:
-        machine = self._sites.machine(index)
+        machine = self.sites.machine(index)
         if machine is None:
             return
-        if all(is_sound(inventory.nodes[at]) for at in self._sites.nodes_of(machine)):
+        if all(is_sound(inventory.nodes[at]) for at in self.sites.nodes_of(machine)):
             self.books.set_healthy(machine)
         else:
             self.books.set_bad(machine)
@@ -272,7 +252,7 @@ class CellAllocator:
 
     def _recover(self, claim: Claim, after: Placement) -> None:
         """Devices that were not offered by us: the tenant's if they fit any of its cells, the largest first."""
-        leaves = self._sites.devices(after)
+        leaves = self.sites.devices(after)
         forest = self.books.forest
         estate = forest.estates.get(claim.tenant)
         types: list[CellTypeName] = []
@@ -292,7 +272,7 @@ class CellAllocator:
 
     # -- plans -----------------------------------------------------------------------------------
 
-    def _is_known(self, live: LiveJob, priority: int | None = None) -> bool:
+    def is_known(self, live: LiveJob, priority: int | None = None) -> bool:
         """Whether the tenant exists, and has the pinned cell of the right type; without a guarantee none is needed."""
         job = live.job
         if (live.standing if priority is None else priority) == OPPORTUNISTIC:
@@ -308,20 +288,30 @@ class CellAllocator:
         kind = DeviceType(forest.chains[root.chain].leaf_type)
         return all(not role.device_types or kind in role.device_types for role in job.roles)
 
-    def _plan(self, live: LiveJob) -> GangPlan | Refusal:
+    def _plan(self, live: LiveJob, inventory: Inventory) -> GangPlan | Refusal:
         job = live.job
-        if not self._is_known(live):
+        if not self.is_known(live):
             return Refusal(obstacle=Obstacle.QUOTA, need=job.gpu_milli // WHOLE, room=0, owned=0)
         shape = self.equivalence_key(live)
         stamp, _, found = self._memo.get(shape, (-1, (), None))
         if found is None or stamp != self._stamp:
-            found = self._known_refusal(live)
+            found = self.known_refusal(live)
         if found is None:
-            found = self._scheduler.plan(self._request(live), spares=True)
+            found = self.scheduler.plan(self.request(live), self._allowed(live.job, inventory), spares=True)
             self._memo[shape] = (self._stamp, self._version(live), found)
         return found
 
-    def _known_refusal(self, live: LiveJob) -> Refusal | None:
+    def _allowed(self, job: Job, inventory: Inventory) -> set[str] | None:
+        """The machines with the labels that all roles of a job require; None if it requires none."""
+        if not any(role.requires for role in job.roles):
+            return None
+        fits = ~0
+        for role in job.roles:
+            fits &= inventory.matching(role)
+        machines = (self.sites.machine(index) for index in range(len(inventory.nodes)) if fits >> index & 1)
+        return {machine for machine in machines if machine is not None}
+
+    def known_refusal(self, live: LiveJob) -> Refusal | None:
         """What was found before of a job like this one, if nothing has happened that could change it."""
         _, version, found = self._memo.get(self.equivalence_key(live), (-1, (), None))
         if isinstance(found, Refusal) and found.obstacle in _OWN_OBSTACLES and version == self._version(live):
@@ -335,7 +325,12 @@ class CellAllocator:
         version = self.books.version
         return tuple(version.get((live.job.tenant, chain), 0) for chain in self.books.forest.chains)
 
-    def _request(self, live: LiveJob, priority: int | None = None) -> GangRequest:
+    def claim_of(self, live: LiveJob) -> Claim | None:
+        """The cells that a job has, if it has any."""
+        return self._claims.get(live)
+
+    def request(self, live: LiveJob, priority: int | None = None) -> GangRequest:
+        """What a job asks of the cells, with the priority that it has or with another."""
         job = live.job
         standing = live.standing if priority is None else priority
         sizes = sorted(role.device_milli // WHOLE for role in job.roles for _ in range(role.count) if role.device_milli)
@@ -358,7 +353,7 @@ class CellAllocator:
         bare = [index for size, index in roles if not size]
         slots: dict[tuple[int, int], list[int]] = {}
         for (_, role), task in zip([entry for entry in roles if entry[0]], plan.tasks, strict=True):
-            homes = [self._sites.home(leaf) for leaf, _ in task]
+            homes = [self.sites.home(leaf) for leaf, _ in task]
             slot = slots.setdefault((homes[0][0], role), [0, 0])
             slot[0] |= sum(1 << bit for _, bit in homes)
             slot[1] += 1

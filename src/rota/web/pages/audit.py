@@ -1,4 +1,4 @@
-"""Who changed what: the audit log, for admins."""
+"""The audit log of changes, for admins."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from typing import Any
 from nicegui import html
 
 from rota.web import words
-from rota.web.desk import PageContext
 from rota.web.frame import heading
+from rota.web.page_context import PageContext
 from rota.web.parts.basics import empty
 
-MOST = 100
+MAX_ENTRIES = 100
 ABOUT_JOBS = frozenset({"submit", "cancel", "hold", "release"})
 
 
-async def build(desk: PageContext) -> None:
-    """The whole page."""
-    if not desk.is_admin:
-        html.h1("Audit")
-        empty("The audit log is for admins.")
+async def build(context: PageContext) -> None:
+    """Build the page."""
+    if not context.is_admin:
+        html.h1("Audit log")
+        empty("Only admins can see the audit log.")
         return
-    page = AuditPage(desk)
+    page = AuditPage(context)
     await page.update()
-    desk.follow(page.update)
+    context.follow(page.update)
 
 
 class AuditPage:
-    """The newest entries."""
+    """The newest entries of the audit log."""
 
-    def __init__(self, desk: PageContext) -> None:
-        self._desk = desk
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
         self._newest: int | None = None
-        with heading("Audit", f"The last {MOST} changes, newest first; GET /audit has more."):
+        with heading("Audit log", f"The last {MAX_ENTRIES} changes, newest first. GET /audit returns more."):
             pass
         with html.div().classes("card table-card"):
             with html.table().classes("table").props('aria-label="Audit log"'):
                 with html.thead(), html.tr():
-                    for title in ("When", "Who", "What", "Thing"):
+                    for title in ("Time", "User", "Action", "Target"):
                         html.th(title, scope="col")
-                    html.th("Detail", scope="col").classes("hide-phone grow")
+                    html.th("Details", scope="col").classes("hide-phone grow")
                 self._body = html.tbody()
-            self._nothing = html.div()
+            self._empty_state = html.div()
 
     async def update(self) -> None:
-        """Show what came since."""
-        if not self._desk.is_admin:
+        """Show new entries."""
+        if not self._context.is_admin:
             self._body.clear()
             return
-        rows = await asyncio.to_thread(self._desk.service.records.audit, MOST)
+        rows = await asyncio.to_thread(self._context.service.records.audit, MAX_ENTRIES)
         newest = rows[0].n if rows else 0
         if newest != self._newest:
             self._newest = newest
@@ -58,7 +58,7 @@ class AuditPage:
 
     def _show(self, rows: Sequence[Any]) -> None:
         self._body.clear()
-        self._nothing.clear()
+        self._empty_state.clear()
         with self._body:
             for row in rows:
                 with html.tr():
@@ -72,5 +72,5 @@ class AuditPage:
                             html.span(row.thing)
                     html.td(row.detail, title=row.detail).classes("hide-phone muted note-cell")
         if not rows:
-            with self._nothing:
-                empty("Nothing has been changed yet.")
+            with self._empty_state:
+                empty("No changes yet.")

@@ -1,4 +1,4 @@
-"""The map of the cluster: who holds which device, what lies idle in fragments, what is out of order."""
+"""The map of the cluster: the jobs on each device, fragmented idle devices, and unavailable nodes."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from rota.core.state.state import State
 from rota.live.views.devices import count_devices
 from rota.web import words
 from rota.web.actions import drain
-from rota.web.desk import PageContext
 from rota.web.frame import heading
+from rota.web.page_context import PageContext
 from rota.web.parts.basics import Tile, bar, button, card, chip, empty, legend
 from rota.web.parts.map import ClusterMap
 from rota.web.topology import OTHER, Holders, colours_for, holders_of, tree
 
-MOST_NODES = 400
-"""More than these are shown rack by rack."""
+MAX_NODES = 400
+"""A larger cluster is shown by rack."""
 BY = {"tenant": "Colour by tenant", "job": "Colour by job"}
 
 
-async def build(desk: PageContext) -> None:
-    """The whole page."""
-    page = ClusterPage(desk)
+async def build(context: PageContext) -> None:
+    """Build the page."""
+    page = ClusterPage(context)
     await page.update()
-    desk.follow(page.update)
+    context.follow(page.update)
 
 
 class ClusterPage:
-    """What is on the page and changes."""
+    """The elements of the page that change."""
 
-    def __init__(self, desk: PageContext) -> None:
-        self._desk = desk
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
         self._by = "tenant"
-        self._rack = desk.request.query_params.get("rack", "")[:256]
+        self._rack = context.request.query_params.get("rack", "")[:256]
         self._map: ClusterMap | None = None
         self._drawn: object = None
         about = f"Rack {self._rack}" if self._rack else ""
@@ -48,12 +48,12 @@ class ClusterPage:
             if self._rack:
                 button("All racks", "arrow_back").on_click(lambda: ui.navigate.to("/cluster"))
         with html.div().classes("tiles"):
-            self._devices, self._idle = Tile("Devices in use"), Tile("Idle")
-            self._scattered, self._bad = Tile("Idle in fragments"), Tile("Bad")
+            self._devices, self._idle = Tile("Devices allocated"), Tile("Idle")
+            self._scattered, self._bad = Tile("Fragmented"), Tile("Unavailable")
         with card("Map"):
             with html.div().classes("filters"):
                 ui.select(BY, value=self._by, on_change=self._paint_by).props(
-                    'outlined dense options-dense aria-label="Colour"'
+                    'outlined dense options-dense aria-label="Colour by"'
                 ).classes("filter")
                 self._legend = html.div()
             self._place = html.div()
@@ -63,29 +63,29 @@ class ClusterPage:
         await self.update()
 
     async def update(self) -> None:
-        """Draw how things are now."""
-        state = self._desk.service.control.state
+        """Draw the current state of the cluster."""
+        state = self._context.service.control.state
         counts = count_devices(state.inventory)
         total = sum(count.total for count in counts)
         busy, idle = sum(count.busy for count in counts), sum(count.idle for count in counts)
         scattered, bad = sum(count.scattered for count in counts), sum(count.bad for count in counts)
         self._devices.show(words.percent(busy, total), f"{words.amount(busy)} of {words.amount(total)}")
-        self._idle.show(words.amount(idle), "could be given to jobs now")
-        self._scattered.show(words.amount(scattered), "on nodes that hold other jobs")
+        self._idle.show(words.amount(idle), "available for jobs now")
+        self._scattered.show(words.amount(scattered), "idle on partly allocated nodes")
         self._bad.show(words.amount(bad), "on nodes that are down or drained")
         indexes = [
             index
-            for index, books in enumerate(state.inventory.nodes)
-            if (books.users or not books.removed) and (not self._rack or books.node.rack == self._rack)
+            for index, account in enumerate(state.inventory.nodes)
+            if (account.users or not account.removed) and (not self._rack or account.node.rack == self._rack)
         ]
-        if len(indexes) > MOST_NODES:
+        if len(indexes) > MAX_NODES:
             self._show_racks(state, indexes)
         else:
             self._show_nodes(state, indexes)
 
     def _show_nodes(self, state: State, indexes: Sequence[int]) -> None:
         holders = holders_of(state)
-        allowed = self._desk.tenants()
+        allowed = self._context.tenants()
 
         def name_of(live: LiveJob) -> str | None:
             if allowed is not None and live.job.tenant not in allowed:
@@ -103,7 +103,7 @@ class ClusterPage:
             if self._drawn != "nothing":
                 self._drawn = "nothing"
                 with self._place:
-                    empty(f"There is no rack {self._rack}.")
+                    empty(f"No rack is named {self._rack}.")
             return
         if self._map is None:
             with self._place:
@@ -119,8 +119,8 @@ class ClusterPage:
             self._legend.clear()
             with self._legend:
                 more = [(f"{len(held) - len(colours)} more", "other-swatch")] if len(held) > len(colours) else []
-                others = [("others", "other-swatch")] if allowed is not None else []
-                legend([*shown, *more, *others, ("free", "free-swatch"), ("free, in a fragment", "fragment-swatch")])
+                others = [("other tenants", "other-swatch")] if allowed is not None else []
+                legend([*shown, *more, *others, ("free", "free-swatch"), ("free (fragmented)", "fragment-swatch")])
 
     def _show_racks(self, state: State, indexes: Sequence[int]) -> None:
         racks: dict[tuple[str, str], list[int]] = {}
@@ -129,10 +129,10 @@ class ClusterPage:
             racks.setdefault((node.domain, node.rack), []).append(index)
         rows = []
         for (domain, rack), members in racks.items():
-            books = [state.inventory.nodes[index] for index in members]
-            total = sum(each.node.devices for each in books)
-            free = sum(each.free for each in books if each.usable)
-            bad = sum(each.node.devices for each in books if not each.up or each.drained)
+            accounts = [state.inventory.nodes[index] for index in members]
+            total = sum(account.node.devices for account in accounts)
+            free = sum(account.free for account in accounts if account.usable)
+            bad = sum(account.node.devices for account in accounts if not account.up or account.drained)
             rows.append((domain, rack, len(members), total, free, bad))
         if rows == self._drawn:
             return
@@ -142,27 +142,34 @@ class ClusterPage:
             for domain, rack, nodes, total, free, bad in rows:
                 with html.a(href=f"/cluster?rack={quote(rack)}").classes("rack-row"):
                     busy = max(total - free - bad, 0)
-                    said = f"{words.plural(nodes, 'node')}, {busy} of {total} busy" + (f", {bad} bad" if bad else "")
+                    label = f"{words.plural(nodes, 'node')}, {busy} of {total} busy" + (
+                        f", {bad} unavailable" if bad else ""
+                    )
                     with html.div().classes("row-label"):
                         html.span(f"{domain} / {rack}").classes("strong ellipsis")
-                        html.span(said).classes("muted")
-                    bar((("busy", busy, "busy"), ("free", free, "idle"), ("bad", bad, "bad")), max(total, 1), said)
+                        html.span(label).classes("muted")
+                    bar(
+                        (("busy", busy, "busy"), ("free", free, "idle"), ("unavailable", bad, "bad")),
+                        max(total, 1),
+                        label,
+                    )
 
     async def _open(self, node_id: str) -> None:
-        """What is on a node, and what can be done with it."""
-        state = self._desk.service.control.state
+        """Open the dialog of a node: its jobs, and its actions."""
+        state = self._context.service.control.state
         index = state.inventory.by_name.get(NodeId(node_id))
         if index is None:
             return
-        books = state.inventory.nodes[index]
-        standing = state_of(books)
+        account = state.inventory.nodes[index]
+        node_state = state_of(account)
         jobs = {hold.live.job.id: hold.live for holds in holders_of(state).get(index, {}).values() for hold in holds}
-        allowed = self._desk.tenants()
+        allowed = self._context.tenants()
         seen = [live for live in jobs.values() if allowed is None or live.job.tenant in allowed]
         with ui.dialog() as dialog, html.div().classes("card dialog"):
             dialog.props["aria-label"] = f"Node {node_id}"
             html.h2(node_id)
-            html.p(f"{standing}, {books.free} of {books.node.devices} {books.node.device_type} free").classes("muted")
+            node = account.node
+            html.p(f"{node_state}, {account.free} of {node.devices} {node.device_type} free").classes("muted")
             with html.div().classes("stack"):
                 for live in seen:
                     with html.a(href=f"/jobs/{live.job.id}").classes("list-row"):
@@ -170,22 +177,22 @@ class ClusterPage:
                         html.span(live.job.name).classes("strong ellipsis grow")
                         html.span(str(live.job.tenant)).classes("muted ellipsis")
                 if len(seen) < len(jobs):
-                    html.p(f"{len(jobs) - len(seen)} more of other tenants").classes("muted")
+                    html.p(f"{len(jobs) - len(seen)} more from other tenants").classes("muted")
                 if not jobs:
-                    html.p("No job runs there.").classes("muted")
+                    html.p("No jobs on this node.").classes("muted")
             with html.div().classes("dialog-actions"):
                 ui.button("Close", color=None, on_click=dialog.close).props("flat no-caps")
-                if self._desk.is_admin and not books.removed:
-                    text, icon = ("Undrain", "play_arrow") if books.drained else ("Drain", "block")
-                    act = button(text, icon, grave=not books.drained)
+                if self._context.is_admin and not account.removed:
+                    text, icon = ("Undrain", "play_arrow") if account.drained else ("Drain", "block")
+                    act = button(text, icon, grave=not account.drained)
                     act.on_click(lambda: dialog.submit("drain"))
         dialog.on("hide", dialog.delete)
         wanted = await dialog
-        if wanted == "drain" and await drain(self._desk, node_id, drained=not books.drained):
+        if wanted == "drain" and await drain(self._context, node_id, drained=not account.drained):
             await self.update()
 
 
 def _names(holders: Holders, index: int, name_of: Callable[[LiveJob], str | None]) -> list[str]:
-    """The names on a node's devices, each as often as it is on one."""
+    """Return the names on a node's devices, each once per device."""
     found = [{name_of(hold.live) for hold in holds} for holds in holders.get(index, {}).values()]
     return [name for names in found for name in names if name is not None]

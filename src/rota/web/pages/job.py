@@ -1,4 +1,4 @@
-"""One job: where it stands and why, its life, its place, its progress, what it uses and what it says."""
+"""One job: its state and reason, timeline, placement, progress, resource usage and output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from nicegui import background_tasks, html, ui
 
-from rota.api.access import Principal
 from rota.api.jobs import visible
 from rota.api.wire import job_out
 from rota.core.model.job import JobId
@@ -21,74 +20,74 @@ from rota.live.workers.forecast import Forecast
 from rota.store.jobs import FINAL
 from rota.web import words
 from rota.web.actions import act_on_job
-from rota.web.desk import PageContext
 from rota.web.draft import text_of
-from rota.web.parts.basics import button, card, empty, say
+from rota.web.page_context import PageContext
+from rota.web.parts.basics import button, card, empty, set_text
 from rota.web.parts.charts import chart, over_time
 from rota.web.parts.compared import show_compared
-from rota.web.parts.life import show_life
 from rota.web.parts.log import LogView
 from rota.web.parts.map import ClusterMap
 from rota.web.parts.meters import Meters
+from rota.web.parts.timeline import show_timeline
 from rota.web.topology import OTHER, holders_of, tree
 
 FORECAST_EVERY_S = 10.0
-FORECAST_SHARE = 20.0
-"""After a forecast nothing is asked for so many times as long as it took."""
-MOST_NODES = 64
+FORECAST_PAUSE = 20.0
+"""The pause after a forecast, as a multiple of the time that it took."""
+MAX_NODES = 64
 
 
-async def build(desk: PageContext) -> None:
-    """The whole page, or that there is no such job."""
-    job_id = str(desk.request.path_params["job_id"])[:64]
+async def build(context: PageContext) -> None:
+    """Build the page, or state that there is no such job."""
+    job_id = str(context.request.path_params["job_id"])[:64]
     try:
-        row = await visible(desk.service, desk.who(), job_id)
+        row = await visible(context.service, context.principal(), job_id)
     except NotFound:
         html.h1("No such job")
-        empty(f"There is no job {job_id}, or you may not see it.", "Old jobs are forgotten after a while.")
+        empty(f"Job {job_id} does not exist, or you may not see it.", "Old jobs are deleted after a while.")
         return
-    page = JobPage(desk, row)
+    page = JobPage(context, row)
     await page.update()
-    desk.follow(page.update, about=lambda news: news.job_id == job_id, every_s=2.0)
+    context.follow(page.update, about=lambda news: news.job_id == job_id, every_s=2.0)
 
 
 class JobPage:
-    """What is on the page and changes."""
+    """The elements of the page that change."""
 
-    def __init__(self, desk: PageContext, row: Any) -> None:
-        self._desk = desk
+    def __init__(self, context: PageContext, row: Any) -> None:
+        self._context = context
         self._row = row
         self._id = JobId(row.id)
         self._version = -1
         self._expected: Forecast | None = None
-        self._asked: asyncio.Task[None] | None = None
+        self._forecasting: asyncio.Task[None] | None = None
         self._comparing: asyncio.Task[None] | None = None
-        self._ask_again_s = 0.0
+        self._next_forecast_s = 0.0
         self._head(row)
         with html.div().classes("grid"):
-            with card("Now"):
-                self._now = html.div().classes("stack")
-            with card("Resources", "use against request"):
+            with card("Status"):
+                self._status = html.div().classes("stack")
+            with card("Resources", "used and requested"):
                 self._meters = Meters(row)
                 self._compared = html.div().classes("stack")
-            with card("Life", wide=True):
-                self._life = html.div().classes("stack")
-            with card("Place", "devices of this job are coloured"):
-                self._place = html.div().classes("stack")
+            with card("Timeline", wide=True):
+                self._timeline = html.div().classes("stack")
+            with card("Placement", "devices of this job are coloured"):
+                self._placement = html.div().classes("stack")
                 self._map: ClusterMap | None = None
-            with card("Progress", "as its first task reports it"):
+            with card("Progress", "reported by its first task"):
                 self._progress = html.div().classes("muted")
-                self._curve = chart({}, "The numbers that the job reports, by step", small=True)
+                self._curve = chart({}, "Metrics reported by the job, by step", small=True)
             with card("Output", wide=True):
                 with html.div().classes("filters"):
                     self._task = ui.select({0: "Task 0"}, value=0, on_change=self._watch)
-                    self._attempt = ui.select({0: "Last attempt"}, value=0, on_change=self._watch)
+                    self._attempt = ui.select({0: "Latest attempt"}, value=0, on_change=self._watch)
                     self._task.props('outlined dense options-dense aria-label="Task"').classes("filter")
                     self._attempt.props('outlined dense options-dense aria-label="Attempt"').classes("filter")
-                self._log = LogView("Nothing has been said yet.")
-            with card("What was asked for", wide=True):
-                told = job_out(row, desk.service.control, whole=True)
-                html.pre(text_of(told["spec"])).classes("code").props('tabindex=0 role=region aria-label="Job file"')
+                self._log = LogView("No output yet")
+            with card("Job file", wide=True):
+                spec = job_out(row, context.service.control, whole=True)["spec"]
+                html.pre(text_of(spec)).classes("code").props('tabindex=0 role=region aria-label="Job file"')
 
     def _head(self, row: Any) -> None:
         with html.header().classes("page-head"):
@@ -96,11 +95,11 @@ class JobPage:
                 with html.div().classes("title-row"):
                     html.h1(row.name)
                     self._chip = html.span()
-                about = f"Job {row.id} · tenant {row.tenant}" + (f" · by {row.owner}" if row.owner else "")
+                about = f"Job {row.id} · tenant {row.tenant}" + (f" · submitted by {row.owner}" if row.owner else "")
                 html.p(about).classes("muted")
             with html.div().classes("page-actions"):
                 self._buttons: dict[str, ui.button] = {}
-                if not self._desk.who().may_change(row.tenant):
+                if not self._context.principal().may_change(row.tenant):
                     return
                 button("Clone", "content_copy").on_click(lambda: ui.navigate.to(f"/submit?clone={row.id}"))
                 for action, text, icon in (
@@ -112,53 +111,52 @@ class JobPage:
                     self._buttons[action].on_click(lambda action=action: self._act(action))
 
     async def _act(self, action: str) -> None:
-        if await act_on_job(self._desk, self._row, action):
+        if await act_on_job(self._context, self._row, action):
             await self.update()
 
     async def update(self) -> None:
-        """Show how it stands now."""
-        who: Principal = self._desk.who()
-        self._row = row = await visible(self._desk.service, who, self._id)
-        home = self._desk.service.home
+        """Show the current state of the job."""
+        self._row = row = await visible(self._context.service, self._context.principal(), self._id)
+        home = self._context.service.home
         use = await asyncio.to_thread(use_now, home, self._id, row.attempt) if row.state not in FINAL else None
         used = await asyncio.to_thread(usage, home, self._id, row.attempt)
-        self._foresee()
+        self._update_forecast()
         self._show_state()
         self._meters.show(use, used)
-        self._show_place()
+        self._show_placement()
         await self._show_progress()
         if row.version != self._version:
             self._version = row.version
-            life = await asyncio.to_thread(life_of, self._desk.service.records, row.id, row.submitted_s, row.ended_s)
-            self._show_life(life)
+            life = await asyncio.to_thread(life_of, self._context.service.records, row.id, row.submitted_s, row.ended_s)
+            self._show_timeline(life)
             self._offer_logs()
             self._comparing = background_tasks.create(self._compare())
 
     async def _compare(self) -> None:
-        """Request, estimate and use side by side, beside everything else: an estimate may have to be learned first."""
-        service = self._desk.service
+        """Show request, estimate and usage; runs in the background, as a model may have to be fitted first."""
+        service = self._context.service
         lines = await compared(self._row, service.home, service.learning)
         self._compared.clear()
         with self._compared:
             show_compared(lines)
 
-    def _foresee(self) -> None:
-        """Find out when it is expected to start, beside everything else: it costs a simulation."""
+    def _update_forecast(self) -> None:
+        """Forecast the start of a waiting job in the background, as that takes a simulation."""
         if self._row.state not in ("waiting", "suspended"):
             self._expected = None
-        elif (self._asked is None or self._asked.done()) and time.monotonic() > self._ask_again_s:
-            self._asked = background_tasks.create(self._ask())
+        elif (self._forecasting is None or self._forecasting.done()) and time.monotonic() > self._next_forecast_s:
+            self._forecasting = background_tasks.create(self._forecast())
 
-    async def _ask(self) -> None:
+    async def _forecast(self) -> None:
         begun_s = time.monotonic()
-        self._expected = await self._desk.service.requests.foresee(self._id)
+        self._expected = await self._context.service.requests.foresee(self._id)
         now_s = time.monotonic()
-        self._ask_again_s = now_s + max(FORECAST_EVERY_S, FORECAST_SHARE * (now_s - begun_s))
+        self._next_forecast_s = now_s + max(FORECAST_EVERY_S, FORECAST_PAUSE * (now_s - begun_s))
 
     def _show_state(self) -> None:
         row = self._row
         self._chip.classes(replace=f"chip chip-{row.state}")
-        say(self._chip, row.state)
+        set_text(self._chip, row.state)
         for action, shown in (
             ("release", row.state == "held"),
             ("hold", row.state == "waiting"),
@@ -166,35 +164,35 @@ class JobPage:
         ):
             if action in self._buttons:
                 self._buttons[action].set_visibility(shown)
-        reason = self._desk.service.control.explain(self._id)
-        self._now.clear()
-        with self._now:
+        reason = self._context.service.control.explain(self._id)
+        self._status.clear()
+        with self._status:
             if reason is not None:
                 html.p(_sentence(reason.sentence())).classes("reason").props('data-testid="reason"')
             elif row.message:
                 html.p(_sentence(row.message)).classes("reason")
-            elif (said := self._standing()) is not None:
-                html.p(said).classes("reason")
+            elif (standing := self._standing()) is not None:
+                html.p(standing).classes("reason")
             if self._expected is not None:
                 html.p(_expectation(self._expected)).props('data-testid="expected"')
-            elif self._asked is not None and not self._asked.done():
-                html.p("Working out when it is expected to start …").classes("muted")
+            elif self._forecasting is not None and not self._forecasting.done():
+                html.p("Estimating the start time …").classes("muted")
             with html.dl().classes("facts"):
-                for name, said in self._facts():
+                for name, value in self._facts():
                     html.dt(name)
-                    html.dd(said)
+                    html.dd(value)
 
     def _standing(self) -> str | None:
-        """Where it runs, if it does; how it went, if it is over."""
-        live = self._desk.service.control.state.jobs.get(self._id)
+        """Return where the job runs, or that it succeeded; None in other states."""
+        live = self._context.service.control.state.jobs.get(self._id)
         if self._row.state == "succeeded":
-            return "It has succeeded."
-        if live is None or live.placement is None or live.reserved:
+            return "Succeeded."
+        if live is None or not live.held:
             return None
-        nodes = self._desk.service.control.state.inventory.nodes
-        names = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.placement))
+        nodes = self._context.service.control.state.inventory.nodes
+        names = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))
         where = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        return f"It has run for {words.duration(live.run_s(time.time()))} on {where}."
+        return f"Running for {words.duration(live.run_s(time.time()))} on {where}."
 
     def _facts(self) -> list[tuple[str, str]]:
         row = self._row
@@ -211,45 +209,45 @@ class JobPage:
             facts.append(("Attempts", str(row.attempt)))
         return facts
 
-    def _show_life(self, life: list[TimelineEvent]) -> None:
-        self._life.clear()
-        with self._life:
-            show_life(life, self._row)
+    def _show_timeline(self, life: list[TimelineEvent]) -> None:
+        self._timeline.clear()
+        with self._timeline:
+            show_timeline(life, self._row)
 
-    def _show_place(self) -> None:
-        state = self._desk.service.control.state
+    def _show_placement(self) -> None:
+        state = self._context.service.control.state
         live = state.jobs.get(self._id)
-        holders = holders_of(state) if live is not None and live.placement is not None and not live.reserved else {}
+        holders = holders_of(state) if live is not None and live.held else {}
         mine = [index for index, devices in holders.items() if any(_has(holds, self._id) for holds in devices.values())]
         if not mine:
-            if self._map is not None or not self._place.default_slot.children:
-                self._place.clear()
+            if self._map is not None or not self._placement.default_slot.children:
+                self._placement.clear()
                 self._map = None
-                with self._place:
-                    empty("It holds no devices now.")
+                with self._placement:
+                    empty("No devices allocated.")
             return
         racks = {state.inventory.nodes[index].node.rack for index in mine}
-        near = [index for index, books in enumerate(state.inventory.nodes) if books.node.rack in racks]
-        shown = near if len(near) <= MOST_NODES else sorted(mine)[:MOST_NODES]
-        allowed = self._desk.tenants()
+        near = [index for index, account in enumerate(state.inventory.nodes) if account.node.rack in racks]
+        shown = near if len(near) <= MAX_NODES else sorted(mine)[:MAX_NODES]
+        allowed = self._context.tenants()
         drawn = tree(state, shown, holders, lambda held: "mine" if held.job.id == self._id else OTHER, allowed)
         if self._map is None:
-            self._place.clear()
-            with self._place:
+            self._placement.clear()
+            with self._placement:
                 self._map = ClusterMap(drawn)
         self._map.show(drawn)
 
     async def _show_progress(self) -> None:
-        home = self._desk.service.home
-        told = await asyncio.to_thread(progress, home, self._id)
+        home = self._context.service.home
+        latest = await asyncio.to_thread(progress, home, self._id)
         points = await asyncio.to_thread(curve, home, self._id)
-        if told is None:
-            say(self._progress, "It reports none. A training script does so with rota.sdk.steps(...).")
+        if latest is None:
+            set_text(self._progress, "No progress reported. Training scripts can report it with rota.sdk.steps(...).")
         else:
-            values = ", ".join(f"{name} {value:.4g}" for name, value in told["values"].items())
-            say(
+            values = ", ".join(f"{name} {value:.4g}" for name, value in latest["values"].items())
+            set_text(
                 self._progress,
-                f"step {told['step']:,}, {told['steps_per_s']:.3g} steps/s" + (f", {values}" if values else ""),
+                f"step {latest['step']:,}, {latest['steps_per_s']:.3g} steps/s" + (f", {values}" if values else ""),
             )
         names = sorted({name for _, _, values in points for name in values})[:4]
         self._curve.set_visibility(bool(names))
@@ -269,17 +267,17 @@ class JobPage:
 
     def _offer_logs(self) -> None:
         row = self._row
-        tasks = int(job_out(row, self._desk.service.control)["tasks"])
+        tasks = int(job_out(row, self._context.service.control)["tasks"])
         self._task.set_options({rank: f"Task {rank}" for rank in range(min(tasks, 256))}, value=self._task.value)
         attempts = {number: f"Attempt {number}" for number in range(max(row.attempt, 1), 0, -1)}
-        self._attempt.set_options({0: "Last attempt", **attempts}, value=self._attempt.value)
+        self._attempt.set_options({0: "Latest attempt", **attempts}, value=self._attempt.value)
         self._task.set_visibility(tasks > 1)
         self._attempt.set_visibility(row.attempt > 1)
         self._watch()
 
     def _watch(self) -> None:
         attempt = int(self._attempt.value or 0) or max(self._row.attempt, 1)
-        folder = attempt_folder(self._desk.service.home, self._id, attempt) / str(int(self._task.value or 0))
+        folder = attempt_folder(self._context.service.home, self._id, attempt) / str(int(self._task.value or 0))
         self._log.watch(folder)
 
 
@@ -293,9 +291,9 @@ def _sentence(text: str) -> str:
 
 def _expectation(expected: Forecast) -> str:
     if expected.usual_s is None:
-        return "It is not expected to start within a month, as things are."
-    latest = "later than in a month" if expected.latest_s is None else words.clock(expected.latest_s)
+        return "Not expected to start within a month under current conditions."
+    latest = "more than a month from now" if expected.latest_s is None else words.clock(expected.latest_s)
     span = f"between {words.clock(expected.earliest_s)} and {latest} UTC"
-    guess = "" if expected.known else " A guess: nothing is known of how long the jobs ahead run."
+    guess = "" if expected.known else " This is a rough guess: the run times of the jobs ahead are unknown."
     start = f"Expected to start at {words.clock(expected.usual_s)} UTC, {words.ago(expected.usual_s)} ({span})"
-    return f"{start}, as number {expected.position} of those that wait.{guess}"
+    return f"{start}. Position in the queue: {expected.position}.{guess}"

@@ -1,4 +1,4 @@
-"""All jobs: searched, filtered, sorted and paged by the database, however many there are."""
+"""All jobs: searched, filtered, sorted and paged by the database, so that any number can be listed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nicegui.events import ValueChangeEventArguments
 from rota.api.wire import job_out
 from rota.store.jobs import JobSearch
 from rota.web import words
-from rota.web.desk import PageContext
 from rota.web.frame import heading
-from rota.web.parts.basics import button, chip, empty, say
+from rota.web.page_context import PageContext
+from rota.web.parts.basics import button, chip, empty, set_text
 
 PAGE = 50
 PAGE_NUMBER = re.compile("[0-9]{1,9}")
 AGES_EVERY_S = 30.0
 LIVE = ("running", "starting", "waiting", "suspended", "held")
 ENDED = ("succeeded", "failed", "cancelled")
-SHOWN = {"": "All jobs", "live": "Not ended", "ended": "Ended", **{state: state.capitalize() for state in words.STATES}}
+SHOWN = {"": "All jobs", "live": "Active", "ended": "Ended", **{state: state.capitalize() for state in words.STATES}}
 COLUMNS: tuple[tuple[str, str, str | None], ...] = (
     ("Job", "seq", None),
     ("Name", "name", None),
@@ -33,42 +33,42 @@ COLUMNS: tuple[tuple[str, str, str | None], ...] = (
     ("GPUs", "", "number"),
     ("Submitted", "submitted_s", "hide-phone"),
     ("Started", "started_s", "hide-narrow"),
-    ("Took", "", "number hide-narrow"),
-    ("Note", "", "hide-phone grow"),
+    ("Duration", "", "number hide-narrow"),
+    ("Reason", "", "hide-phone grow"),
 )
-"""Title, the field to sort by, classes."""
+"""Title, the field to sort by, CSS classes."""
 SORTABLE = frozenset(field for _, field, _ in COLUMNS if field)
 
 
-async def build(desk: PageContext) -> None:
-    """The whole page."""
-    page = JobsPage(desk)
+async def build(context: PageContext) -> None:
+    """Build the page."""
+    page = JobsPage(context)
     await page.update()
-    desk.follow(page.update, every_s=30.0)
+    context.follow(page.update, every_s=30.0)
 
 
 class JobsPage:
-    """What is searched for, and what was found."""
+    """The search, and the jobs it found."""
 
-    def __init__(self, desk: PageContext) -> None:
-        self._desk = desk
-        asked = desk.request.query_params
-        self._text = asked.get("q", "")[:128]
-        self._shown = asked.get("state", "") if asked.get("state", "") in SHOWN else ""
-        self._tenant = asked.get("tenant", "")[:128]
-        self._order = asked.get("sort", "seq") if asked.get("sort", "seq") in SORTABLE else "seq"
-        self._descending = asked.get("up") is None
-        self._page = max(int(asked["page"]) - 1, 0) if PAGE_NUMBER.fullmatch(asked.get("page", "")) else 0
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        params = context.request.query_params
+        self._text = params.get("q", "")[:128]
+        self._shown = params.get("state", "") if params.get("state", "") in SHOWN else ""
+        self._tenant = params.get("tenant", "")[:128]
+        self._order = params.get("sort", "seq") if params.get("sort", "seq") in SORTABLE else "seq"
+        self._descending = params.get("up") is None
+        self._page = max(int(params["page"]) - 1, 0) if PAGE_NUMBER.fullmatch(params.get("page", "")) else 0
         self._drawn: object = None
         self._build()
 
     def _build(self) -> None:
         with heading("Jobs"):
-            if self._desk.may_submit:
+            if self._context.may_submit:
                 button("Submit a job", "add", primary=True).on_click(lambda: ui.navigate.to("/submit"))
         with html.div().classes("filters"):
-            search = ui.input(placeholder="Name, owner or id", value=self._text, on_change=self._set("_text")).props(
-                'outlined dense clearable debounce=300 aria-label="Search by name, owner or id"'
+            search = ui.input(placeholder="Name, owner or ID", value=self._text, on_change=self._set("_text")).props(
+                'outlined dense clearable debounce=300 aria-label="Search by name, owner or ID"'
             )
             with search.add_slot("prepend"):
                 ui.icon("search").props("aria-hidden=true")
@@ -91,7 +91,7 @@ class JobsPage:
                 with html.thead(), html.tr():
                     self._heads = [self._head(*column) for column in COLUMNS]
                 self._body = html.tbody()
-            self._nothing = html.div()
+            self._empty_state = html.div()
         with html.nav().classes("pager").props('aria-label="Pages of jobs"'):
             self._back = ui.button("Newer", icon="chevron_left", color=None, on_click=lambda: self._turn(-1))
             self._where = html.span().classes("muted")
@@ -132,16 +132,16 @@ class JobsPage:
         self._remember()
 
     def _remember(self) -> None:
-        """Keep what is searched for in the address, so that it can be sent to somebody."""
-        asked = {"q": self._text, "state": self._shown, "tenant": self._tenant}
-        asked |= {"sort": self._order if self._order != "seq" else "", "up": "" if self._descending else "1"}
-        asked["page"] = str(self._page + 1) if self._page else ""
-        query = urlencode({name: value for name, value in asked.items() if value})
+        """Put the search into the address, so that it can be shared or bookmarked."""
+        params = {"q": self._text, "state": self._shown, "tenant": self._tenant}
+        params |= {"sort": self._order if self._order != "seq" else "", "up": "" if self._descending else "1"}
+        params["page"] = str(self._page + 1) if self._page else ""
+        query = urlencode({name: value for name, value in params.items() if value})
         ui.navigate.history.replace(f"/jobs?{query}" if query else "/jobs")
 
     def _search(self) -> JobSearch:
         states = {"": (), "live": LIVE, "ended": ENDED}.get(self._shown, (self._shown,))
-        allowed = self._desk.tenants()
+        allowed = self._context.tenants()
         tenants = allowed
         if self._tenant:
             tenants = (self._tenant,) if allowed is None or self._tenant in allowed else ()
@@ -156,14 +156,14 @@ class JobsPage:
         )
 
     async def update(self) -> None:
-        """Find them again."""
-        records, search = self._desk.service.records, self._search()
+        """Run the search again and show the result."""
+        records, search = self._context.service.records, self._search()
         rows, total = await asyncio.to_thread(records.find, search)
         names = await asyncio.to_thread(records.tenant_names)
-        self._show_tenants([name for name in names if (allowed := self._desk.tenants()) is None or name in allowed])
+        self._show_tenants([name for name in names if (allowed := self._context.tenants()) is None or name in allowed])
         first = self._page * PAGE
-        say(self._found, f"{words.plural(total, 'job')}")
-        say(self._where, f"{first + 1:,}–{first + len(rows):,} of {total:,}" if rows else "")
+        set_text(self._found, f"{words.plural(total, 'job')}")
+        set_text(self._where, f"{first + 1:,}–{first + len(rows):,} of {total:,}" if rows else "")
         self._back.set_enabled(self._page > 0)
         self._next.set_enabled(first + len(rows) < total)
         ages = int(time.time() // AGES_EVERY_S)
@@ -188,18 +188,18 @@ class JobsPage:
         with self._body:
             for row in rows:
                 self._row(row)
-        self._nothing.clear()
+        self._empty_state.clear()
         if not rows:
-            with self._nothing:
+            with self._empty_state:
                 filtered = self._text or self._shown or self._tenant
                 empty(
-                    "No job fits." if filtered else "There are no jobs yet.",
-                    "Search for something else, or show all of them." if filtered else "Submit one to see it here.",
+                    "No jobs match." if filtered else "No jobs yet.",
+                    "Change the search or clear the filters." if filtered else "Submit a job to see it here.",
                 )
 
     def _row(self, row: Any) -> None:
-        told = job_out(row, self._desk.service.control)
-        why = told["reason"]["sentence"] if told["reason"] else row.message
+        shown = job_out(row, self._context.service.control)
+        reason = shown["reason"]["sentence"] if shown["reason"] else row.message
         with html.tr():
             with html.td():
                 html.a(row.id, href=f"/jobs/{row.id}").classes("text-link mono")
@@ -208,9 +208,9 @@ class JobsPage:
             with html.td():
                 chip(row.state)
             html.td(row.tenant).classes("hide-phone ellipsis narrow-cell")
-            html.td(words.amount(told["gpus"])).classes("number")
+            html.td(words.amount(shown["gpus"])).classes("number")
             html.td(words.ago(row.submitted_s), title=words.moment(row.submitted_s)).classes("hide-phone nowrap")
             html.td(words.ago(row.started_s), title=words.moment(row.started_s)).classes("hide-narrow nowrap")
-            took_s = None if row.ended_s is None or row.started_s is None else row.ended_s - row.started_s
-            html.td(words.duration(took_s)).classes("number hide-narrow nowrap")
-            html.td(why or "", title=why or "").classes("hide-phone muted note-cell")
+            run_s = None if row.ended_s is None or row.started_s is None else row.ended_s - row.started_s
+            html.td(words.duration(run_s)).classes("number hide-narrow nowrap")
+            html.td(reason or "", title=reason or "").classes("hide-phone muted note-cell")

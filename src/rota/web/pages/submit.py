@@ -1,4 +1,4 @@
-"""A form and its job file side by side, each following the other; tried out before it is sent."""
+"""A form and a job file side by side, kept in sync; dry-run before the job is submitted."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rota.core.errors import RotaError
 from rota.live.loop.requests import Asker, NotFound
 from rota.live.workers.forecast import Forecast
 from rota.web import draft, words
-from rota.web.desk import PageContext
 from rota.web.frame import heading
-from rota.web.parts.basics import button, card, confirm, empty, say
+from rota.web.page_context import PageContext
+from rota.web.parts.basics import button, card, confirm, empty, set_text
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of the form, and where its value stands in the job file."""
+    """One field of the form, and the path of its value in the job file."""
 
     path: str
     label: str
@@ -38,53 +38,53 @@ FIELDS: tuple[Field, ...] = (
     Field(path="run", label="Command", kind="command"),
     Field(path="workers", label="Tasks", kind="whole", hint="1"),
     Field(path="resources.gpus", label="GPUs per task", kind="number", hint="0"),
-    Field(path="resources.gpu", label="GPU types, best first", kind="list", hint="any"),
-    Field(path="resources.cpus", label="CPUs per task", kind="number", hint="not counted"),
+    Field(path="resources.gpu", label="GPU types, preferred first", kind="list", hint="any"),
+    Field(path="resources.cpus", label="CPUs per task", kind="number", hint="not limited"),
     Field(path="resources.memory", label="Memory per task", hint="e.g. 16Gi"),
     Field(path="priority", label="Priority", kind="whole", hint="0; -1 is opportunistic"),
     Field(path="time_limit", label="Time limit", hint="e.g. 12h"),
-    Field(path="max_restarts", label="Restarts after failures", kind="whole"),
-    Field(path="depends_on", label="Waits for jobs", kind="list", hint="ids or names"),
-    Field(path="workdir", label="Folder", hint="of the command"),
+    Field(path="max_restarts", label="Restarts after failure", kind="whole"),
+    Field(path="depends_on", label="Depends on", kind="list", hint="job IDs or names"),
+    Field(path="workdir", label="Working directory"),
 )
 
 
-async def build(desk: PageContext) -> None:
-    """The whole page."""
-    if not desk.may_submit:
+async def build(context: PageContext) -> None:
+    """Build the page."""
+    if not context.may_submit:
         html.h1("Submit")
-        empty("A viewer's token can't submit jobs.")
+        empty("Your token has the viewer role and can't submit jobs.")
         return
-    values, note = await _start(desk)
-    SubmitPage(desk, values, note)
+    values, note = await _start(context)
+    SubmitPage(context, values, note)
 
 
-async def _start(desk: PageContext) -> tuple[Json, str]:
-    """What the form begins with: an example, or another job."""
-    source = desk.request.query_params.get("clone", "")[:64]
+async def _start(context: PageContext) -> tuple[Json, str]:
+    """Return the initial values and a note: an example, or a copy of another job."""
+    source = context.request.query_params.get("clone", "")[:64]
     if not source:
         return dict(draft.START), ""
     try:
-        row = await visible(desk.service, desk.who(), source)
+        row = await visible(context.service, context.principal(), source)
     except NotFound as error:
         return dict(draft.START), str(error)
-    spec = desk.service.records.spec(row.id) or {}
+    spec = context.service.records.spec(row.id) or {}
     values, missing = draft.clone_of(spec)
-    secrets = f" Its secrets are not copied; give them again: {', '.join(missing)}." if missing else ""
-    return values, f"A copy of job {row.id}.{secrets}"
+    secrets = f" Secrets are not copied; enter them again: {', '.join(missing)}." if missing else ""
+    return values, f"Copy of job {row.id}.{secrets}"
 
 
 class SubmitPage:
-    """The draft, and both of its faces."""
+    """The draft, shown as a form and as a job file."""
 
-    def __init__(self, desk: PageContext, values: Json, note: str) -> None:
-        self._desk = desk
+    def __init__(self, context: PageContext, values: Json, note: str) -> None:
+        self._context = context
         self._values = values
-        self._following = False
-        """Whether a change is the other face's, and not the user's."""
+        self._syncing = False
+        """Whether a change comes from the other view rather than from the user."""
         self._inputs: dict[str, Any] = {}
-        with heading("Submit", note or "Fill in the form or write the job file; each follows the other."):
-            button("Dry run", "science").on_click(self._try_out)
+        with heading("Submit", note or "Fill in the form or edit the job file; they stay in sync."):
+            button("Dry run", "science").on_click(self._dry_run)
             button("Submit", "send", primary=True).on_click(self._submit)
         self._verdict = html.div().classes("verdict").props("role=status")
         with html.div().classes("grid submit-grid"):
@@ -94,98 +94,98 @@ class SubmitPage:
             with card("Job file", "YAML"):
                 self._text = ui.textarea(value=draft.text_of(values), on_change=self._text_changed)
                 self._text.props('outlined debounce=250 input-class="yaml" aria-label="Job file" spellcheck=false')
-                self._trouble = html.div().classes("trouble").props("role=alert")
-                html.p("Every field of a job file can be written here, also those that the form lacks.").classes(
+                self._error = html.div().classes("trouble").props("role=alert")
+                html.p("All fields of a job file can be set here, including those missing from the form.").classes(
                     "muted"
                 )
         self._fill()
 
     def _input(self, field: Field) -> Any:
-        made: Any
+        element: Any
         if field.kind == "command":
-            made = ui.textarea(field.label).props('input-class="yaml" rows=3 autogrow').classes("form-wide")
+            element = ui.textarea(field.label).props('input-class="yaml" rows=3 autogrow').classes("form-wide")
         else:
-            made = ui.input(field.label, placeholder=field.hint)
-        made.props("outlined dense debounce=250 stack-label")
-        made.on_value_change(lambda event: self._field_changed(field, event))
-        return made
+            element = ui.input(field.label, placeholder=field.hint)
+        element.props("outlined dense debounce=250 stack-label")
+        element.on_value_change(lambda event: self._field_changed(field, event))
+        return element
 
-    # -- each face follows the other ---------------------------------------------------------------
+    # -- form and job file stay in sync ------------------------------------------------------------
 
     def _field_changed(self, field: Field, event: ValueChangeEventArguments[str | None]) -> None:
-        if self._following:
+        if self._syncing:
             return
         draft.put(self._values, field.path, _read(field, event.value or ""))
         self._show_text()
 
     def _text_changed(self, event: ValueChangeEventArguments[str | None]) -> None:
-        if self._following:
+        if self._syncing:
             return
         try:
             self._values = draft.values_of(event.value or "")
-            say(self._trouble, "")
+            set_text(self._error, "")
         except RotaError as error:
-            say(self._trouble, str(error))
+            set_text(self._error, str(error))
             return
         self._fill()
 
     def _show_text(self) -> None:
-        self._following = True
+        self._syncing = True
         self._text.set_value(draft.text_of(self._values))
-        say(self._trouble, "")
-        self._following = False
+        set_text(self._error, "")
+        self._syncing = False
 
     def _fill(self) -> None:
-        self._following = True
+        self._syncing = True
         for field in FIELDS:
             shown = _show(draft.get(self._values, field.path))
             if (self._inputs[field.path].value or "") != shown:
                 self._inputs[field.path].set_value(shown)
-        self._following = False
+        self._syncing = False
 
-    # -- trying and sending ------------------------------------------------------------------------
+    # -- dry run and submission --------------------------------------------------------------------
 
-    async def _foresee(self) -> Forecast | None:
-        """When the job would start; None if it is refused, which is said."""
-        self._say("", "")
+    async def _forecast_start(self) -> Forecast | None:
+        """Forecast the start of the job; if it is refused, show why and return None."""
+        self._show_verdict("", "")
         try:
-            values = draft.checked(draft.values_of(self._text.value or ""))
-            who = self._desk.who()
-            who.must_change(str(values.get("tenant", "default")))
-            return await self._desk.service.requests.try_out(values, Asker(name=who.name))
+            values = draft.plain_values(draft.values_of(self._text.value or ""))
+            principal = self._context.principal()
+            principal.must_change(str(values.get("tenant", "default")))
+            return await self._context.service.requests.try_out(values, Asker(name=principal.name))
         except RotaError as error:
-            self._say(str(error), "refused")
+            self._show_verdict(str(error), "refused")
             return None
 
-    async def _try_out(self) -> None:
-        found = await self._foresee()
+    async def _dry_run(self) -> None:
+        found = await self._forecast_start()
         if found is not None:
-            self._say(_forecast(found), "accepted")
+            self._show_verdict(_forecast_text(found), "accepted")
 
     async def _submit(self) -> None:
-        found = await self._foresee()
+        found = await self._forecast_start()
         if found is None:
             return
-        values = draft.checked(draft.values_of(self._text.value or ""))
+        values = draft.plain_values(draft.values_of(self._text.value or ""))
         name = values.get("name", "the job")
-        if not await confirm(f"Submit {name}?", _forecast(found), "Submit"):
+        if not await confirm(f"Submit {name}?", _forecast_text(found), "Submit"):
             return
         sent: list[str] = []
 
-        async def send(who: Principal, asker: Asker) -> None:
-            who.must_change(str(values.get("tenant", "default")))
-            sent.extend(await self._desk.service.requests.submit([values], asker))
+        async def send(principal: Principal, asker: Asker) -> None:
+            principal.must_change(str(values.get("tenant", "default")))
+            sent.extend(await self._context.service.requests.submit([values], asker))
 
-        if await self._desk.act(send, "The job is submitted"):
+        if await self._context.act(send, "Job submitted"):
             ui.navigate.to(f"/jobs/{sent[0]}")
 
-    def _say(self, text: str, kind: str) -> None:
+    def _show_verdict(self, text: str, kind: str) -> None:
         self._verdict.classes(replace=f"verdict {kind}")
-        say(self._verdict, text)
+        set_text(self._verdict, text)
 
 
 def _read(field: Field, text: str) -> Any:
-    """A field's text as the value that the job file gets; what can't be read stays a text, and is refused later."""
+    """Parse a field into its value in the job file; text that can't be parsed is kept, for validation to refuse."""
     text = text.strip() if field.kind != "command" else text
     if not text:
         return None
@@ -211,12 +211,12 @@ def _show(value: Any) -> str:
     return str(value)
 
 
-def _forecast(found: Forecast) -> str:
+def _forecast_text(found: Forecast) -> str:
     if found.usual_s is None:
-        return "It would be accepted, but is not expected to start within a month, as things are."
+        return "The job would be accepted, but is not expected to start within a month under current conditions."
     if found.position <= 1 and found.latest_s is not None and words.ago(found.latest_s) == "now":
-        return "It would start at once."
-    latest = "later than in a month" if found.latest_s is None else f"{words.clock(found.latest_s)} UTC"
+        return "The job would start immediately."
+    latest = "more than a month from now" if found.latest_s is None else f"{words.clock(found.latest_s)} UTC"
     span = f"between {words.clock(found.earliest_s)} and {latest}"
-    guess = "" if found.known else " A guess: nothing is known of how long the jobs ahead run."
-    return f"It would start {words.ago(found.usual_s)}, {span}, as number {found.position} in line.{guess}"
+    guess = "" if found.known else " This is a rough guess: the run times of the jobs ahead are unknown."
+    return f"The job would start {words.ago(found.usual_s)}, {span}, at position {found.position} in the queue.{guess}"

@@ -1,4 +1,4 @@
-"""Cards, tiles, states, bars, and the question before an action."""
+"""Shared elements: cards, tiles, state chips, bars, and the confirmation dialog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nicegui import html, ui
 
 @contextmanager
 def card(title: str, about: str = "", *, wide: bool = False) -> Iterator[None]:
-    """A part of a page under a title."""
+    """Build a titled section of a page."""
     with html.section().classes("card wide" if wide else "card"):
         with html.div().classes("card-head"):
             html.h2(title)
@@ -21,7 +21,7 @@ def card(title: str, about: str = "", *, wide: bool = False) -> Iterator[None]:
 
 
 class Tile:
-    """One number that matters, and what it means."""
+    """A headline number with a note."""
 
     def __init__(self, title: str) -> None:
         with html.section().classes("tile"):
@@ -30,25 +30,25 @@ class Tile:
             self._note = html.div().classes("muted")
 
     def show(self, value: str, note: str) -> None:
-        """Say what it is now."""
-        say(self._value, value)
-        say(self._note, note)
+        """Set the value and the note."""
+        set_text(self._value, value)
+        set_text(self._note, note)
 
 
-def say(element: Any, text: str) -> None:
-    """Change an element's text, if it is another."""
+def set_text(element: Any, text: str) -> None:
+    """Set an element's text, if it differs."""
     if element._text != text:
         element._text = text
         element.update()
 
 
 def chip(state: str) -> None:
-    """A state, as a word with a colour."""
+    """Show a job state as a coloured label."""
     html.span(state).classes(f"chip chip-{state}")
 
 
 def empty(text: str, hint: str = "") -> None:
-    """What stands where there is nothing to show."""
+    """Show an empty state, with a hint."""
     with html.div().classes("empty"):
         html.p(text)
         if hint:
@@ -56,7 +56,7 @@ def empty(text: str, hint: str = "") -> None:
 
 
 def bar(parts: Sequence[tuple[str, float, str]], whole: float, label: str) -> None:
-    """Parts of a whole side by side: (what, how much, class of its colour)."""
+    """Draw a stacked bar; each part is (label, amount, CSS class)."""
     with html.div(role="img", **{"aria-label": label}).classes("bar"):
         for what, share, colour in parts:
             if share > 0:
@@ -64,21 +64,21 @@ def bar(parts: Sequence[tuple[str, float, str]], whole: float, label: str) -> No
 
 
 def legend(parts: Sequence[tuple[str, str]]) -> None:
-    """What the colours mean: (words, class)."""
+    """Show what the colours mean; each entry is (text, CSS class)."""
     with html.div().classes("legend"):
-        for words, colour in parts:
+        for text, colour in parts:
             with html.span().classes("legend-item"):
                 html.span().classes(f"swatch {colour}").props("aria-hidden=true")
-                html.span(words)
+                html.span(text)
 
 
 def link(text: str, target: str) -> None:
-    """A link within the dashboard."""
+    """Show a link within the dashboard."""
     html.a(text, href=target).classes("text-link")
 
 
 async def confirm(question: str, consequence: str, verb: str, *, grave: bool = False) -> bool:
-    """Ask before something is done."""
+    """Ask the user to confirm an action; return the answer."""
     with ui.dialog() as dialog, html.div().classes("card dialog"):
         dialog.props["aria-label"] = question
         html.h2(question)
@@ -88,11 +88,11 @@ async def confirm(question: str, consequence: str, verb: str, *, grave: bool = F
             ui.button(verb, color=None, on_click=lambda: dialog.submit(True)).props("unelevated no-caps").classes(
                 "grave" if grave else "primary"
             )
-    dialog.on("hide", dialog.delete)  # and not before: what had the focus gets it back when it is hidden
+    dialog.on("hide", dialog.delete)  # not earlier: hiding the dialog returns the focus to its previous element
     return bool(await dialog)
 
 
 def button(text: str, icon: str, *, primary: bool = False, grave: bool = False) -> ui.button:
-    """A button that does something; attach what with `on_click`."""
+    """Create a button; the caller attaches its handler with `on_click`."""
     made = ui.button(text, icon=icon, color=None).props("unelevated no-caps" if primary else "outline no-caps")
     return made.classes("primary" if primary else "grave-outline" if grave else "plain")

@@ -1,4 +1,4 @@
-"""Lines over time. Colours are CSS variables, so that they follow light and dark."""
+"""Line charts. Colours are CSS variables, so that they follow the light or dark theme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GRID_LINE = {"lineStyle": {"color": "var(--line)"}}
 
 
 def chart(options: Json, label: str, *, small: bool = False) -> ui.echart:
-    """A chart with words for those who can't see it."""
+    """Create a chart with a text alternative for screen readers."""
     made = ui.echart(options, renderer="svg").classes("chart chart-small" if small else "chart")
     made.props["role"] = "img"
     made.props["aria-label"] = label
@@ -22,7 +22,7 @@ def chart(options: Json, label: str, *, small: bool = False) -> ui.echart:
 
 
 def over_time(lines: Sequence[Json], *, axes: Sequence[Json], legend: bool = False) -> Json:
-    """Lines over time; each has `name`, `points` as [milliseconds, value], and `axis` if there are two."""
+    """Return chart options for lines over time; each has `name`, `points` as [milliseconds, value], and `axis`."""
     return {
         "animation": False,
         "grid": {"left": 44, "right": 44 if len(axes) > 1 else 16, "top": 34 if legend else 14, "bottom": 24},
@@ -75,5 +75,5 @@ def _line(index: int, line: Json) -> Json:
 
 
 def points(edges_s: Sequence[float], values: Sequence[float | None]) -> list[list[float | None]]:
-    """Values of stretches as points in time, at the stretches' ends."""
+    """Return the values of consecutive intervals as points at the end of each interval."""
     return [[round(at_s * 1000), value] for at_s, value in zip(edges_s[1:], values, strict=True)]

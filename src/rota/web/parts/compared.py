@@ -1,4 +1,4 @@
-"""What a job asked for, will probably need and used, as a table."""
+"""The table of requested, estimated and used resources of a job."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TITLES = {"gpus": "GPUs", "gpu_memory": "GPU memory", "cpus": "CPUs", "memory": 
 
 
 def show_compared(lines: Sequence[dict[str, Any]]) -> None:
-    """A row for each resource, of one task."""
+    """Show one row per resource, with amounts per task."""
     if not lines:
         return
     with html.table().classes("table").props('data-testid="compared"'):
         with html.thead(), html.tr():
-            for title in ("Of a task", "Asked", "Estimate", "Used"):
+            for title in ("Per task", "Requested", "Estimated", "Used"):
                 html.th(title)
         with html.tbody():
             for line in lines:
@@ -41,7 +41,7 @@ def _origin(line: dict[str, Any]) -> str:
 def _estimate(line: dict[str, Any]) -> str:
     if line["estimate"] is None:
         return "–"
-    error = "error not known" if line["error"] is None else f"error {line['error']:.0%}"
+    error = "error unknown" if line["error"] is None else f"error {line['error']:.0%}"
     trust = "" if line["trusted"] else ", not trusted"
     span = f"{_amount(line, 'low')} to {_amount(line, 'high')}"
     return f"{_amount(line, 'estimate')} ({span}; {error}{trust})"

@@ -1,21 +1,21 @@
-// The end of a task's output, as it comes; what came before it is searched by the server. Text is set by Vue, which escapes it.
-const MOST = 5000;
-const LONGEST = 65536;
+// The tail of a task's output, live; the server searches earlier output. Vue sets all text, and so escapes it.
+const MAX_LINES = 5000;
+const MAX_LINE = 65536;
 export default {
   template: `
     <div class="log">
       <div class="log-tools">
-        <input class="log-search" type="search" v-model="sought" placeholder="Search the log" aria-label="Search the log">
-        <span class="muted" role="status">{{ told }}</span>
+        <input class="log-search" type="search" v-model="sought" placeholder="Search output" aria-label="Search output">
+        <span class="muted" role="status">{{ summary }}</span>
         <label class="log-follow"><input type="checkbox" v-model="following"> Follow</label>
       </div>
       <div ref="box" class="log-box" tabindex="0" role="log" aria-label="Output" @scroll="scrolled">
-        <div v-if="!lines.length" class="muted log-nothing">{{ nothing }}</div>
+        <div v-if="!lines.length" class="muted log-nothing">{{ placeholder }}</div>
         <div v-for="line in shown" :key="line[0]" class="log-line"><template v-for="(part, at) in parts(line[1])"
           ><mark v-if="at % 2">{{ part }}</mark><template v-else>{{ part }}</template></template></div>
       </div>
     </div>`,
-  props: { nothing: String },
+  props: { placeholder: String },
   emits: ["sought"],
   data() {
     return { lines: [], sought: "", found: null, asking: 0, following: true, next: 0, open: "" };
@@ -32,10 +32,10 @@ export default {
     shown() {
       return (this.found ? [...this.found.lines, ...this.newer] : this.loaded).slice(-2000);
     },
-    told() {
+    summary() {
       if (!this.sought) return `${this.lines.length.toLocaleString()} lines`;
       if (!this.found) return "Searching …";
-      return `${(this.found.total + this.newer.length).toLocaleString()} found in the whole output`;
+      return `${(this.found.total + this.newer.length).toLocaleString()} matching lines in the entire output`;
     },
   },
   watch: {
@@ -63,10 +63,10 @@ export default {
       const pieces = (this.open + text).split("\n");
       if (this.open && this.lines.length) this.lines.pop();
       if (!pieces[pieces.length - 1]) pieces.pop();
-      const shown = pieces.map((piece) => piece.slice(piece.lastIndexOf("\r", piece.length - 2) + 1).slice(-LONGEST));
+      const shown = pieces.map((piece) => piece.slice(piece.lastIndexOf("\r", piece.length - 2) + 1).slice(-MAX_LINE));
       this.open = text.endsWith("\n") ? "" : shown[shown.length - 1];
       for (const piece of shown) this.lines.push([this.next++, piece, end]);
-      if (this.lines.length > MOST) this.lines.splice(0, this.lines.length - MOST);
+      if (this.lines.length > MAX_LINES) this.lines.splice(0, this.lines.length - MAX_LINES);
     },
     reset() {
       this.lines = [];

@@ -1,4 +1,4 @@
-// Domains, racks, nodes and their devices. All text is set by Vue, which escapes it.
+// Domains, racks, nodes and their devices. Vue sets all text, and so escapes it.
 export default {
   template: `
     <div class="map">
@@ -9,7 +9,7 @@ export default {
             <h3 v-if="domain.racks.length > 1 || rack.name !== 'rack'" class="muted">Rack {{ rack.name }}</h3>
             <div class="map-nodes">
               <component :is="still ? 'div' : 'button'" v-for="node in rack.nodes" :key="node.id" class="map-node"
-                :class="'is-' + node.state" :aria-label="node.said" :title="node.said" :role="still ? 'img' : null"
+                :class="'is-' + node.state" :aria-label="node.label" :title="node.label" :role="still ? 'img' : null"
                 @click="still || $emit('node', node.id)">
                 <span class="map-node-name"><span class="ellipsis">{{ node.id }}</span>
                   <span v-if="node.state !== 'up'" class="map-node-state">{{ node.state }}</span></span>

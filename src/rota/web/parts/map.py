@@ -1,4 +1,4 @@
-"""The map of a cluster, or of a part of it."""
+"""The map of all or some nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 class ClusterMap(Element, component="map.js"):
-    """Draws what `topology.tree` gives; `on_node` hears of the node that was chosen."""
+    """Draws the result of `topology.tree`; calls `on_node` with the id of a node that the user selects."""
 
     def __init__(self, domains: list[Json], on_node: Callable[[str], Any] | None = None) -> None:
         super().__init__()
@@ -20,13 +20,13 @@ class ClusterMap(Element, component="map.js"):
         self.props["still"] = on_node is None
         if on_node is not None:
 
-            def chosen(event: GenericEventArguments) -> Any:
+            def selected(event: GenericEventArguments) -> Any:
                 return on_node(str(event.args))
 
-            self.on("node", chosen)
+            self.on("node", selected)
 
     def show(self, domains: list[Json]) -> None:
-        """Draw this instead, if it is another."""
+        """Redraw the map, if its data differ."""
         if self.props["domains"] != domains:
             self.props["domains"] = domains
             self.update()

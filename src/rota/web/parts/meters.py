@@ -1,4 +1,4 @@
-"""What a job uses against what it asked for: CPUs, memory, devices."""
+"""Meters of the resources that a job uses and requests: devices, CPUs, memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class Meters:
-    """Bars that follow a running job."""
+    """Bars that follow the resource usage of a running job."""
 
     def __init__(self, row: Any) -> None:
         job = job_of(job_file(json.loads(row.spec)), JobId(row.id))
@@ -31,7 +31,7 @@ class Meters:
         self._box = html.div().classes("stack")
 
     def show(self, now: TaskUsage | None, ended: Json | None) -> None:
-        """Show what is used now, or what was in the end."""
+        """Show the current usage, the final usage of an ended job, or the request alone."""
         rate = self._rate(now)
         drawn = (now, ended, rate)
         if drawn == self._drawn:
@@ -44,25 +44,25 @@ class Meters:
             if now is not None:
                 used = f"{rate:.2f} CPUs" if rate is not None else "measuring"
                 self._row(
-                    "CPU", _against(used, self._cpus, f"{words.amount(self._cpus)} asked for"), _part(rate, self._cpus)
+                    "CPU",
+                    _against(used, self._cpus, f"{words.amount(self._cpus)} requested"),
+                    _fraction(rate, self._cpus),
                 )
-                memory = _against(words.size(now.memory_bytes), self._memory, f"{words.size(self._memory)} asked for")
-                self._row("Memory", memory, _part(now.memory_bytes, self._memory))
+                memory = _against(words.size(now.memory_bytes), self._memory, f"{words.size(self._memory)} requested")
+                self._row("Memory", memory, _fraction(now.memory_bytes, self._memory))
                 self._row("CPU time", words.duration(now.cpu_s), None)
             elif ended is not None:
-                asked = f"{words.size(self._memory)} asked for"
+                request = f"{words.size(self._memory)} requested"
                 self._row(
-                    "Most memory of a task", _against(words.size(ended["memory_bytes"]), self._memory, asked), None
+                    "Peak memory of a task", _against(words.size(ended["memory_bytes"]), self._memory, request), None
                 )
                 self._row("CPU time", words.duration(ended["cpu_s"]), None)
             else:
-                self._row("CPU", f"{words.amount(self._cpus)} asked for" if self._cpus else "nothing asked for", None)
-                self._row(
-                    "Memory", f"{words.size(self._memory)} asked for" if self._memory else "nothing asked for", None
-                )
+                self._row("CPU", f"{words.amount(self._cpus)} requested" if self._cpus else "no request", None)
+                self._row("Memory", f"{words.size(self._memory)} requested" if self._memory else "no request", None)
 
     def _rate(self, now: TaskUsage | None) -> float | None:
-        """CPUs in use since the last look."""
+        """Return the mean number of CPUs in use since the last call, once that can be measured."""
         if now is None:
             self._last = None
             return None
@@ -72,17 +72,17 @@ class Meters:
             return None
         return round(max(now.cpu_s - before[1], 0.0) / (at_s - before[0]), 2)
 
-    def _row(self, name: str, said: str, part: float | None) -> None:
+    def _row(self, name: str, text: str, fraction: float | None) -> None:
         with html.div().classes("row-label"):
             html.span(name).classes("strong")
-            html.span(said).classes("muted")
-        if part is not None:
-            bar((("in use", min(part, 1.0), "bad" if part > 1 else "busy"),), 1.0, f"{name}: {said}")
+            html.span(text).classes("muted")
+        if fraction is not None:
+            bar((("used", min(fraction, 1.0), "bad" if fraction > 1 else "busy"),), 1.0, f"{name}: {text}")
 
 
-def _against(used: str, asked: float, words_of_it: str) -> str:
-    return f"{used} of {words_of_it}" if asked else f"{used}, no limit asked for"
+def _against(used: str, requested: float, request_text: str) -> str:
+    return f"{used} of {request_text}" if requested else f"{used}, no request"
 
 
-def _part(used: float | None, asked: float) -> float | None:
-    return used / asked if asked and used is not None else None
+def _fraction(used: float | None, requested: float) -> float | None:
+    return used / requested if requested and used is not None else None

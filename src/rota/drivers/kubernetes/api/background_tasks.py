@@ -1,4 +1,4 @@
-"""What is under way beside the loop: writes, which are waited for in the end, and watches, which are not."""
+"""Background tasks of the driver: writes, awaited on close, and watches, cancelled on close."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ CLOSE_S = 10.0
 
 
 class BackgroundTasks:
-    """Tasks of one driver. The first that fails is the driver's own failure."""
+    """The tasks of one driver. The first failure is the driver's failure."""
 
     def __init__(self) -> None:
         self._writes: set[asyncio.Task[None]] = set()
         self._watches: set[asyncio.Task[None]] = set()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the driver can't go on, with the reason."""
+        """Resolves with the error when the driver can't continue."""
 
     def do(self, work: Coroutine[None, None, None], *, writes: bool = True) -> None:
-        """Begin something."""
+        """Run a coroutine in the background."""
         running = asyncio.get_running_loop().create_task(work)
         (self._writes if writes else self._watches).add(running)
         running.add_done_callback(self._done)
 
     async def close(self) -> None:
-        """Stop watching, and wait for what is being written, so that whoever looks next sees it."""
+        """Cancel the watches and await pending writes, so that the next leader sees them."""
         for task in self._watches:
             task.cancel()
         if self._writes:

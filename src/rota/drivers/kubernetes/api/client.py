@@ -1,4 +1,4 @@
-"""The API server over HTTP: as little as possible between the wire and plain values, because binds go through here.
+"""The API server over HTTP, with as little as possible between the wire and plain values, because binds pass here.
 
 Measured on two cores, a typed client costs three times the CPU per bind (docs/decisions/0006-kubernetes.md).
 """
@@ -23,12 +23,12 @@ JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 PAGE = 2000
-"""How many objects one answer of a list holds."""
+"""Objects per page of a list."""
 TOKEN_S = 60.0
 WAKING_S = 120.0
-"""For how long after it was away a server may not know yet who has which rights."""
+"""How long after an outage the server's role cache may be stale."""
 SILENT_S = 2.0
-"""How long a server that was asked may say nothing before it counts as away."""
+"""Silence after which a server with pending requests counts as unreachable."""
 USUAL = aiohttp.ClientTimeout(total=60, sock_connect=10)
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
@@ -36,7 +36,7 @@ _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class ApiRefused(Unavailable):
-    """The API server said no; `status` is the HTTP status, `reason` its word for it."""
+    """The API server refused a request; `status` is the HTTP status, `reason` its code."""
 
     def __init__(self, status: int, reason: str, message: str, pause_s: float | None = None) -> None:
         super().__init__(message)
@@ -46,20 +46,20 @@ class ApiRefused(Unavailable):
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may succeed a moment later."""
+        """Whether a retry may succeed."""
         return self.status in _PASSING
 
 
 class MissingRight(RotaError):
-    """The identity that Rota uses may not do something that it needs to do."""
+    """Rota's identity lacks a right that it needs."""
 
 
 class Unreachable(Unavailable):
-    """There is no connection to the API server."""
+    """The API server can't be reached."""
 
 
 class Api:
-    """One session with an API server."""
+    """A session with an API server."""
 
     def __init__(self, connection: Connection, *, connections: int = 64) -> None:
         self._connection = connection
@@ -77,41 +77,41 @@ class Api:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the connection's own identity or context."""
+        """The namespace of the connection's identity or context."""
         return self._connection.namespace
 
     @property
     def is_silent(self) -> bool:
-        """Whether the server is away, or is asked and says nothing: whatever is amiss, nobody can mend it now."""
+        """Whether the server is unreachable or silent, so that nothing can be changed now."""
         is_slow = self._asked > 0 and asyncio.get_running_loop().time() > self._heard_s + SILENT_S
         return self._is_away or is_slow
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._session.close()
 
     async def get(self, path: str, **params: str | int) -> Any:
-        """One object, or one answer."""
+        """Get an object."""
         return await self._ask("GET", path, None, JSON, params)
 
     async def post(self, path: str, body: Any, **params: str | int) -> Any:
-        """Create something."""
+        """Create an object."""
         return await self._ask("POST", path, body, JSON, params)
 
     async def put(self, path: str, body: Any) -> Any:
-        """Replace something."""
+        """Replace an object."""
         return await self._ask("PUT", path, body, JSON, {})
 
     async def patch(self, path: str, body: Any, kind: str = MERGE) -> Any:
-        """Change parts of something."""
+        """Patch an object."""
         return await self._ask("PATCH", path, body, kind, {})
 
     async def delete(self, path: str, body: Any = None) -> Any:
-        """Delete something."""
+        """Delete an object."""
         return await self._ask("DELETE", path, body, JSON, {})
 
     async def text(self, path: str, **params: str | int) -> str:
-        """An answer that is not JSON."""
+        """A response that is not JSON."""
         async with self._room, self._request("GET", path, None, JSON, params) as answer:
             body = await answer.read()
             if answer.status >= 400:
@@ -120,7 +120,7 @@ class Api:
             return text
 
     async def everything(self, path: str, **params: str | int) -> tuple[list[Json], str]:
-        """All objects of a collection, page by page, and the version from which to watch on."""
+        """All objects of a collection, page by page, and the resource version to watch from."""
         items: list[Json] = []
         more = ""
         while True:
@@ -131,7 +131,7 @@ class Api:
                 return items, str(page["metadata"].get("resourceVersion", ""))
 
     async def watch(self, path: str, version: str, **params: str | int) -> AsyncIterator[list[Json]]:
-        """What changes from a version on, as many changes at a time as have arrived; ends when the server ends it."""
+        """Yield the changes since a version in batches as they arrive, until the server ends the watch."""
         wanted = {
             "watch": "1",
             "resourceVersion": version,
@@ -157,7 +157,7 @@ class Api:
             raise self._as_it_wakes(error) from error
 
     async def stream(self, path: str, **params: str | int) -> AsyncIterator[bytes]:
-        """The bytes of an answer as they come."""
+        """The bytes of a response as they arrive."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
         async with self._request("GET", path, None, JSON, params, timeout) as answer:
             if answer.status >= 400:
@@ -166,7 +166,7 @@ class Api:
                 yield chunk
 
     async def patiently(self, method: str, path: str, body: Any, *, within_s: float, kind: str = JSON) -> Any:
-        """A request that is tried again while the server is only busy or away, for so long at most."""
+        """Send a request, retrying for at most `within_s` while the server is busy or unreachable."""
         loop = asyncio.get_running_loop()
         deadline, pause_s = loop.time() + within_s, FIRST_PAUSE_S
         while True:
@@ -206,12 +206,12 @@ class Api:
 
     def _not_there(self, error: Exception) -> Unreachable:
         self._is_away, self._away_s = True, asyncio.get_running_loop().time()
-        return Unreachable(f"{self._connection.server} does not answer: {error or type(error).__name__}")
+        return Unreachable(f"{self._connection.server} does not respond: {error or type(error).__name__}")
 
     def _as_it_wakes(self, error: MissingRight) -> Exception:
-        """A right that is missing just after the server came back may only not have been loaded yet."""
+        """Whether a refusal may be transient: a server that just came back may not have loaded its roles."""
         is_waking = asyncio.get_running_loop().time() < self._away_s + WAKING_S
-        return Unreachable(f"{self._connection.server} wakes up: {error}") if is_waking else error
+        return Unreachable(f"{self._connection.server} is starting up: {error}") if is_waking else error
 
     def _request(
         self,
@@ -248,7 +248,7 @@ class Api:
 
 
 def _refusal(answer: aiohttp.ClientResponse, content: bytes) -> Exception:
-    """What an answer of 400 and above means."""
+    """The error for a response with status 400 or above."""
     try:
         status = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -263,13 +263,15 @@ def _from_status(code: int, status: Json, pause: str | None, what: str) -> Excep
     if code == 403 and "cannot" in message:
         return MissingRight(f"a right is missing: {message}; `rota k8s manifests` prints all that are needed")
     if code == 401:
-        return RotaError(f"the API server does not know who asks (401): {message}; check the kubeconfig's user")
+        return RotaError(
+            f"the API server does not recognise the credentials (401): {message}; check the kubeconfig's user"
+        )
     pause_s = float(pause) if pause is not None and pause.isdigit() else None
     return ApiRefused(code, str(status.get("reason", "")), message, pause_s)
 
 
 def _checked(change: Json) -> Json:
-    """A change as it came; an error that the server sends as one is raised."""
+    """A parsed change; raises if the server sent an error object."""
     if change["type"] == "ERROR":
         status = change["object"]
         raise _from_status(int(status.get("code", 500)), status, None, "watch")

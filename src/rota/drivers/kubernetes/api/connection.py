@@ -1,4 +1,4 @@
-"""Where a cluster's API server is and how to speak to it: from a kubeconfig file, or from within a pod."""
+"""Address and credentials of an API server, from a kubeconfig file or from within a pod."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """One API server and one identity. A token in a file is read again now and then: it changes."""
+    """One API server and one identity. A token file is read again periodically because tokens rotate."""
 
     server: str
     namespace: str = "default"
     token: str | None = None
     token_file: Path | None = None
     authority: str | None = None
-    """Certificates to trust, as PEM; None trusts what the system trusts."""
+    """Trusted certificates as PEM; None uses the system's."""
     certificate: str | None = None
     key: str | None = None
     sign_in: SignIn | None = None
-    """The program that knows the token or the certificate, where neither stands in the file."""
+    """The credential program, where the file holds neither token nor certificate."""
     insecure: bool = False
 
     def credentials(self) -> str | None:
-        """The token to send, as it is now."""
+        """The current token."""
         if self.sign_in is not None:
             return self.sign_in.credential().token
         if self.token_file is None:
@@ -45,7 +45,7 @@ class Connection:
         return self.token_file.read_text(encoding="utf-8").strip()
 
     def tls(self) -> ssl.SSLContext | None:
-        """How to secure connections; None where the server speaks plain HTTP."""
+        """The TLS context; None for plain HTTP."""
         if not self.server.startswith("https:"):
             return None
         context = ssl.create_default_context(cadata=self.authority)
@@ -65,12 +65,12 @@ class Connection:
 
 
 def connect(context: str | None = None, kubeconfig: Path | None = None) -> Connection:
-    """The connection of a context, of the kubeconfig's current one, or of the pod that this runs in."""
+    """The connection of a context, of the kubeconfig's current context, or of the surrounding pod."""
     path = kubeconfig or _kubeconfig()
     if path is None and context is None and (IN_POD / "token").is_file():
         return _in_pod()
     if path is None:
-        raise RotaError("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG, or run in a pod")
+        raise RotaError("no kubeconfig found: name one with --kubeconfig or KUBECONFIG, or run in a pod")
     return _from_file(path, context)
 
 
@@ -98,7 +98,7 @@ def _from_file(path: Path, context: str | None) -> Connection:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RotaError(f"there is no kubeconfig {path}") from None
+        raise RotaError(f"no such kubeconfig: {path}") from None
     except yaml.YAMLError as error:
         raise RotaError(f"{path}: not a kubeconfig: {str(error).splitlines()[0]}") from error
     if not isinstance(document, dict):
@@ -110,7 +110,7 @@ def _from_file(path: Path, context: str | None) -> Connection:
     cluster = _named(document, "clusters", "cluster", chosen.get("cluster", ""), path)
     user = _named(document, "users", "user", chosen["user"], path) if chosen.get("user") else {}
     if "auth-provider" in user:
-        raise RotaError(f"{path}: user {chosen['user']!r} has an auth-provider, which Kubernetes gave up; use exec")
+        raise RotaError(f"{path}: user {chosen['user']!r} has an auth-provider, which Kubernetes has removed; use exec")
     token_file = user.get("tokenFile")
     return Connection(
         server=str(cluster.get("server", "")).rstrip("/"),
@@ -128,13 +128,13 @@ def _from_file(path: Path, context: str | None) -> Connection:
 def _named(document: Json, plural: str, single: str, name: str, path: Path) -> Json:
     found = {entry.get("name"): entry.get(single) or {} for entry in document.get(plural) or ()}
     if name not in found:
-        raise RotaError(f"{path}: there is no {single} {name!r}; {did_you_mean(name, [str(each) for each in found])}")
+        raise RotaError(f"{path}: unknown {single} {name!r}; {did_you_mean(name, [str(each) for each in found])}")
     value: Json = found[name]
     return value
 
 
 def _pem(values: Mapping[str, Any], field: str, path: Path) -> str | None:
-    """A certificate or key that stands in the file itself, or in one beside it."""
+    """A certificate or key, inline or in a file beside the kubeconfig."""
     inline = values.get(f"{field}-data")
     if inline:
         return base64.b64decode(inline).decode()

@@ -1,4 +1,4 @@
-"""Keeps up with one kind of object: list, then watch; list again when the server has forgotten too much."""
+"""Follows one kind of object: list, then watch; list again when the resource version has expired."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GONE = 410
 
 
 class Informer:
-    """One collection. `replace` is told of all objects at once, `change` of what changed since, in order."""
+    """One collection. `replace` receives all objects at once, `change` the later changes in order."""
 
     def __init__(
         self,
@@ -35,15 +35,15 @@ class Informer:
         self._params = params
         self._version = ""
         self.relists = 0
-        """How often everything had to be listed again."""
+        """Number of relists."""
 
     async def begin(self) -> None:
-        """The first list; raises what it can't get."""
+        """List for the first time; raises on failure."""
         items, self._version = await self._api.everything(self._path, **self._params)
         self._replace(items)
 
     async def run(self) -> None:
-        """For ever, after `begin`."""
+        """Follow changes until cancelled; call after `begin`."""
         pause_s = SHORTEST_S
         while True:
             try:
@@ -69,7 +69,7 @@ class Informer:
                 self._change(news)
 
     async def _pause(self, pause_s: float, why: str) -> float:
-        """Wait before the next try; how long to wait before the one after that."""
+        """Sleep before a retry; return the next, longer pause."""
         log.warning("watch interrupted", extra={"path": self._path, "why": why})
         await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
         return min(pause_s * 2, LONGEST_S)

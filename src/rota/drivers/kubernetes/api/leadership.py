@@ -1,4 +1,4 @@
-"""One replica acts, the others stand by: a Lease in the cluster says whose turn it is."""
+"""Leader election by a Lease: one replica acts, the others stand by."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rota.drivers.kubernetes.objects.pod_annotations import LEADS
 log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 LEASE_S = 15.0
-"""For how long a turn lasts that is not renewed."""
+"""Duration of a lease that is not renewed."""
 RENEW_S = 2.0
 GIVE_UP_S = 10.0
-"""After how long without a renewal the leader must stop acting: well before another may begin."""
+"""Time without renewal after which the leader stops acting, well before another may start."""
 _GONE, _CONFLICT = 404, 409
 
 
 class LeadershipLost(Unavailable):
-    """Another replica may act from now on."""
+    """The lease was lost; another replica may act."""
 
 
 class Leadership:
@@ -32,7 +32,7 @@ class Leadership:
     def __init__(self, api: Api, namespace: str, name: str, identity: str, pod: str | None = None) -> None:
         self._api = api
         self._pod = pod
-        """The pod that this replica is, if it is one."""
+        """The name of this replica's own pod, if it runs in one."""
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._name = name
         self._namespace = namespace
@@ -42,8 +42,8 @@ class Leadership:
         self._seen_s = 0.0
 
     async def acquire(self) -> None:
-        """Wait until it is this replica's turn."""
-        await self._label(self._pod, leads=False)  # it may have led before it was started again
+        """Wait until this replica holds the lease."""
+        await self._label(self._pod, leads=False)  # it may have led before its restart
         while not await self._try():
             await asyncio.sleep(RENEW_S * random.uniform(0.8, 1.2))
         self.leads = True
@@ -51,7 +51,7 @@ class Leadership:
         log.info("leads", extra={"identity": self.identity})
 
     async def keep(self) -> None:
-        """Renew the turn for ever; raises when it can't be kept."""
+        """Renew the lease until cancelled; raises when it is lost."""
         loop = asyncio.get_running_loop()
         renewed_s = loop.time()
         while True:
@@ -63,7 +63,7 @@ class Leadership:
                 raise LeadershipLost("the lease could not be renewed; another replica may act now")
 
     async def release(self) -> None:
-        """Let another begin at once."""
+        """Release the lease, so that another replica takes over at once."""
         if not self.leads:
             return
         self.leads = False
@@ -74,10 +74,10 @@ class Leadership:
                 lease["spec"] |= {"holderIdentity": "", "renewTime": _stamp()}
                 await self._api.put(f"{self._path}/{self._name}", lease)
         except Unavailable as error:
-            log.warning("the lease was not given back", extra={"why": str(error)})
+            log.warning("the lease was not released", extra={"why": str(error)})
 
     async def _show(self) -> None:
-        """Let requests come to this replica's pod, and to no other's."""
+        """Route requests to this replica's pod only."""
         if self._pod is None:
             return
         try:
@@ -100,7 +100,7 @@ class Leadership:
             log.warning("a pod could not be labelled", extra={"pod": pod, "why": str(error)})
 
     async def _try(self) -> bool:
-        """Take or renew the turn if nobody else has it."""
+        """Acquire or renew the lease unless another replica holds it."""
         try:
             lease = await self._api.get(f"{self._path}/{self._name}")
         except ApiRefused as error:
@@ -122,7 +122,7 @@ class Leadership:
         return True
 
     def _has_expired(self, holder: str, renewed: str) -> bool:
-        """Whether a holder has not renewed for the length of a turn, by this replica's own clock."""
+        """Whether the holder has not renewed for the lease duration, by this replica's clock."""
         now_s = asyncio.get_running_loop().time()
         if self._seen != (holder, renewed):
             self._seen, self._seen_s = (holder, renewed), now_s

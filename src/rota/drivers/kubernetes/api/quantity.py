@@ -1,4 +1,4 @@
-"""Kubernetes' way to write amounts: `500m`, `16Gi`, `1e3`, `100M`; rounded up to the unit that is counted here."""
+"""Kubernetes quantities (`500m`, `16Gi`, `1e3`, `100M`), rounded up to the unit that Rota counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _POWERS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, 
 
 @lru_cache(maxsize=4096)
 def amount(text: str) -> Decimal:
-    """The number that a quantity stands for; 0 for what is none (the API server lets no such thing pass)."""
+    """The number of a quantity; 0 if it is malformed, which the API server does not admit."""
     try:
         if text[-2:] in _BINARY:
             return Decimal(text[:-2]) * _BINARY[text[-2:]]
@@ -24,7 +24,7 @@ def amount(text: str) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def whole(text: str) -> int:
-    """A count or an amount of bytes."""
+    """A count or a number of bytes."""
     return int(amount(text).to_integral_value(ROUND_CEILING))
 
 

@@ -1,4 +1,4 @@
-"""The rights that Rota needs, no more and no less; and whether whoever runs it has them."""
+"""The RBAC rights that Rota needs, exactly, and a check that its identity has them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Json = dict[str, Any]
 NAME = "rota"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _OF_OTHERS = frozenset({"jobset.x-k8s.io", "kubeflow.org", "ray.io"})
-"""API groups of controllers that a cluster may not have: Rota does without them."""
+"""API groups of controllers that a cluster may lack; Rota works without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """One thing that may be done: everywhere, or in one namespace, maybe to one object only."""
+    """One permitted action: cluster-wide or in one namespace, optionally on one object."""
 
     verb: str
     resource: str
@@ -37,11 +37,11 @@ class Right:
 
     @property
     def is_optional(self) -> bool:
-        """Whether Rota does without it: it only tells the size of gangs that another controller makes."""
+        """Whether Rota works without it: it only reveals the gang size of another controller."""
         return self.group in _OF_OTHERS
 
     def review(self) -> Json:
-        """The question to an API server whether the asker has it."""
+        """The access review that asks the API server for this right."""
         resource, _, part = self.resource.partition("/")
         asked = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": part}
         asked |= {"namespace": self.namespace or "", "name": self.name or ""}
@@ -53,7 +53,7 @@ class Right:
 
 
 def cluster_rules() -> list[Json]:
-    """What Rota does all over the cluster, and nothing else."""
+    """The cluster-wide rules that Rota uses, exactly."""
     return [
         _rule("", ["nodes"], ["list", "watch"]),
         _rule("", ["pods"], ["get", "list", "watch", "delete"]),
@@ -70,7 +70,7 @@ def cluster_rules() -> list[Json]:
 
 
 def own_rules() -> list[Json]:
-    """What Rota does in its own namespace."""
+    """The rules that Rota uses in its own namespace."""
     return [
         {**_rule("", ["configmaps"], ["list", "watch"]), "resourceNames": [NAME]},
         {**_rule("coordination.k8s.io", ["leases"], ["get", "update"]), "resourceNames": [NAME]},
@@ -84,7 +84,7 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> Json:
 
 
 def all_rights(namespace: str) -> list[Right]:
-    """Every right that is printed, one by one; `namespace` is Rota's own."""
+    """Every right of the manifests, one by one; `namespace` is Rota's own."""
     everywhere = [right for rule in cluster_rules() for right in _each(rule, None)]
     return everywhere + [right for rule in own_rules() for right in _each(rule, namespace)]
 
@@ -97,7 +97,7 @@ def _each(rule: Json, namespace: str | None) -> Iterator[Right]:
 
 
 def needed_rights(namespace: str, *, config_map: str | None, lease: str | None, pod: str | None) -> list[Right]:
-    """The rights that a replica uses which has its settings and its turn from these, and is this pod, if any."""
+    """The rights that a replica with this ConfigMap, Lease and pod uses."""
     found = []
     for right in all_rights(namespace):
         name = {"configmaps": config_map, "leases": lease, "pods": lease and pod}.get(right.resource, right.name)
@@ -107,7 +107,7 @@ def needed_rights(namespace: str, *, config_map: str | None, lease: str | None, 
 
 
 async def missing_rights(api: Api, wanted: Sequence[Right]) -> list[Right]:
-    """Those of the rights that the identity behind a connection does not have."""
+    """The rights that the connection's identity lacks."""
 
     async def is_missing(right: Right) -> bool:
         answer = await api.post(REVIEWS, right.review())
@@ -118,11 +118,11 @@ async def missing_rights(api: Api, wanted: Sequence[Right]) -> list[Right]:
 
 
 async def check_rights(api: Api, wanted: Sequence[Right]) -> None:
-    """Refuse to begin without a right that is needed later on, naming it; say what comes of those that are not."""
+    """Refuse to start without a required right, naming it; warn about missing optional ones."""
     try:
         missing = await missing_rights(api, wanted)
     except (Unavailable, MissingRight) as error:
-        log.warning("it is not known whether all rights are there", extra={"why": str(error)})
+        log.warning("could not check whether all rights are granted", extra={"why": str(error)})
         return
     optional = [str(right) for right in missing if right.is_optional]
     if optional:

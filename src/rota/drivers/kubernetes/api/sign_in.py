@@ -1,4 +1,4 @@
-"""Programs with which kubeconfigs of clouds sign in: run when a token is needed, they say how long it is good."""
+"""Credential plug-ins of kubeconfig files: programs that print a token and its expiry."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rota.drivers.kubernetes.objects.pods import seconds_of
 
 Json = dict[str, Any]
 LONGEST_S = 120.0
-"""How long a program may take; it may ask its user something."""
+"""Time limit of a credential program, which may prompt its user."""
 EARLY_S = 60.0
-"""How long before a token's end another is asked for."""
+"""How long before its expiry a token is renewed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """What a program answered; `until_s` is None if it is good for as long as this process lives."""
+    """A program's credential; `until_s` is None if it does not expire."""
 
     token: str | None = None
     certificate: str | None = None
@@ -32,7 +32,7 @@ class Credential:
 
 
 class SignIn:
-    """The program of one user of a kubeconfig, and its last answer."""
+    """The credential program of one kubeconfig user, and its cached answer."""
 
     def __init__(self, user: Mapping[str, Any], name: str, kubeconfig: Path) -> None:
         wanted = user["exec"]
@@ -46,7 +46,7 @@ class SignIn:
         self._last: Credential | None = None
 
     def credential(self) -> Credential:
-        """What to sign in with now."""
+        """The current credential."""
         last = self._last
         if last is None or (last.until_s is not None and time.time() > last.until_s - EARLY_S):
             last = self._last = self._ask()
@@ -59,9 +59,9 @@ class SignIn:
             done = subprocess.run(self._command, env=env, capture_output=True, text=True, timeout=LONGEST_S)
         except FileNotFoundError:
             hint = f"; {self._hint}" if self._hint else ""
-            raise RotaError(f"{self._who} signs in with {self._command[0]!r}, which is not there{hint}") from None
+            raise RotaError(f"{self._who} signs in with {self._command[0]!r}, which is not installed{hint}") from None
         except subprocess.TimeoutExpired:
-            raise RotaError(f"{self._who}: {self._command[0]!r} did not answer within {LONGEST_S:.0f} s") from None
+            raise RotaError(f"{self._who}: {self._command[0]!r} did not respond within {LONGEST_S:.0f} s") from None
         if done.returncode:
             said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
             raise RotaError(f"{self._who}: {self._command[0]!r} could not sign in: {said[0]}")
@@ -78,7 +78,7 @@ class SignIn:
                 until_s=None if until is None else seconds_of(until),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise RotaError(f"{self._who}: what {self._command[0]!r} printed is no ExecCredential") from None
+            raise RotaError(f"{self._who}: the output of {self._command[0]!r} is not an ExecCredential") from None
         if found.token is None and found.certificate is None:
             raise RotaError(f"{self._who}: {self._command[0]!r} gave neither a token nor a certificate")
         return found

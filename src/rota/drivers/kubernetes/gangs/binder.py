@@ -1,4 +1,4 @@
-"""Writes to the cluster: binds pods with their devices, and tells pods to go. Tries again while the server is busy."""
+"""Writes to the cluster: binds pods with their devices and evicts pods, with retries while the server is busy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rota.drivers.kubernetes.objects.pods import Pod, PodOwner
 Json = dict[str, Any]
 _GONE, _CONFLICT, _METHOD, _TOO_MANY = 404, 409, 405, 429
 AGAIN_S = 0.2
-"""Before something is tried again that was refused for no reason that lasts."""
+"""Pause before a retry after a transient refusal."""
 EVICTION_S = 300.0
-"""How long an eviction may be put off by disruption budgets before the pod is deleted all the same."""
+"""How long disruption budgets may delay an eviction before the pod is deleted."""
 
 
 class Bound(Enum):
-    """What came of a bind."""
+    """The outcome of a bind."""
 
     YES = "yes"
     POD_GONE = "pod-gone"
@@ -26,14 +26,14 @@ class Bound(Enum):
 
 
 class Binder:
-    """Binds and evictions through one session."""
+    """Binds, evictions and deletions through one API session."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._evictions = ["policy/v1", "policy/v1beta1"]
 
     async def bind(self, pod: Pod, node: str, annotations: dict[str, str], *, within_s: float) -> Bound:
-        """Put a pod onto a node, its devices with it, in one write."""
+        """Bind a pod to a node with its devices in one write."""
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -44,7 +44,7 @@ class Binder:
         while True:
             try:
                 await self._api.patiently("POST", f"{pod.path}/binding", body, within_s=within_s)
-            except Unreachable:  # only once the server is back it is known what came of it
+            except Unreachable:  # the outcome is unknown until the server is back
                 deadline_s = asyncio.get_running_loop().time() + within_s
             except ApiRefused as error:
                 if error.status == _GONE:
@@ -59,7 +59,7 @@ class Binder:
                 return Bound.YES
 
     async def _who_has(self, pod: Pod, node: str) -> Bound | None:
-        """Why a bind was refused: the pod has a node, maybe by an earlier try, or goes; None: it can be tried again."""
+        """The cause of a refused bind: already bound, maybe by an earlier try, or being deleted; None: retry."""
         now = await self._now(pod)
         if now is None or now["metadata"].get("deletionTimestamp"):
             return Bound.POD_GONE
@@ -69,7 +69,7 @@ class Binder:
         return Bound.ELSEWHERE if has else None
 
     async def _now(self, pod: Pod) -> Json | None:
-        """The pod as it is; None if it is gone, or another has its name."""
+        """The present pod object; None if it is gone or replaced by another of its name."""
         try:
             now: Json = await self._api.patiently("GET", pod.path, None, within_s=EVICTION_S)
         except ApiRefused as error:
@@ -79,7 +79,7 @@ class Binder:
         return now if now["metadata"]["uid"] == pod.uid else None
 
     async def evict(self, pod: Pod) -> None:
-        """Tell a pod to go, with its own grace period; disruption budgets are heard for a while."""
+        """Evict a pod with its own grace period; disruption budgets may delay it for a while."""
         while self._evictions:
             body = {
                 "apiVersion": self._evictions[0],
@@ -96,7 +96,7 @@ class Binder:
                     return
                 if error.status == _CONFLICT:
                     await asyncio.sleep(AGAIN_S)
-                elif error.status in (400, _GONE, _METHOD):  # a server that knows the other version only
+                elif error.status in (400, _GONE, _METHOD):  # a server that supports only the other version
                     self._evictions = self._evictions[1:]
                 else:
                     raise
@@ -123,7 +123,7 @@ class Binder:
             return
 
     async def delete_owner(self, namespace: str, owner: PodOwner) -> None:
-        """Delete what would make the pods anew; only Jobs are ours to delete."""
+        """Delete the controller that would recreate the pods; only Jobs are deleted."""
         if owner.kind != "Job" or not owner.api_version.startswith("batch/"):
             return
         path = f"/apis/{owner.api_version}/namespaces/{namespace}/jobs/{owner.name}"

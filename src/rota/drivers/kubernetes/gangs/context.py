@@ -1,4 +1,4 @@
-"""What those who look after gangs share: the cluster, what is known of it, and what the engine is to be told."""
+"""The context that the parts of the driver share: the API, caches, and pending events for the engine."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from rota.drivers.kubernetes.settings import ClusterSettings
 
 
 class EventSink(Protocol):
-    """Where the driver's events go, and what it may know of the engine."""
+    """The receiver of the driver's events, and its read-only view of the engine."""
 
     @property
     def state(self) -> State:
-        """What the engine knows; for reading only."""
+        """The engine's state; read-only."""
 
     def tell(self, events: Sequence[Event], told: dict[JobId, Gang], why: dict[JobId, str]) -> None:
-        """These things happened, in this order; `told` are the gangs of jobs that arrive."""
+        """Deliver events in order; `told` holds the gangs of arriving jobs."""
 
     def refuse(self, job: Job) -> str | None:
-        """What about a job can never be had."""
+        """Why a job can never run here, or None."""
 
     def is_used(self, name: JobId) -> bool:
-        """Whether a job of this id has been here before."""
+        """Whether a job of this id is or was known."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What the engine is to be told: events in order, gangs of jobs that arrive, and words that go with ends."""
+    """Pending input of the engine: events in order, gangs of arriving jobs, and messages for ended ones."""
 
     events: list[Event] = field(default_factory=list)
     told: dict[JobId, Gang] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Report:
 
 @dataclass(slots=True, kw_only=True)
 class DriverContext:
-    """One driver's; `flush` looks at every gang that was touched and tells the engine."""
+    """Shared by the parts of one driver; `flush` reconciles every touched gang and delivers the events."""
 
     api: Api
     settings: ClusterSettings
@@ -62,18 +62,18 @@ class DriverContext:
     work: BackgroundTasks
     flush: Callable[[], None]
     outdated: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once gangs hold seats that nobody will take any more."""
+    """Set once gangs hold slots that will stay empty."""
     report: Report = field(default_factory=Report)
     desk: EventSink | None = None
 
     def done_work(self, gang: Gang) -> float:
-        """What a gang has done so far, as the engine counts it."""
+        """The work that a gang has done, as the engine counts it."""
         assert self.desk is not None
         live = self.desk.state.jobs.get(gang.id)
         return 0.0 if live is None else live.work_done(time.time())
 
     def fail(self, gang: Gang, work: float) -> None:
-        """A gang is over, and did not do what it was to do."""
+        """End a gang as failed."""
         gang.stage = Stage.OVER
         self.report.why[gang.id] = gang.why or "pods failed"
         self.report.events.append(JobEnded(gang.id, End.FAILED, work))

@@ -1,4 +1,4 @@
-"""Gangs that are not whole: who is still to come, how many there will be, and for how long that is waited for."""
+"""Assembly of incomplete gangs: which pods are missing, the expected size, and the time limit."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rota.drivers.kubernetes.objects.pod_annotations import PLACEMENT
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
 
 GROUP_S = 2.0
-"""Between two looks for a PodGroup that is not there yet."""
+"""Interval between two look-ups of a PodGroup that does not exist yet."""
 
 
 class GangAssembly:
-    """Looks after gangs from their first pod until the engine knows of them, and after they have lost their pods."""
+    """Assembles gangs from their first pod until the engine knows them, and again after pods were lost."""
 
     def __init__(self, around: DriverContext) -> None:
         self._around = around
 
     def gather(self, gang: Gang) -> None:
-        """Tell the engine of a gang once it is whole."""
+        """Announce a gang to the engine once it is complete."""
         self._clear_strays(gang)
         if gang.size is None and gang.waiting:
             self._find_size(gang)
@@ -49,7 +49,7 @@ class GangAssembly:
         self._announce(gang, pods)
 
     def _is_same_job(self, gang: Gang, pods: list[Pod]) -> bool:
-        """Whether pods are as many, and ask for the same, as those that the engine was told of."""
+        """Whether the pods match the job that the engine knows in number and resources."""
         assert gang.job is not None
         try:
             return job_of(gang, pods, self._around.settings, gang.id).roles == gang.job.roles
@@ -57,7 +57,7 @@ class GangAssembly:
             return False
 
     def _clear_strays(self, gang: Gang) -> None:
-        """A pod that was bound for seats which the gang has no more must go, so that a new one can take its part."""
+        """Evict pods that were bound for an earlier placement, so that new ones can replace them."""
         for pod in gang.members.values():
             if pod.holds and not pod.ending and PLACEMENT in pod.annotations:
                 pod.ending = True
@@ -65,7 +65,7 @@ class GangAssembly:
 
     def _announce(self, gang: Gang, pods: list[Pod]) -> None:
         assert self._around.desk is not None
-        if gang.job is not None:  # its pods ask for other things than they did: that is another job
+        if gang.job is not None:  # the pods' requests changed, so it is another job
             self._around.report.events.append(JobCancelled(gang.id))
             self._around.roster.by_job.pop(gang.id, None)
         name = job_id(gang, pods)
@@ -92,7 +92,7 @@ class GangAssembly:
         self._around.report.events.append(JobArrived(job))
 
     def _find_size(self, gang: Gang) -> None:
-        """Ask whoever knows how many pods there will be; a controller that nobody knows is watched until it rests."""
+        """Ask the controller for the gang size; with an unknown controller, wait until no more pods arrive."""
         if gang.asked_size:
             return
         gang.asked_size = True
@@ -114,7 +114,7 @@ class GangAssembly:
         self._around.flush()
 
     async def _learn_anew(self, gang: Gang) -> None:
-        """Pods are missing: whoever makes them may want fewer by now."""
+        """Ask the controller of a gang with missing pods whether it wants fewer now."""
         wanted = await ask_size(self._around.api, gang)
         gang.asked_size = False
         if wanted is not None and wanted != gang.size and gang.stage is Stage.GATHERING:
@@ -123,7 +123,7 @@ class GangAssembly:
             self._around.flush()
 
     def linger(self, gang: Gang) -> None:
-        """A job without pods is kept for a while if something may make new ones."""
+        """Keep a job without pods for a while if a controller may create new ones."""
         if any(not pod.phase.is_over for pod in gang.members.values()):
             gang.deadline_s = None
         elif gang.deadline_s is None:
@@ -131,7 +131,7 @@ class GangAssembly:
             self.watch_owner(gang)
 
     def watch_owner(self, gang: Gang) -> None:
-        """Find out early that a controller has ended or is gone, so that nobody waits for pods in vain."""
+        """Watch for the end of a controller, so that its gang does not wait for pods in vain."""
         path = maker_path(gang)
         if path is not None and not gang.watched:
             gang.watched = True
@@ -153,12 +153,12 @@ class GangAssembly:
         gang.watched = False
 
     def _is_smaller(self, gang: Gang, owner: Json) -> bool:
-        """Whether nobody is missing any more, because fewer are wanted."""
+        """Whether no pod is missing any more because fewer are wanted."""
         is_its = gang.stage is Stage.SEATED and gang.key.source is GangSource.OWNER
         return is_its and self._around.roster.does_without(gang, tasks_of(owner))
 
     def expire(self, gang: Gang) -> None:
-        """Nobody has made new pods of a job in time."""
+        """End a job whose pods were not recreated in time."""
         around = self._around
         if any(pod.phase is PodPhase.FAILED for pod in gang.members.values()):
             around.fail(gang, around.done_work(gang))

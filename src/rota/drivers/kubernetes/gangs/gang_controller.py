@@ -1,7 +1,7 @@
-"""The life of a gang, from its first pod to its last: what its pods come to, and what the engine is told of that.
+"""The life cycle of a gang: the states of its pods become events for the engine.
 
-Everything starts from a look at one gang of which something changed; a look may write to the cluster and add to what
-the engine is told, and leads to the same whatever order things came in.
+A gang is reconciled whenever something about it changed. Reconciling may write to the cluster and add events for the
+engine, and its result does not depend on the order in which changes arrived.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
 
 log = logging.getLogger("rota.drivers.kubernetes")
 RETRY_S = 2.0
-"""How long a job pauses after it could not be started, or lost its place."""
+"""Pause of a job after a failed start or a lost placement."""
 
 
 class GangController:
-    """Looks after gangs."""
+    """Reconciles gangs."""
 
     def __init__(self, around: DriverContext, ask_first_s: float = 0.0) -> None:
         self._around = around
         self._gathering = GangAssembly(around)
         self._ask_first_s = ask_first_s
-        """How long a pod with a seat waits for kube-scheduler to bind it."""
+        """How long a pod with a slot waits for kube-scheduler to bind it."""
 
     def look(self, gang: Gang) -> None:
-        """Something about a gang changed: do what follows from that."""
+        """Reconcile a gang after a change."""
         match gang.stage:
             case Stage.GATHERING:
                 self._gathering.gather(gang)
@@ -46,14 +46,24 @@ class GangController:
                     self._around.report.events.append(JobHeld(gang.id))
                     self._gathering.linger(gang)
             case Stage.SEATED:
-                self._tend(gang)
+                self._reconcile_placed(gang)
             case Stage.LEAVING:
                 self._see_off(gang)
             case Stage.OVER:
                 self._around.roster.retire(gang)
 
-    def _tend(self, gang: Gang) -> None:
-        """A gang that has seats: bind who has none yet, see whether all run, one is missing, or it is over."""
+    def _reconcile_placed(self, gang: Gang) -> None:
+        """Bind pods to open slots, then report whether the gang runs, misses pods, or has ended."""
+        self._update_slots(gang)
+        self._assign_pods(gang)
+        if all(place.outcome is not None for place in gang.places):
+            self._conclude(gang)
+            return
+        self._report_if_running(gang)
+        self._set_deadline(gang)
+
+    def _update_slots(self, gang: Gang) -> None:
+        """Bring each slot up to date with its pod."""
         for place in gang.places:
             pod = None if place.pod is None else gang.members.get(place.pod)
             if pod is None and place.pod is not None and place.outcome is None:
@@ -62,34 +72,40 @@ class GangController:
             elif pod is not None:
                 place.bound = place.bound or pod.node is not None
                 place.outcome = pod.phase if pod.phase.is_over else None
+
+    def _assign_pods(self, gang: Gang) -> None:
+        """Bind waiting pods to open slots, and split surplus pods off."""
         for place, pod in fill(gang):
             self._around.occupancy.drop(pod.uid)
             self._around.headroom.put(pod.uid, str(place.seat.node.id))
             self._around.work.do(self._bind(gang, place, pod))
         for pod in late(gang):
             self._around.roster.part(gang, pod)
-        if all(place.outcome is not None for place in gang.places):
-            self._conclude(gang)
-            return
+
+    def _report_if_running(self, gang: Gang) -> None:
+        """Report the start or the resize once all pods run and the evicted ones are gone."""
         phases = [self._phase(gang, place) for place in gang.places]
         gang.leavers = {uid for uid in gang.leavers if self._is_in_the_way(gang, uid)}
         runs = all(phase in (PodPhase.RUNNING, PodPhase.SUCCEEDED) for phase in phases)
         if not gang.started and runs and not gang.leavers:
             gang.started = True
             self._began(gang)
-        amiss = any(place.outcome is PodPhase.FAILED or not (place.bound or place.outcome) for place in gang.places)
-        if not amiss:
+
+    def _set_deadline(self, gang: Gang) -> None:
+        """Limit how long a gang with failed or missing pods may stay so."""
+        if not any(place.outcome is PodPhase.FAILED or not (place.bound or place.outcome) for place in gang.places):
             gang.deadline_s = None
-        elif not gang.may_come_back:
+            return
+        if not gang.may_come_back:
             gang.deadline_s = time.time()
-        else:
-            if gang.deadline_s is None:
-                gang.deadline_s = time.time() + self._around.settings.gang_timeout
-            if any(place.pod is None or place.outcome is PodPhase.FAILED for place in gang.places):
-                self._gathering.watch_owner(gang)
+            return
+        if gang.deadline_s is None:
+            gang.deadline_s = time.time() + self._around.settings.gang_timeout
+        if any(place.pod is None or place.outcome is PodPhase.FAILED for place in gang.places):
+            self._gathering.watch_owner(gang)
 
     def _is_in_the_way(self, gang: Gang, uid: str) -> bool:
-        """Whether a pod that was told to leave still holds its devices, as far as anybody can know."""
+        """Whether an evicted pod may still hold its devices."""
         pod = gang.members.get(uid)
         return pod is not None and pod.holds and not self._around.fleet.is_lost(str(pod.node))
 
@@ -107,7 +123,7 @@ class GangController:
             self._around.report.events.append(Started(gang.id, 1.0, now_s))
 
     def _conclude(self, gang: Gang) -> None:
-        """All pods have ended. Who has a controller may be tried again by it."""
+        """Finish a gang whose pods have all ended; its controller may retry it."""
         work = self._around.done_work(gang)
         failed = [place for place in gang.places if place.outcome is not PodPhase.SUCCEEDED]
         if not gang.started:
@@ -117,7 +133,7 @@ class GangController:
         if not failed:
             gang.stage = Stage.OVER
             self._around.report.events.append(JobEnded(gang.id, End.SUCCEEDED, work))
-            for pod in gang.waiting:  # spare ones of an elastic job: there is nothing left to do for them
+            for pod in gang.waiting:  # spare pods of an elastic job have nothing left to do
                 self._around.work.do(self._around.binder.delete(pod))
         elif gang.owner is None:
             self._around.fail(gang, work)
@@ -130,7 +146,7 @@ class GangController:
         self._around.roster.touch(gang)
 
     def _unseat(self, gang: Gang) -> None:
-        """Take all seats away; what pods of it still hold is nobody's now."""
+        """Remove all slots; what its pods still hold counts as occupancy."""
         left = gang.holders
         for uid in gang.seated:
             if uid in gang.members and gang.members[uid].node is None:
@@ -140,14 +156,14 @@ class GangController:
             self._around.occupancy.count(pod)
 
     def leave(self, gang: Gang) -> None:
-        """Tell every pod that has a seat to go."""
+        """Evict every pod that has a slot."""
         gang.stage, gang.deadline_s = Stage.LEAVING, None
         for pod in gang.holders:
             if not pod.ending:
                 self._around.work.do(self._around.binder.evict(pod))
 
     def _give_up(self, gang: Gang, why: str) -> None:
-        """A gang that can't go on as it is leaves its seats, so that it can be tried anew."""
+        """Stop a gang that can't continue, so that it can be retried."""
         retry_s = time.time() + RETRY_S
         gang.why = why
         gang.answer = (
@@ -155,19 +171,19 @@ class GangController:
             if gang.started or gang.resizing
             else StartFailed(gang.id, why, retry_s)
         )
-        log.warning("job gives up its seats", extra={"job": gang.id, "why": why})
+        log.warning("job gives up its placement", extra={"job": gang.id, "why": why})
         self.leave(gang)
         self._around.roster.touch(gang)
 
     def turn_away(self, gang: Gang, node: str) -> None:
-        """A gang can't start where it was to: the node does not take so many pods."""
-        why = f"node {node} does not take so many pods"
+        """Refuse a start because a node has no pod capacity left."""
+        why = f"node {node} has no pod capacity left"
         gang.stage = Stage.WAITING
         self._around.report.why[gang.id] = why
         self._around.report.events.append(StartFailed(gang.id, why, time.time() + RETRY_S))
 
     def _see_off(self, gang: Gang) -> None:
-        """Once nothing of a gang runs where it could still be reached, its devices are free."""
+        """Report the stop of a gang once none of its pods runs on a reachable node."""
         if any(not self._around.fleet.is_lost(str(pod.node)) for pod in gang.holders):
             return
         binds_under_way = any(not place.bound and place.pod in gang.members for place in gang.places)
@@ -189,7 +205,7 @@ class GangController:
         self._around.roster.touch(gang)
 
     def tick(self, now_s: float) -> None:
-        """Time has passed: what was to last only so long is over."""
+        """Handle expired deadlines and lost nodes."""
         self._around.headroom.tick(now_s)
         if self._around.api.is_silent:
             self._postpone(now_s + self._around.settings.gang_timeout)
@@ -204,7 +220,7 @@ class GangController:
                 self._expire(gang)
 
     def _postpone(self, until_s: float) -> None:
-        """While the API server is away nobody can do what is waited for, nor be told to leave."""
+        """Postpone all deadlines while the API server is unreachable."""
         for gang in self._around.roster.gangs:
             if gang.deadline_s is not None:
                 gang.deadline_s = max(gang.deadline_s, until_s)
@@ -220,7 +236,7 @@ class GangController:
             self._gathering.expire(gang)
 
     async def _do_without(self, gang: Gang) -> None:
-        """Pods have been missing for too long: whoever makes them may want fewer by now; otherwise the gang leaves."""
+        """Shrink a gang whose pods have been missing too long if its controller wants fewer; else stop it."""
         wanted = await ask_size(self._around.api, gang) if gang.started else None
         missing = gang.missing
         if gang.stage is not Stage.SEATED or not missing:
@@ -241,7 +257,7 @@ class GangController:
             await self.bind(gang, place, pod)
 
     async def bind(self, gang: Gang, place: PodSlot, pod: Pod) -> None:
-        """Bind a pod to its seat, whatever comes of it."""
+        """Bind a pod to its slot and handle the outcome."""
         within_s = self._around.settings.gang_timeout
         node = str(place.seat.node.id)
         try:
@@ -257,7 +273,7 @@ class GangController:
                 place.bound = True
                 pod = gang.members.get(pod.uid, pod)
                 pod.node = pod.node or node
-                if gang.stage is Stage.SEATED:  # the watch is about to say so too: one look is enough
+                if gang.stage is Stage.SEATED:  # the watch will report this too; one reconciliation is enough
                     self._around.roster.touch(gang)
                     return
             else:
@@ -270,7 +286,7 @@ class GangController:
         self._around.flush()
 
     def _unbound(self, gang: Gang, place: PodSlot, pod: Pod, *, is_gone: bool) -> None:
-        """A bind came to nothing: the seat is open again. A pod that is not to be had is not tried once more."""
+        """Reopen the slot of a failed bind. A pod that is gone is not tried again."""
         if is_gone:
             gang.members.get(pod.uid, pod).ending = True
         gang.seated.pop(pod.uid, None)
@@ -279,7 +295,7 @@ class GangController:
             place.pod, place.bound = None, False
 
     def remove(self, gang: Gang) -> None:
-        """Delete the pods of a gang that do not run, and who would make new ones."""
+        """Delete the waiting pods of a gang and its controller."""
         if gang.owner is not None:
             self._around.work.do(self._around.binder.delete_owner(gang.key.namespace, gang.owner))
         for pod in gang.waiting:

@@ -1,4 +1,4 @@
-"""Pods sorted into gangs, and which gangs have to be looked at because something about them changed."""
+"""Index of pods by gang, and the gangs to reconcile because something about them changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.drivers.kubernetes.objects.pods import Pod
 
 
 class GangIndex:
-    """Every gang by what its pods have in common, and by job."""
+    """Gangs by key and by job."""
 
     def __init__(self, occupancy: Occupancy, headroom: Headroom) -> None:
         self._occupancy = occupancy
@@ -23,15 +23,15 @@ class GangIndex:
         self._others: set[str] = set()
         self._touched: dict[Gang, None] = {}
         self.by_job: dict[JobId, Gang] = {}
-        """Of jobs that have not ended for the engine."""
+        """Gangs of jobs that have not ended in the engine."""
 
     @property
     def gangs(self) -> list[Gang]:
-        """All of them."""
+        """Close everything."""
         return list(self._gangs.values())
 
     def see(self, pod: Pod) -> None:
-        """A pod is, or has become, this."""
+        """Record the present form of a pod."""
         if not pod.is_ours or (pod.gated and pod.node is None):
             self._others.add(pod.uid)
             self._occupancy.count(pod)
@@ -40,7 +40,7 @@ class GangIndex:
         gang = self._gang_by_pod.get(pod.uid) or self._join(pod)
         before = gang.members.get(pod.uid)
         if before is not None and before.node is not None and pod.node is None:
-            pod.node = before.node  # an older view of a pod that has been bound since
+            pod.node = before.node  # a stale view of a pod that has been bound since
         gang.members[pod.uid] = pod
         if pod.holds or pod.phase.is_over or pod.uid not in gang.seated:
             self._headroom.put(pod.uid, pod.node if pod.holds else None)
@@ -49,7 +49,7 @@ class GangIndex:
         self.touch(gang)
 
     def gone(self, uid: str) -> None:
-        """A pod was deleted."""
+        """Remove a deleted pod."""
         self._occupancy.drop(uid)
         self._headroom.put(uid, None)
         self._others.discard(uid)
@@ -58,12 +58,12 @@ class GangIndex:
             gang.members.pop(uid, None)
             gang.lost_pods = True
             if not gang.members and gang.stage is Stage.GATHERING:
-                gang.size = None  # whoever comes next says how many they are
+                gang.size = None  # the next pod states the size
             gang.touched_s = time.time()
             self.touch(gang)
 
     def replace(self, pods: Iterable[Pod]) -> None:
-        """These are all pods there are."""
+        """Replace the index by a full list of pods."""
         now = {pod.uid: pod for pod in pods}
         for uid in [uid for uid in (*self._gang_by_pod, *self._others) if uid not in now]:
             self.gone(uid)
@@ -85,7 +85,7 @@ class GangIndex:
         return gang
 
     def part(self, gang: Gang, pod: Pod) -> None:
-        """A pod leaves its gang and is a job of its own."""
+        """Split a pod off its gang into a job of its own."""
         del gang.members[pod.uid]
         key = GangKey(pod.namespace, GangSource.POD, pod.uid)
         alone = Gang(key, owner=pod.owner, members={pod.uid: pod}, size=1, touched_s=time.time())
@@ -93,13 +93,13 @@ class GangIndex:
         self.touch(alone)
 
     def late_of(self, gang: Gang) -> list[Gang]:
-        """Pods of the same controller that came when all seats were taken, each a job of its own."""
+        """Gangs of surplus pods of the same controller, each a job of its own."""
         if gang.owner is None:
             return []
         return [other for other in self._gangs.values() if other is not gang and other.owner == gang.owner]
 
     def does_without(self, gang: Gang, wanted: int | None) -> bool:
-        """Whether a gang of which pods are missing has as many as are wanted."""
+        """Whether a gang with missing pods has as many as its controller wants now."""
         left = len(gang.places) - len(gang.missing)
         return gang.started and left > 0 and wanted is not None and wanted <= left + len(self.late_of(gang))
 
@@ -108,21 +108,21 @@ class GangIndex:
         return self._gang_by_pod.get(uid)
 
     def touch(self, gang: Gang) -> None:
-        """Something about a gang changed."""
+        """Mark a gang for reconciliation."""
         self._touched[gang] = None
 
     def touch_all(self) -> None:
-        """Look at everything once."""
+        """Mark every gang for reconciliation."""
         self._touched.update(dict.fromkeys(self._gangs.values()))
 
     def take_touched(self) -> Iterable[Gang]:
-        """The gangs to look at now, until there are none."""
+        """Yield the gangs to reconcile until none is left."""
         while self._touched:
             touched, self._touched = self._touched, {}
             yield from touched
 
     def retire(self, gang: Gang) -> None:
-        """A gang is over: what is left of its pods is nobody's."""
+        """Forget a finished gang; its remaining pods count as occupancy."""
         if self._gangs.get(gang.key) is gang and not gang.members:
             del self._gangs[gang.key]
         for pod in gang.members.values():

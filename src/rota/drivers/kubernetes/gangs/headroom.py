@@ -1,4 +1,4 @@
-"""How many more pods each node takes: a kubelet runs only so many, however small they are."""
+"""Remaining pod capacity per node: a kubelet limits the number of pods."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections import Counter
 from collections.abc import Iterable
 
 REOPEN_S = 3.0
-"""After how long a node that had no room for a gang may be tried again though no pod has left it."""
+"""How long a node that was full for a gang stays closed if no pod leaves it."""
 
 
 class Headroom:
-    """Pods by node, those that were promised a place there among them; and which nodes are closed because of that."""
+    """Bound and planned pods per node, and the nodes that are closed because they are full."""
 
     def __init__(self) -> None:
         self._limits: dict[str, int] = {}
         self._node_by_pod: dict[str, str] = {}
         self._pods: Counter[str] = Counter()
         self._closed_s: dict[str, float] = {}
-        """Nodes that had no room for what was to start there: since when."""
+        """Closed nodes, with the time of closing."""
         self._turned: set[str] = set()
 
     def limit(self, node: str, pods: int | None) -> None:
-        """A node takes so many pods at most."""
+        """Set the pod limit of a node."""
         if self._limits.get(node) == pods:
             return
         if pods is None:
@@ -31,7 +31,7 @@ class Headroom:
         self._turned.add(node)
 
     def put(self, uid: str, node: str | None) -> None:
-        """A pod is, or will be, on a node; None: on none."""
+        """Record the node of a bound or planned pod; None removes it."""
         before = self._node_by_pod.get(uid)
         if before == node:
             return
@@ -52,17 +52,17 @@ class Headroom:
             self._turned.add(node)
 
     def room(self, node: str) -> int | None:
-        """How many more pods it takes; None where nobody has said."""
+        """The remaining pod capacity; None if it is unknown."""
         limit = self._limits.get(node)
         return None if limit is None else limit - self._pods[node]
 
     def is_full(self, node: str) -> bool:
-        """Whether nothing more is to be placed there."""
+        """Whether no more pods fit."""
         room = self.room(node)
         return node in self._closed_s or (room is not None and room <= 0)
 
     def crowded(self, nodes: Iterable[str], now_s: float) -> str | None:
-        """The first node without room for all of these, one entry for each pod; it is closed for a while."""
+        """Close and return the first node that can't take all of these pods (one entry per pod)."""
         for node, pods in Counter(nodes).items():
             room = self.room(node)
             if room is not None and pods > room:
@@ -72,12 +72,12 @@ class Headroom:
         return None
 
     def tick(self, now_s: float) -> None:
-        """Time has passed: nodes that were closed are open again."""
+        """Reopen nodes whose closing time has passed."""
         for node in [node for node, since_s in self._closed_s.items() if now_s >= since_s + REOPEN_S]:
             del self._closed_s[node]
             self._turned.add(node)
 
     def take_turned(self) -> set[str]:
-        """Nodes of which it may have changed whether they are full."""
+        """Take the nodes that may have become full or free."""
         turned, self._turned = self._turned, set()
         return turned

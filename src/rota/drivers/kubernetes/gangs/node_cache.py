@@ -1,4 +1,4 @@
-"""The nodes of a cluster as events for the engine: who joined, left, failed, was cordoned, became another."""
+"""Node objects as events for the engine: added, removed, lost, cordoned, changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 class NodeCache:
-    """What is known of each node, and what the engine was told last."""
+    """The known form of each node, and the form last reported to the engine."""
 
     def __init__(self, settings: ClusterSettings, occupancy: Occupancy, headroom: Headroom) -> None:
         self._settings = settings
@@ -38,20 +38,20 @@ class NodeCache:
         self._told: dict[str, NodeSeen] = {}
         self._stale: dict[str, None] = {}
         self.lost_since_s: dict[str, float] = {}
-        """Since when nodes have been out of reach."""
+        """Unreachable nodes, with the time since when."""
 
     @property
     def nodes(self) -> list[Node]:
-        """All nodes, in the order in which they were seen."""
+        """All nodes in the order of discovery."""
         return [seen.node for seen in self._seen.values()]
 
     def is_lost(self, name: str) -> bool:
-        """Whether a node is out of reach or gone."""
+        """Whether a node is unreachable or deleted."""
         seen = self._seen.get(name)
         return seen is None or not seen.ready
 
     def see(self, value: Json, now_s: float) -> None:
-        """A node object is, or has become, this."""
+        """Record the present form of a node object."""
         name = value["metadata"]["name"]
         seen = node_seen(value, self._settings)
         if self._planned:
@@ -61,7 +61,7 @@ class NodeCache:
         self._put(name, seen, now_s)
 
     def gone(self, name: str, now_s: float) -> None:
-        """A node object was deleted."""
+        """Record the deletion of a node object."""
         if name in self._planned:
             self._put(name, planned_node(None, self._planned[name]), now_s)
         elif name in self._seen:
@@ -70,7 +70,7 @@ class NodeCache:
             self.lost_since_s.setdefault(name, now_s)
 
     def replace(self, values: list[Json], now_s: float) -> None:
-        """These are all nodes there are."""
+        """Replace the cache by a full list of nodes."""
         names = {value["metadata"]["name"] for value in values}
         for name in [name for name in self._seen if name not in names]:
             self.gone(name, now_s)
@@ -78,12 +78,12 @@ class NodeCache:
             self.see(value, now_s)
 
     def begin(self) -> None:
-        """The engine starts with these nodes, all of them up."""
+        """Mark all nodes as reported to the engine and up."""
         self._told = {name: NodeSeen(node=seen.node, ready=True, cordoned=False) for name, seen in self._seen.items()}
         self._stale = dict.fromkeys(self._seen)
 
     def news(self, state: State) -> list[Event]:
-        """What the engine has to be told now; what it can't take yet is kept for later."""
+        """The events due for the engine; those it can't take yet are kept for later."""
         events: list[Event] = []
         later: dict[str, None] = {}
         for name in self._stale:
@@ -103,7 +103,7 @@ class NodeCache:
             self._stale[name] = None
 
     def _tell(self, name: str, state: State, say: Callable[[Event], None]) -> bool:
-        """Say what became of a node; False if its new form has to wait until nothing runs there."""
+        """Emit a node's events; return False if its change must wait until it is idle."""
         seen, told = self._seen.get(name), self._told.get(name)
         node_id = NodeId(name)
         if seen is None:
@@ -137,11 +137,11 @@ class NodeCache:
         return True
 
     def _is_shared(self, name: str) -> bool:
-        """Cells are whole or nothing: a node of which others hold devices gives none to anybody else."""
+        """Whether other schedulers hold devices of a cell node, which closes the whole node."""
         return bool(self._planned) and self._occupancy.devices(name) > 0
 
     def look_again(self, nodes: set[str]) -> None:
-        """What others hold there has changed, or what ran there has left."""
+        """Mark nodes for re-evaluation after their occupancy changed."""
         for name in nodes:
             if name in self._seen:
                 self._stale[name] = None

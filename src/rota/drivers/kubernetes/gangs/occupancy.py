@@ -1,4 +1,4 @@
-"""What of each node is held by pods that are not seated: of other schedulers, or left over from an earlier attempt."""
+"""Resources per node held by pods without a slot: those of other schedulers or of earlier attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTHING: Amounts = (0, 0, 0)
 
 
 class Occupancy:
-    """Sums by node, and which of them the engine has not been told yet."""
+    """Sums per node, and which of them are not reported to the engine yet."""
 
     def __init__(self) -> None:
         self._counted: dict[str, tuple[str, Amounts]] = {}
@@ -22,7 +22,7 @@ class Occupancy:
         self._stale: dict[str, None] = {}
 
     def count(self, pod: Pod) -> None:
-        """A pod that is not seated is, or has become, this."""
+        """Count a pod without a slot in its present form."""
         if not pod.holds or pod.node is None:
             self.drop(pod.uid)
             return
@@ -34,28 +34,28 @@ class Occupancy:
             self._shift(*entry, 1)
 
     def drop(self, uid: str) -> None:
-        """A pod is gone, or has a seat now."""
+        """Stop counting a pod: it is gone or has a slot."""
         known = self._counted.pop(uid, None)
         if known is not None:
             self._shift(*known, -1)
 
     def forget(self, node: str) -> None:
-        """The engine's books of a node were opened anew."""
+        """Report a node again: the engine's account of it was reset."""
         self._told.pop(node, None)
         self._stale[node] = None
 
     def repeat(self, nodes: set[str]) -> None:
-        """Seats were given up on these nodes: what others hold there has to be said again."""
+        """Report these nodes again after slots on them were released."""
         for node in sorted(nodes):
             if self._by_node.get(node, _NOTHING)[0]:
                 self.forget(node)
 
     def devices(self, node: str) -> int:
-        """Devices of a node that others hold."""
+        """Devices of a node held by other pods."""
         return self._by_node.get(node, _NOTHING)[0]
 
     def news(self, known: Container[str]) -> list[NodeOccupied]:
-        """What the engine has to be told, of nodes that it knows."""
+        """The occupancy events due for nodes that the engine knows."""
         found = []
         for node in [name for name in self._stale if name in known]:
             del self._stale[node]

@@ -1,4 +1,4 @@
-"""Tells users where they look: conditions and Events of pods that wait, and the status of PodGroups."""
+"""Reports to users through Kubernetes: conditions and Events of waiting pods, status of PodGroups."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
 EVERY_S = 0.5
 AFTER_S = 0.5
-"""How long a gang has to wait before it is worth a word."""
+"""Minimum wait of a gang before its reason is reported."""
 AGAIN_S = 30.0
-"""How often new numbers are worth telling though the reason is the same."""
+"""Minimum interval between updates that change only the numbers of a reason."""
 MOST_AT_ONCE = 25
-"""Pods that are told in one go, so that binds come first."""
+"""Pods updated per round, so that binds take precedence."""
 INCOMPLETE, REFUSED, SPARE = "gang-incomplete", "refused", "spare"
 FORESEE_S = 5.0
-"""How long a job waits before it is foreseen when it will start; also the pause between two such questions."""
+"""Minimum wait of a job before its start is forecast, and pause between two forecasts."""
 FORESEE_AGAIN_S = 60.0
 MOST_FORESEEN = 200
-"""With more jobs waiting than this nobody is told: it would cost more than it tells."""
+"""With more waiting jobs than this no forecasts are written; they would cost too much."""
 
 
 class ReportedState:
-    """What a gang was last told."""
+    """What was last reported to a gang's pods."""
 
     __slots__ = ("at_s", "code", "foreseen_s", "group", "pods", "sentence")
 
@@ -49,7 +49,7 @@ class ReportedState:
 
 
 class Reporter:
-    """Goes round the gangs that wait, and says what is new, not more than so much at once."""
+    """Reports changed reasons of waiting gangs, a bounded number per round."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class Reporter:
             try:
                 await self.round(time.time())
             except Unavailable as error:
-                log.warning("pods could not be told why they wait", extra={"why": str(error)})
+                log.warning("could not report reasons to pods", extra={"why": str(error)})
 
     async def round(self, now_s: float) -> None:
-        """One round over all gangs."""
+        """Report on all gangs once."""
         gangs = self._roster.gangs
         self._told = {gang: told for gang in gangs if (told := self._told.get(gang)) is not None}
         room = MOST_AT_ONCE
@@ -89,7 +89,7 @@ class Reporter:
                 await self._tell_group(gang)
 
     async def _tell(self, gang: Gang, now_s: float) -> int:
-        """Tell a gang's pods why they wait; how many were told."""
+        """Report to a gang's pods why they wait; return the number of writes."""
         said = self._reason(gang)
         if said is None:
             return 0
@@ -111,16 +111,16 @@ class Reporter:
         if gang.refused:
             return REFUSED, gang.refused
         if gang.stage is Stage.SEATED:
-            return SPARE, f"its job runs with {len(gang.places)} tasks for now; this pod starts when it is given more"
+            return SPARE, f"its job runs with {len(gang.places)} tasks now; this pod starts when the job grows"
         if gang.stage is Stage.WAITING:
             reason = self._explain(gang.id)
             return None if reason is None else (reason.code.value, reason.sentence())
         if gang.size is None:
-            return INCOMPLETE, "it is not known how many pods belong to it; label them with rota.dev/tasks"
+            return INCOMPLETE, "its number of pods is unknown; label them with rota.dev/tasks"
         return INCOMPLETE, f"{len(gang.waiting)} of {gang.size} pods exist; all start together"
 
     async def foretell(self) -> None:
-        """For ever: tell the first pod of one job after the other when the job is expected to start."""
+        """Write the expected start onto the first pod of each waiting job, in turn, until cancelled."""
         while True:
             await asyncio.sleep(FORESEE_S)
             waiting = [gang for gang in self._roster.gangs if gang.stage is Stage.WAITING]
@@ -134,7 +134,7 @@ class Reporter:
                 try:
                     await self._tell_start(gang)
                 except Unavailable as error:
-                    log.warning("a pod could not be told when it will start", extra={"why": str(error)})
+                    log.warning("could not report the expected start to a pod", extra={"why": str(error)})
 
     def _is_due(self, gang: Gang, now_s: float) -> bool:
         last_s = self._told[gang].foreseen_s if gang in self._told else 0.0
@@ -219,7 +219,7 @@ _PHASES = {
 
 
 def _unseated(gang: Gang) -> list[Pod]:
-    """Pods that wait and can be told why."""
+    """Waiting pods that get a reason."""
     if gang.stage in (Stage.GATHERING, Stage.WAITING):
         return gang.waiting
     is_elastic = gang.stage is Stage.SEATED and gang.job is not None and gang.job.elastic is not None

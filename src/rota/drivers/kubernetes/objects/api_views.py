@@ -1,4 +1,4 @@
-"""Gangs and nodes in the form in which a manager's API shows jobs and nodes."""
+"""Gangs and nodes in the form of the manager's API."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
 EXPECTED = PREFIX + "ExpectedStart"
-"""The condition of a job's first pod that tells when the job is expected to start, as JSON."""
+"""The condition of a job's first pod that holds its expected start as JSON."""
 FINAL = ("succeeded", "failed", "cancelled")
 
 
 def node_shown(value: Json, held: dict[str, int], settings: ClusterSettings) -> Json:
-    """A node as the API shows it; `held` are devices in use by node."""
+    """A node in the API's form; `held` are allocated devices by node."""
     seen = node_seen(value, settings)
     node = seen.node
     return {
@@ -39,7 +39,7 @@ def node_shown(value: Json, held: dict[str, int], settings: ClusterSettings) -> 
 
 
 def job_shown(gang: Gang, values: dict[str, Json], settings: ClusterSettings) -> Json:
-    """A gang as the API shows a job."""
+    """A gang in the API's form of a job."""
     pods = sorted(gang.members.values(), key=rank)
     current = _of_last_attempt(pods)
     state = _state(current)
@@ -68,7 +68,7 @@ def job_shown(gang: Gang, values: dict[str, Json], settings: ClusterSettings) ->
 
 
 def job_to_come(made: list[Json], settings: ClusterSettings) -> Json:
-    """A job whose pods have not been made yet, or are not to be made until it is released, by all Jobs of it."""
+    """A job whose pods do not exist yet, or not until it is released, derived from its Jobs."""
     first = made[0]
     is_held = held_tasks(first) is not None
     tasks = [held_tasks(value) or int(value["spec"].get("parallelism", 0)) for value in made]
@@ -94,7 +94,7 @@ def job_to_come(made: list[Json], settings: ClusterSettings) -> Json:
 
 
 def _of_last_attempt(pods: list[Pod]) -> list[Pod]:
-    """Pods that are under way, or if there are none, those that ended; of an elastic gang only those with a seat."""
+    """The active pods, or if there are none the ended ones; of an elastic gang only those with a slot."""
     alive = [pod for pod in pods if not pod.phase.is_over]
     seated = [pod for pod in alive if pod.node is not None] if is_elastic(pods[0]) else []
     return seated or alive or pods
@@ -117,7 +117,7 @@ def _why(values: dict[str, Json], pods: list[Pod]) -> str:
 
 
 def expected_start(values: Iterable[Json]) -> Json | None:
-    """When Rota expects a job to start, as it told the job's first pod."""
+    """The expected start of a job, read from its first pod."""
     for value in values:
         for each in (value.get("status") or {}).get("conditions") or ():
             if each["type"] == EXPECTED and not value["spec"].get("nodeName"):

@@ -1,4 +1,4 @@
-"""Seats on the wire: what a Binding tells a pod, and what pods that are bound tell whoever starts after a crash."""
+"""Slots as annotations: written with each Binding, read back from bound pods after a restart."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from rota.drivers.kubernetes.settings import ClusterSettings
 
 
 def sit_down(gang: Gang, placement: Placement, node_at: Callable[[int], Node]) -> None:
-    """Give a gang the seats of a placement; pods take them one by one."""
-    used = sorted({slot.node for slot in placement})  # few of the many that there are
+    """Assign a gang the slots of a placement; pods fill them one by one."""
+    used = sorted({slot.node for slot in placement})  # a few of the many fields
     nodes = [node_at(index) for index in used]
     near = tuple(slot._replace(node=used.index(slot.node)) for slot in placement)
     gang.placement = placement
@@ -32,7 +32,7 @@ def sit_down(gang: Gang, placement: Placement, node_at: Callable[[int], Node]) -
 
 
 def resit(gang: Gang, placement: Placement, node_at: Callable[[int], Node]) -> list[Pod]:
-    """Give a gang other seats: pods whose seat stays keep it and their rank; those that have none now are told."""
+    """Assign a gang a new placement: pods whose slot remains keep it and their rank; return the others."""
     before: dict[tuple[str, tuple[int, ...]], list[PodSlot]] = {}
     for place in gang.places:
         before.setdefault(_spot(place.seat), []).append(place)
@@ -59,7 +59,7 @@ def _spot(seat: TaskRank) -> tuple[str, tuple[int, ...]]:
 
 
 def binding_note(gang: Gang, seat: TaskRank, pod: Pod) -> dict[str, str]:
-    """What a pod is told when it is bound; one of HiveD's in HiveD's words too."""
+    """The annotations that a pod gets with its binding; a HiveD pod gets HiveD's too."""
     note = {
         DEVICES: ",".join(map(str, seat.devices)),
         PLACEMENT: gang.note,
@@ -73,7 +73,7 @@ def binding_note(gang: Gang, seat: TaskRank, pod: Pod) -> dict[str, str]:
 
 
 def fill(gang: Gang) -> list[tuple[PodSlot, Pod]]:
-    """Give open seats to pods that wait, and tell who got which; who has done an elastic job's work has done it all."""
+    """Assign waiting pods to open slots and return the pairs; a succeeded pod of an elastic job completes the job."""
     assert gang.job is not None
     given = []
     by_role: dict[int, list[PodSlot]] = {}
@@ -98,7 +98,7 @@ def fill(gang: Gang) -> list[tuple[PodSlot, Pod]]:
 
 
 def late(gang: Gang) -> list[Pod]:
-    """Pods for which there is no seat, nor will be one: they came after the gang had started whole."""
+    """Surplus pods, created after the complete gang had started."""
     assert gang.job is not None
     if gang.job.elastic is not None:
         return []
@@ -116,14 +116,14 @@ def late(gang: Gang) -> list[Pod]:
 
 
 def _is_kept(gang: Gang, place: PodSlot) -> bool:
-    """Whether whoever has a seat means to stay."""
+    """Whether the slot's pod is alive and not being deleted."""
     pod = None if place.pod is None else gang.members.get(place.pod)
     return place.outcome is PodPhase.SUCCEEDED or (pod is not None and not pod.ending and not pod.phase.is_over)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundTask:
-    """A gang as its bound pods tell of it. `ranks` are those of its seats, `note` is what all of them were told."""
+    """A gang recovered from its bound pods. `ranks` are those of its slots, `note` is the placement annotation."""
 
     job: Job
     placement: Placement
@@ -132,7 +132,7 @@ class BoundTask:
 
 
 def found_again(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) -> BoundTask | None:
-    """The job and the placement that bound pods tell of; None if they do not tell enough any more."""
+    """The job and the placement recovered from bound pods; None if the annotations are insufficient."""
     told = [pod for pod in gang.members.values() if PLACEMENT in pod.annotations and pod.node]
     holding = [pod for pod in told if pod.holds and not pod.ending]
     if not holding:
@@ -166,7 +166,7 @@ def found_again(gang: Gang, nodes: Sequence[Node], settings: ClusterSettings) ->
 
 
 def _still_wanted(wanted: int | None, places: Sequence[TaskRank], bound: Container[int]) -> list[TaskRank]:
-    """The seats of a gang that may have become smaller: those that are taken, and of the others as many as will be."""
+    """The slots of a gang that may have shrunk: the taken ones, and as many others as are still wanted."""
     taken = [seat for seat in places if seat.rank in bound]
     others = [seat for seat in places if seat.rank not in bound]
     to_come = len(others) if wanted is None else max(wanted - len(taken), 0)
@@ -174,7 +174,7 @@ def _still_wanted(wanted: int | None, places: Sequence[TaskRank], bound: Contain
 
 
 def has_gaps(gang: Gang) -> bool:
-    """Whether bound pods tell of more seats than there are pods that have one."""
+    """Whether the annotations of bound pods list more slots than there are pods."""
     told = [pod for pod in gang.members.values() if PLACEMENT in pod.annotations and pod.node]
     return any(len(told) < _number(pod, SIZE) for pod in told if not is_elastic(pod))
 
@@ -185,7 +185,7 @@ def _number(pod: Pod, note: str) -> int:
 
 
 def sit_down_again(gang: Gang, sitting: BoundTask, nodes: Sequence[Node]) -> None:
-    """Give a gang the seats that its pods were told of, and its pods theirs."""
+    """Restore a gang's slots from the annotations of its pods."""
     gang.job = sitting.job
     sit_down(gang, sitting.placement, nodes.__getitem__)
     gang.note = sitting.note or gang.note
@@ -197,7 +197,7 @@ def sit_down_again(gang: Gang, sitting: BoundTask, nodes: Sequence[Node]) -> Non
 def _found_elastic(
     gang: Gang, holding: list[Pod], nodes: Sequence[Node], settings: ClusterSettings
 ) -> BoundTask | None:
-    """As many seats as pods hold: what each was told of itself is true, of the others it may have changed since."""
+    """The slots that pods hold. A pod's annotation is authoritative for its own slot only."""
     index_by_node = {str(node.id): index for index, node in enumerate(nodes)}
     first = min(holding, key=rank)
     there = [pod for pod in gang.members.values() if not pod.ending and not pod.phase.is_over]
@@ -224,13 +224,13 @@ def _is_seat(pod: Pod, places: Sequence[TaskRank]) -> bool:
 
 
 def _seat_of(pod: Pod) -> int:
-    """The seat that a pod was given; -1 if it does not say."""
+    """The slot index of a pod; -1 if it has none."""
     number = pod.annotations.get(SEAT, "")
     return int(number) if number.isdigit() else -1
 
 
 def _reseat(gang: Gang) -> None:
-    """Pods that are bound take the seats that they were given; who has ended, only if nobody else has it."""
+    """Assign bound pods to their recorded slots; an ended pod only if no other pod holds its slot."""
     if gang.job is not None and gang.job.elastic is not None:
         _reseat_elastic(gang)
         return
@@ -247,7 +247,7 @@ def _reseat(gang: Gang) -> None:
 
 
 def _reseat_elastic(gang: Gang) -> None:
-    """Each pod where it is, with the rank that it was told."""
+    """Each bound pod with its node and rank."""
     for pod in sorted(gang.members.values(), key=rank):
         if PLACEMENT not in pod.annotations or not pod.holds or pod.ending:
             continue

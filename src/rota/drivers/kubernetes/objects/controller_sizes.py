@@ -1,4 +1,4 @@
-"""How many pods a controller makes: read off the controllers that are known by kind."""
+"""Gang sizes from the controllers that Rota knows by kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POD_GROUPS = "/apis/rota.dev/v1alpha1"
 
 
 async def ask_size(api: Api, gang: Gang) -> int | None:
-    """The number of pods that belong together; None if nobody can say. Waits while the server is busy or away."""
+    """The size of a gang; None if it is unknown. Retries while the server is busy or unreachable."""
     path = owner_path(gang)
     if path is None:
         return None
@@ -27,13 +27,13 @@ async def ask_size(api: Api, gang: Gang) -> int | None:
 
 
 def made(gang: Gang, value: Json) -> bool:
-    """Whether an object is the one whose pods these are; after it was deleted another may have its name."""
+    """Whether an object owns these pods; another object may have its name after a deletion."""
     owner = gang.owner if gang.key.source is GangSource.OWNER else None
     return owner is None or value["metadata"]["uid"] == owner.uid
 
 
 def owner_path(gang: Gang) -> str | None:
-    """Where the API server has the object that says how many pods there are."""
+    """The path of the object that states the number of pods."""
     where = f"namespaces/{gang.key.namespace}"
     match gang.key.source:
         case GangSource.GROUP:
@@ -47,7 +47,7 @@ def owner_path(gang: Gang) -> str | None:
 
 
 def maker_path(gang: Gang) -> str | None:
-    """Where the API server has the object that would make pods of a gang anew."""
+    """The path of the controller that would recreate pods of a gang."""
     owners = _owners(gang)
     if gang.key.source is GangSource.TRAINER:
         owners = [each for each in owners if each.api_version.startswith("kubeflow.org/")]
@@ -63,7 +63,7 @@ def _owners(gang: Gang) -> list[PodOwner]:
 
 
 def tasks_of(value: Json) -> int | None:
-    """The pods that an object stands for: PodGroup, Job, JobSet, the trainers of Kubeflow, a Ray cluster."""
+    """The number of pods of a PodGroup, Job, JobSet, Kubeflow training job or Ray cluster."""
     spec = value.get("spec") or {}
     match value.get("kind"):
         case "PodGroup":
@@ -83,14 +83,14 @@ def tasks_of(value: Json) -> int | None:
 
 
 def _at_first(spec: Json) -> list[Json]:
-    """The parts of a JobSet that are made at once, not only when others are ready."""
+    """The replicated jobs of a JobSet that are created at once, not after others are ready."""
     parts = [part for part in spec.get("replicatedJobs") or () if not part.get("dependsOn")]
     in_order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
     return parts[:1] if in_order else parts
 
 
 def _of_group(group: Json, spec: Json) -> int:
-    """The pods of a group of Ray's workers; where Ray scales by itself, those that it never does without."""
+    """The pods of a Ray worker group; under Ray's autoscaler, its minimum."""
     if group.get("suspend"):
         return 0
     least = int(group.get("minReplicas", 0))
@@ -105,7 +105,7 @@ def _of_job(spec: Json) -> int:
 
 
 def has_ended(value: Json) -> bool:
-    """Whether a controller will make no more pods."""
+    """Whether a controller has ended."""
     conditions = (value.get("status") or {}).get("conditions") or ()
     return any(
         each.get("type") in ("Complete", "Completed", "Failed", "Succeeded") and each.get("status") == "True"

@@ -1,4 +1,4 @@
-"""Gangs as jobs: what the engine is told of pods that belong together."""
+"""Gangs as jobs of the engine."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _ROLE_LABELS = (
 )
 LONGEST_NAME = 48
 _ASKED = tuple(name for name in PodRequests._fields if name != "refused")
-"""What both a role and a pod ask for, by the same names."""
+"""Requests by the same names for a role and a pod."""
 _asked = attrgetter(*_ASKED)
 
 
 def role_name(pod: Pod) -> str:
-    """The role that a pod says it has."""
+    """The role that a pod declares."""
     return next((pod.labels[label] for label in _ROLE_LABELS if pod.labels.get(label)), "worker")
 
 
 def roles_of(pods: Iterable[Pod]) -> dict[tuple[str, PodRequests], int]:
-    """How many pods there are of each role; pods that ask for different things have different roles."""
+    """The number of pods per role; pods with different requests have different roles."""
     counts: dict[tuple[str, PodRequests], int] = {}
     for pod in pods:
         key = (role_name(pod), pod.wants)
@@ -43,7 +43,7 @@ def roles_of(pods: Iterable[Pod]) -> dict[tuple[str, PodRequests], int]:
 
 
 def role_index(job: Job, pod: Pod) -> int | None:
-    """Which role of a job a pod has; None if it asks for what no role does."""
+    """The role of a pod in a job; None if no role matches its requests."""
     for index, role in enumerate(job.roles):
         if _same(role, pod) and (role.name == role_name(pod) or role.name.startswith(f"{role_name(pod)}-")):
             return index
@@ -55,7 +55,7 @@ def _same(role: Role, pod: Pod) -> bool:
 
 
 def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId) -> Job:
-    """The gang as a job; `pods` are those that make it whole."""
+    """The gang as a job; `pods` are its complete members."""
     first = pods[0]
     _check_numbers(first)
     elastic = _elastic(first, len(pods))
@@ -86,7 +86,7 @@ def job_of(gang: Gang, pods: list[Pod], settings: ClusterSettings, job_id: JobId
 
 
 def _locality(pod: Pod) -> Locality | None:
-    """What `rota.dev/locality` says: `rack`, or `rack:hard`."""
+    """The locality in `rota.dev/locality`: `rack`, or `rack:hard`."""
     level, _, hard = (pod.says("locality") or "").partition(":")
     if not level:
         return None
@@ -111,12 +111,12 @@ def _check_numbers(pod: Pod) -> None:
 
 
 def is_elastic(pod: Pod) -> bool:
-    """Whether its gang may run with fewer pods than there are."""
+    """Whether its gang is elastic."""
     return pod.number("min-tasks") is not None
 
 
 def _elastic(pod: Pod, pods: int) -> Elastic | None:
-    """The bounds that a pod names; there are never more tasks than pods."""
+    """The elastic bounds of a pod, at most the number of pods."""
     least = pod.number("min-tasks")
     if least is None:
         return None
@@ -134,14 +134,14 @@ def _tenant(pod: Pod, settings: ClusterSettings) -> str:
 
 
 def _labels(pod: Pod) -> tuple[tuple[str, str], ...]:
-    """What tenancy reads, `rota.dev/pinned-cell` and `rota.dev/lazy-preemption`, and of what model the job is."""
+    """Labels for tenancy (`rota.dev/pinned-cell`, `rota.dev/lazy-preemption`) and the job's model."""
     names = {"pinned_cell": "pinned-cell", "lazy_preemption": "lazy-preemption", "model": "model"}
     said = ((name, pod.says(label)) for name, label in names.items())
     return tuple((name, value) for name, value in said if value)
 
 
 def job_name(gang: Gang, pod: Pod) -> str:
-    """What people call it."""
+    """The display name."""
     match gang.key.source:
         case GangSource.POD:
             return pod.name
@@ -154,7 +154,7 @@ def job_name(gang: Gang, pod: Pod) -> str:
 
 
 def job_id(gang: Gang, pods: list[Pod]) -> JobId:
-    """The same name for the same gang, also after a restart: who owns it, or its oldest pod, tells it from others."""
+    """A name that is stable over restarts: it contains the owner's id, or that of the oldest pod."""
     for pod in gang.members.values():
         if JOB_ID in pod.annotations:
             return JobId(pod.annotations[JOB_ID])
@@ -164,7 +164,7 @@ def job_id(gang: Gang, pods: list[Pod]) -> JobId:
 
 
 def spec_of(job: Job, namespace: str) -> Mapping[str, object]:
-    """A job in the words of a job file, for those who look at it."""
+    """A job in the form of a job file, for display."""
     return {
         "name": job.name,
         "tenant": str(job.tenant),

@@ -1,4 +1,4 @@
-"""Pods as HiveD reads them: its annotation says the tenant, the priority, the devices and the gang."""
+"""Pods for HiveD: its annotation names tenant, priority, devices and gang."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, PREFIX
 
 HIVED = "hivedscheduler.microsoft.com/"
 REQUEST = HIVED + "pod-scheduling-spec"
-"""The annotation with which a pod asks."""
+"""The annotation with the pod's request."""
 ISOLATION = HIVED + "pod-leaf-cell-isolation"
-"""The annotation that tells a pod its devices."""
+"""The annotation with the pod's devices."""
 BIND_INFO = HIVED + "pod-bind-info"
 ENABLE = HIVED + "pod-scheduling-enable"
-"""The extended resource by which kube-scheduler knows whose pods these are; it counts nothing."""
+"""The extended resource that routes pods to the extender; it is not counted."""
 
 
 def notes_of(annotations: Mapping[str, str], pod: str) -> dict[str, str]:
-    """What HiveD's annotation asks for, in annotations of our own; a mistake names the field."""
+    """HiveD's annotation translated into Rota's annotations; a mistake names the field."""
     try:
         asked = yaml.safe_load(annotations[REQUEST])
     except yaml.YAMLError as error:
@@ -46,7 +46,7 @@ def notes_of(annotations: Mapping[str, str], pod: str) -> dict[str, str]:
 
 
 def told(annotations: Mapping[str, str], node: str) -> dict[str, str]:
-    """What HiveD would have told a pod that is bound."""
+    """HiveD's annotations for a bound pod."""
     devices = annotations[DEVICES]
     isolation = [int(index) for index in devices.split(",") if index]
     return {ISOLATION: devices, BIND_INFO: yaml.safe_dump({"node": node, "leafCellIsolation": isolation})}

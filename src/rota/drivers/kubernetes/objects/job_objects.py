@@ -1,4 +1,4 @@
-"""A job file as objects of Kubernetes: a Job for each role, whose pods start together and find their devices."""
+"""A job file as Kubernetes objects: one Job per role, whose pods start together and receive their devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rota.files.job_shape import CompletionPart, JobFile, Secret
 Json = dict[str, Any]
 _ODD = re.compile(r"[^a-z0-9-]+")
 MANY_RETRIES = 1000
-"""How often a Job makes new pods unless the file says otherwise; pods that were preempted are not counted."""
+"""Default retries of a Job; preempted pods are not counted."""
 
 
 def refuse_what_cannot_be(file: JobFile) -> None:
@@ -47,7 +47,7 @@ def refuse_what_cannot_be(file: JobFile) -> None:
 
 
 def objects_of(file: JobFile, unique: str, namespace: str) -> list[Json]:
-    """The Jobs that a file stands for, `unique` telling them from others of the same name; then their secrets."""
+    """The Jobs of a job file and their secrets; `unique` distinguishes them from others of the same name."""
     refuse_what_cannot_be(file)
     job = job_of(file, JobId(unique))
     launch = launch_of(file, JobId(unique))
@@ -66,7 +66,7 @@ def _completions(file: JobFile) -> list[CompletionPart]:
 
 
 def _secrets(file: JobFile, run: RoleRun) -> list[str]:
-    """The variables of a role whose values are secrets."""
+    """The secret environment variables of a role."""
     own = file.roles[run.name].env if run.name in file.roles else {}
     return [name for name, value in {**file.env, **own}.items() if isinstance(value, Secret)]
 
@@ -76,7 +76,7 @@ def _key(run: RoleRun, variable: str) -> str:
 
 
 def object_name(name: str, unique: str) -> str:
-    """A name that Kubernetes takes."""
+    """A valid Kubernetes name."""
     plain = _ODD.sub("-", name.lower()).strip("-")[:40] or "job"
     return f"{plain}-{unique}"
 
@@ -111,7 +111,7 @@ def _types(role: Role) -> dict[str, str]:
 
 
 def _wishes(file: JobFile, job: Job) -> dict[str, str]:
-    """What Rota reads off a pod and Kubernetes does not know."""
+    """Rota's labels and annotations of a pod."""
     wishes = {PREFIX + "name": job.name}
     if job.priority == OPPORTUNISTIC:
         wishes[PREFIX + "class"] = "opportunistic"
@@ -166,7 +166,7 @@ def _pod_spec(file: JobFile, launch: Launch, role: Role, run: RoleRun, job: Job,
 
 
 def _environment(launch: Launch, run: RoleRun, job: Job, hidden: dict[str, str], name: str) -> list[Json]:
-    """What a task finds in its environment; what is known only once it is bound comes from its annotations."""
+    """The environment of a task; values known only at binding come from annotations."""
     found = {"ROTA_JOB_ID": JOB_ID, "ROTA_RANK": SEAT, "RANK": SEAT, "NVIDIA_VISIBLE_DEVICES": DEVICES}
     plain = {"ROTA_JOB_NAME": launch.name, "ROTA_ROLE": run.name}
     if job.elastic is None:

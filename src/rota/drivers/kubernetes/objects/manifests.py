@@ -1,4 +1,4 @@
-"""What has to be in a cluster for Rota to run there: accounts, rights, the PodGroup type, settings, the program."""
+"""Manifests of Rota: service account, RBAC, the PodGroup type, settings, the deployment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ tenancy: none
 
 
 def manifests(namespace: str, image: str, database_secret: str | None = None) -> list[Json]:
-    """All objects, in the order in which they are to be made; the secret holds the URL of a database under `url`."""
+    """All objects in the order of creation; the secret holds the database URL under `url`."""
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": _LABELS}},
         pod_group_type(),
@@ -52,7 +52,7 @@ def _grants(kind: str, namespace: str) -> Json:
 
 
 def pod_group_type() -> Json:
-    """The PodGroup custom resource: pods that start together, by name."""
+    """The PodGroup custom resource: a named group of pods that start together."""
     spec = {
         "type": "object",
         "required": ["minMember"],

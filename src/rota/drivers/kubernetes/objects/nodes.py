@@ -1,4 +1,4 @@
-"""Node objects as nodes of our own: devices, their type, where the node stands, and whether it takes work."""
+"""Node objects as Rota's nodes: devices, their type, topology, and whether the node is schedulable."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _OWN_TAINTS = frozenset(
         "node.kubernetes.io/unreachable",
     }
 )
-"""What these say is read off the node itself."""
+"""Labels whose values are read from the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
-    """A node as its object tells of it."""
+    """A node as its object describes it."""
 
     node: Node
     ready: bool
     cordoned: bool
     pods: int | None = None
-    """How many pods it takes at most; None if it does not say."""
+    """Maximum number of pods; None if it is not stated."""
 
 
 def node_seen(value: Json, settings: ClusterSettings) -> NodeSeen:
-    """What a node object says."""
+    """Parse a node object."""
     spec, status = value.get("spec") or {}, value.get("status") or {}
     has = status.get("allocatable") or status.get("capacity") or {}
     return NodeSeen(
@@ -84,19 +84,19 @@ def _taints(value: Json) -> tuple[Taint, ...]:
 
 
 def _sockets(text: str, devices: int) -> tuple[int, ...]:
-    """Groups of devices; a label that does not add up says nothing."""
+    """Groups of devices; an inconsistent label is ignored."""
     sizes = tuple(int(part) for part in re.findall(r"\d+", text))
     return sizes if sum(sizes) == devices else ()
 
 
 def planned_node(seen: NodeSeen | None, planned: Node) -> NodeSeen:
-    """A node of a HiveD file: its cells are as the file says, whether it works is as the cluster says."""
+    """A node of a HiveD file: its cells come from the file, its health from the cluster."""
     if seen is None:
         return NodeSeen(node=planned, ready=False, cordoned=False)
     return replace(seen, node=planned)
 
 
 def cluster_of(nodes: list[Node], settings: ClusterSettings) -> Cluster:
-    """The whole cluster with what is promised there."""
+    """The whole cluster with its guarantees."""
     cells, tenants = settings.promises()
     return Cluster(nodes=tuple(nodes), cells=cells, tenants=tenants)

@@ -1,4 +1,4 @@
-"""The Jobs behind jobs, as their users handle them: made, held, released and deleted with the user's own rights."""
+"""The Job objects behind jobs: created, held, released and deleted with the user's own rights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JOBS = "/apis/batch/v1"
 
 
 async def all_makers(api: Api, namespace: str) -> list[Json]:
-    """Jobs whose pods are Rota's: of all namespaces if the user may see them, otherwise of their own."""
+    """Jobs whose pods Rota schedules: in all namespaces if the user may list them, else in the user's own."""
     for path in (f"{JOBS}/jobs", f"{JOBS}/namespaces/{namespace}/jobs"):
         try:
             found, _ = await api.everything(path)
@@ -31,39 +31,39 @@ def _is_ours(value: Json) -> bool:
 
 
 def held_tasks(value: Json) -> int | None:
-    """How many pods a Job would make if it were not held; None if it is not."""
+    """The number of pods that a held Job would create; None if it is not held."""
     said = (value["metadata"].get("annotations") or {}).get(HELD, "")
     return int(said) if said.isdigit() else None
 
 
 def has_ended(value: Json) -> bool:
-    """Whether a Job makes no more pods."""
+    """Whether a Job has ended."""
     conditions = (value.get("status") or {}).get("conditions") or ()
     return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
 
 
 def id_of(value: Json) -> str:
-    """The id of the job that a Job makes pods of, as Rota would name it."""
+    """The id that Rota gives to the job of a Job object."""
     meta = value["metadata"]
     label = (meta.get("labels") or {}).get(PREFIX + "job")
     return label or f"{meta['name'][:LONGEST_NAME]}-{meta['uid'][:8]}"
 
 
 def name_of(value: Json) -> str:
-    """What people call the job."""
+    """The display name of the job."""
     notes = value["spec"]["template"]["metadata"].get("annotations") or {}
     return str(notes.get(PREFIX + "name") or value["metadata"]["name"])
 
 
 def as_held(value: Json) -> Json:
-    """A Job that makes no pods until it is released."""
+    """A Job that creates no pods until it is released."""
     meta, spec = value["metadata"], value["spec"]
     notes = {**(meta.get("annotations") or {}), HELD: str(spec["parallelism"])}
     return {**value, "metadata": {**meta, "annotations": notes}, "spec": {**spec, "parallelism": 0}}
 
 
 async def make(api: Api, objects: Iterable[Json], *, dry_run: bool = False) -> list[Json]:
-    """Make the objects of one job; what its tasks need besides goes when they do."""
+    """Create the objects of one job; secrets are owned by the Job and deleted with it."""
     params = {"dryRun": "All"} if dry_run else {}
     made = [await api.post(f"{_home(value)}", value, **params) for value in objects]
     jobs = [value for value in made if value["kind"] == "Job"]
@@ -81,12 +81,12 @@ def _home(value: Json) -> str:
 
 
 def path_of(value: Json) -> str:
-    """Where the API server has a Job."""
+    """The path of a Job."""
     return f"{JOBS}/namespaces/{value['metadata']['namespace']}/jobs/{value['metadata']['name']}"
 
 
 async def hold(api: Api, makers: list[Json]) -> None:
-    """Let Jobs make no pods for now; those that wait are deleted."""
+    """Suspend Jobs; their waiting pods are deleted."""
     for value in makers:
         if held_tasks(value) is None:
             change = {"metadata": {"annotations": {HELD: str(value["spec"].get("parallelism", 1))}}}
@@ -94,7 +94,7 @@ async def hold(api: Api, makers: list[Json]) -> None:
 
 
 async def release(api: Api, makers: list[Json]) -> None:
-    """Let Jobs that are held make their pods."""
+    """Release held Jobs."""
     for value in makers:
         tasks = held_tasks(value)
         if tasks is not None:
@@ -103,7 +103,7 @@ async def release(api: Api, makers: list[Json]) -> None:
 
 
 async def delete(api: Api, path: str) -> None:
-    """Delete something with all that it has made; it may be gone already."""
+    """Delete an object with its dependents; it may be gone already."""
     try:
         await api.delete(path, {"propagationPolicy": "Background"})
     except ApiRefused as error:
@@ -112,12 +112,12 @@ async def delete(api: Api, path: str) -> None:
 
 
 async def of_owner(api: Api, namespace: str, names: Iterable[tuple[str, str]]) -> list[Json]:
-    """Jobs by kind and name; another kind of controller can't be held by its pods' scheduler."""
+    """The Jobs behind a job by kind and name; other kinds of controllers can't be held."""
     found = []
     for kind, name in names:
         if kind != "Job":
-            raise RotaError(f"its pods are made by {kind} {name}; only jobs that a Job makes can be held")
+            raise RotaError(f"its pods are created by {kind} {name}; only jobs created by a Job can be held")
         found.append(await api.get(f"{JOBS}/namespaces/{namespace}/jobs/{name}"))
     if not found:
-        raise RotaError("nobody would make its pods anew; only jobs that a Job makes can be held")
+        raise RotaError("it has no controller; only jobs created by a Job can be held")
     return found

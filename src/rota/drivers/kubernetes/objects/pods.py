@@ -1,4 +1,4 @@
-"""Pod objects as what the scheduler needs of them: to whom they belong, what they ask for, where they stand."""
+"""Pod objects reduced to what the scheduler needs: ownership, requests, phase."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Json = dict[str, Any]
 _USUAL_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 _PASSED_OVER = frozenset({"cpu", "memory", "ephemeral-storage", "pods", ENABLE})
 _NOWHERE = (Requirement(NODE_NAME, "DoesNotExist"),)
-"""What an affinity comes to whose terms ask for nothing: Kubernetes lets no node do."""
+"""An affinity with empty terms, which matches no node."""
 _TRUSTED = frozenset(PREFIX + name for name in ("priority", "tenant", "gpus"))
-"""What only a translation may say; a pod's own word for it counts nothing."""
+"""Annotations that only a translation may set; ignored on pods."""
 
 
 class PodPhase(Enum):
-    """Where a pod is in its life."""
+    """The phase of a pod."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -36,12 +36,12 @@ class PodPhase(Enum):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of the pod runs any more, nor ever will."""
+        """Whether the pod has ended."""
         return self in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 class PodRequests(NamedTuple):
-    """What a pod asks for; equal for pods that are alike. A tuple, because there is one for each of many pods."""
+    """A pod's requests, equal for equivalent pods. A tuple, because there are many."""
 
     device_milli: int = 0
     cpu_milli: int = 0
@@ -51,12 +51,12 @@ class PodRequests(NamedTuple):
     requires: Terms = ()
     tolerates: tuple[Toleration, ...] = ()
     refused: str = ""
-    """What it asks for that can't be honoured, in words; empty if nothing."""
+    """The request that can't be honoured, in words; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOwner:
-    """The object that makes and replaces a pod."""
+    """The controller object that creates and replaces a pod."""
 
     api_version: str
     kind: str
@@ -66,7 +66,7 @@ class PodOwner:
 
 @dataclass(slots=True, kw_only=True)
 class Pod:
-    """One pod. `node` is None until it is bound; `ending` once it was told to go."""
+    """One pod. `node` is None until it is bound; `ending` once it is being deleted."""
 
     uid: str
     namespace: str
@@ -87,26 +87,26 @@ class Pod:
 
     @property
     def path(self) -> str:
-        """Where the API server has it."""
+        """The path of the object."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     @property
     def holds(self) -> bool:
-        """Whether it takes something of a node."""
+        """Whether it holds resources of a node."""
         return self.node is not None and not self.phase.is_over
 
     def says(self, name: str) -> str | None:
-        """What a label or an annotation of ours says."""
+        """The value of a Rota label or annotation."""
         return self.annotations.get(PREFIX + name) or self.labels.get(PREFIX + name)
 
     def number(self, name: str) -> int | None:
-        """The same where it is a whole number above 0."""
+        """The same, if it is a positive integer."""
         said = self.says(name) or ""
         return int(said) if said.isdigit() and int(said) > 0 else None
 
 
 def pod_of(value: Json, settings: ClusterSettings) -> Pod:
-    """A pod object, read."""
+    """Parse a pod object."""
     meta, spec = value["metadata"], value["spec"]
     status = value.get("status") or {}
     is_ours = spec.get("schedulerName") == settings.scheduler_name
@@ -132,7 +132,7 @@ def pod_of(value: Json, settings: ClusterSettings) -> Pod:
 
 
 def _notes(meta: Json, settings: ClusterSettings) -> tuple[dict[str, str], str]:
-    """The annotations, those that HiveD's own stand for among them; and what is wrong with that, if anything."""
+    """The annotations, with HiveD's translated, and the mistake in them, if any."""
     annotations = {name: value for name, value in (meta.get("annotations") or {}).items() if name not in _TRUSTED}
     if not settings.hived_pods or REQUEST not in annotations:
         return annotations, ""
@@ -143,7 +143,7 @@ def _notes(meta: Json, settings: ClusterSettings) -> tuple[dict[str, str], str]:
 
 
 def seconds_of(stamp: str) -> float:
-    """A time as Kubernetes writes it, in seconds."""
+    """A Kubernetes time stamp in seconds."""
     return datetime.fromisoformat(stamp).timestamp()
 
 
@@ -173,13 +173,13 @@ def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bo
     plain = PodRequests(devices * WHOLE, asked.get("cpu", 0), asked.get("memory", 0) // 1000)
     if not is_ours:
         return plain
-    if settings.tenancy == "cells":  # cells are promises of devices; CPUs and memory come with them
+    if settings.tenancy == "cells":  # cells guarantee devices; CPUs and memory come with them
         plain = PodRequests(plain.device_milli)
     terms, types = _node_terms(spec, settings)
     kinds = [name for name in settings.devices if asked.get(name)]
     terms, tolerates = _of_kind(kinds, terms, _tolerations(spec), settings)
     if len(kinds) > 1:
-        mistake = mistake or f"it asks for {' and '.join(kinds)}; ask for devices of one kind"
+        mistake = mistake or f"it requests {' and '.join(kinds)}; request devices of one kind"
     named = annotations.get(GPU, "")
     if named:
         types = tuple(DeviceType(part.strip()) for part in named.split(",") if part.strip())
@@ -193,7 +193,7 @@ def _wants(spec: Json, annotations: Json, settings: ClusterSettings, is_ours: bo
 
 
 def devices_asked(spec: Json, settings: ClusterSettings) -> int:
-    """How many devices a pod of this description asks for."""
+    """The number of devices that a pod spec requests."""
     return _devices(_requests(spec), settings)
 
 
@@ -202,7 +202,7 @@ def _devices(asked: Mapping[str, int], settings: ClusterSettings) -> int:
 
 
 def _requests(spec: Json) -> dict[str, int]:
-    """Thousandths of each resource: what all containers want together, or one that runs before them by itself."""
+    """Resources in thousandths: the sum over containers, or the largest init container if that is more."""
     total: dict[str, int] = {}
     for container in spec["containers"]:
         _add(total, container.get("resources"))
@@ -229,14 +229,14 @@ def _thousandths(name: str, text: object) -> int:
 
 
 def _refused(spec: Json, asked: Mapping[str, int], annotations: Json, settings: ClusterSettings) -> str:
-    """A wish that Rota does not know how to keep; it says so rather than pass over it."""
+    """A request that Rota does not support and therefore refuses."""
     memory = annotations.get(GPU_MEMORY)
     if memory is not None and not whole(memory):
         return f"{GPU_MEMORY} is {memory!r}; write it like 40Gi"
     affinity = spec.get("affinity") or {}
     for field in ("podAffinity", "podAntiAffinity"):
         if (affinity.get(field) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
-            return f"affinity.{field} is required, which Rota does not know; use locality or prefer it only"
+            return f"affinity.{field} is required, which Rota does not support; use locality or make it preferred"
     for each in spec.get("topologySpreadConstraints") or ():
         if each.get("whenUnsatisfiable") == "DoNotSchedule":
             return "topologySpreadConstraints with DoNotSchedule, which Rota does not know; use ScheduleAnyway"
@@ -247,7 +247,7 @@ def _refused(spec: Json, asked: Mapping[str, int], annotations: Json, settings: 
 
 
 def _node_terms(spec: Json, settings: ClusterSettings) -> tuple[Terms, tuple[DeviceType, ...]]:
-    """What the node selector and the required affinity say; a model of devices that is named becomes a type."""
+    """Node selector and required affinity; a named device model becomes a device type."""
     types: tuple[DeviceType, ...] = ()
     common: list[Requirement] = []
     for key, value in sorted((spec.get("nodeSelector") or {}).items()):
@@ -268,7 +268,7 @@ def _node_terms(spec: Json, settings: ClusterSettings) -> tuple[Terms, tuple[Dev
 def _of_kind(
     kinds: list[str], terms: Terms, tolerates: tuple[Toleration, ...], settings: ClusterSettings
 ) -> tuple[Terms, tuple[Toleration, ...]]:
-    """Devices of another kind than the usual one are on nodes of their own; who asks for none may be on any node."""
+    """Require nodes with the requested kind of device; pods without devices fit any node."""
     if not kinds:
         return terms, (*tolerates, Toleration(KEEPS_OUT, None))
     if kinds[0] == settings.devices[0]:
@@ -280,7 +280,7 @@ def _of_kind(
 def _requirements(term: Json) -> Iterable[Requirement]:
     for each in term.get("matchExpressions") or ():
         yield Requirement(each["key"], each["operator"], tuple(each.get("values") or ()))
-    for each in term.get("matchFields") or ():  # metadata.name is the only field there is
+    for each in term.get("matchFields") or ():  # metadata.name is the only supported field
         yield Requirement(NODE_NAME, each["operator"], tuple(each.get("values") or ()))
 
 

@@ -6,7 +6,7 @@ Xiao et al., OSDI 2020.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,11 @@ from rota.mechanisms.colocation.fractional import FractionalPlacement, on_unshar
 from rota.mechanisms.colocation.groups import DeviceGroups, is_settled, wants_fraction
 from rota.mechanisms.colocation.interference_bound import InterferenceBounds, ThrottledNeighbour, throttled
 from rota.mechanisms.colocation.pair_placement import HALF
+from rota.mechanisms.colocation.remarks import lacks_idle_hosts, lacks_opportunistic
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
-from rota.perf.speed.busy_fraction import check_part
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
+from rota.mechanisms.hooks import SimulationInput
+from rota.perf.speed.busy_fraction import check_fraction
 from rota.perf.speed.throttling import PAUSED
 
 
@@ -45,7 +47,7 @@ class AntManParams:
     def __post_init__(self) -> None:
         if not 0.05 <= self.guard <= 0.98 or not 0 < self.busy <= 1:
             raise RotaError(f"guard is {self.guard:g} and busy {self.busy:g}; use 0.05 to 0.98 and 0 to 1")
-        check_part("unknown", self.unknown)
+        check_fraction("unknown", self.unknown)
         if not self.patience_s >= 0:
             raise RotaError(f"patience_s is {self.patience_s:g}; it must be a number of seconds, or inf")
 
@@ -84,9 +86,9 @@ class AntMan(DefaultColocationRule):
         return (job.model, job.priority, job.labels if self._speed.interleaved else ())
 
     def _place_task(self, search: FractionalPlacement, live: LiveJob, groups: DeviceGroups) -> Reason | None:
-        beside = {holder: None for at in search.devices for holder in groups.holders.get(at, ())}
+        sharing = {holder: None for at in search.devices for holder in groups.holders.get(at, ())}
         for device in sorted(search.shared_devices(), key=lambda device: (device.left_milli, device.at)):
-            mates = beside | dict.fromkeys(device.holders)
+            mates = sharing | dict.fromkeys(device.holders)
             kept = all(
                 self._keeps_bound(each, groups.partners(each) | {live: None}, device.kind) for each in device.holders
             )
@@ -228,6 +230,12 @@ def _is_guaranteed(live: LiveJob) -> bool:
     return live.job.priority > OPPORTUNISTIC
 
 
+def _remarks(params: AntManParams, given: SimulationInput) -> Iterator[str]:
+    """Tell why no job is packed with one that has whole devices, if so."""
+    refused = list(lacks_opportunistic(given)) if params.patience_s == math.inf else []
+    yield from refused or lacks_idle_hosts(given, params.busy, params.unknown)
+
+
 antman = colocation(
     "antman",
     AntMan,
@@ -253,4 +261,7 @@ antman = colocation(
         placement="consolidated, packed",
         intrusiveness="framework",
     ),
+    emits=SHARES | MOVES,
+    remarks=_remarks,
+    packs=True,
 )

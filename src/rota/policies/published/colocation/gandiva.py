@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.core.engine.draft import Draft
-from rota.core.engine.protocols import Allocator, Changes, Policy
+from rota.core.engine.protocols import Allocator, Capabilities, Changes, Policy
 from rota.core.errors import PlanRefused, RotaError
+from rota.core.messages.decisions import DecisionKind
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import WHOLE, Job, JobState
+from rota.core.model.job import WHOLE, Job
 from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
@@ -19,7 +20,7 @@ from rota.mechanisms.colocation.groups import DeviceGroups, DeviceSet, follow, i
 from rota.mechanisms.colocation.growth import Growth
 from rota.mechanisms.colocation.time_slicing import TimeSlices, has_whole_devices, is_suspended
 from rota.mechanisms.constrained_job import on_node
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, DeclaredPolicy, Knowledge, Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class GandivaParams:
 class Gandiva:
     """First in first out onto nodes with jobs of the same size; a job that finds no free devices is time-sliced."""
 
-    suspends = True
+    capabilities = Capabilities(suspends=True)
 
     def __init__(self, params: GandivaParams, allocator: Allocator) -> None:
         self._params = params
@@ -87,7 +88,7 @@ class Gandiva:
             self._growth.idle_since_s = state.memory["idle_s"]
         for live in state.jobs.values():
             self._hold(live)
-            if live.state is JobState.WAITING and live.placement is None and not live.unmet:
+            if live.is_contending and live.placement is None:
                 self._waiting[live] = None
         self._changed = bool(state.jobs)
         self.wakeup_s = state.now_s if state.jobs else math.inf
@@ -275,11 +276,13 @@ gandiva = DeclaredPolicy(
         dimensions="time and space",
         preemption="suspend and resume, move",
         starvation="no",
-        placement="by affinity of sizes; in turn, packed, migrated",
+        placement="by affinity of sizes; time-sliced, packed, migrated",
         intrusiveness="framework",
     ),
     params=GandivaParams,
     placement="consolidate",
     make=_make,
     whole_cluster=True,
+    emits=MOVES | SHARES | {DecisionKind.SUSPEND, DecisionKind.RESUME},
+    packs=True,
 )

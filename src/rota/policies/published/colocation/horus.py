@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import colocation
+from rota.mechanisms.colocation.remarks import lacks_pairs
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import SHARES, Knowledge, Traits
+from rota.mechanisms.hooks import SimulationInput
 from rota.perf.profiles.speed_table import Profiles
-from rota.perf.speed.busy_fraction import check_part, said_by
+from rota.perf.speed.busy_fraction import check_fraction, said_by
 from rota.perf.speed.utilisation import Predictor
 
 
@@ -30,7 +32,7 @@ class HorusParams:
     def __post_init__(self) -> None:
         if not self.limit > 0 or self.most < 1:
             raise RotaError(f"limit is {self.limit:g} and most {self.most}; they must be above 0")
-        check_part("unknown", self.unknown)
+        check_fraction("unknown", self.unknown)
 
 
 class Horus(DefaultColocationRule):
@@ -63,6 +65,11 @@ class Horus(DefaultColocationRule):
         return self._predictors[kind].of(model)
 
 
+def lacks_pairs_under(params: HorusParams, given: SimulationInput) -> Iterator[str]:
+    """Tell why no two jobs share a device, if so."""
+    yield from lacks_pairs(given, params.limit, params.unknown)
+
+
 horus = colocation(
     "horus",
     Horus,
@@ -74,4 +81,7 @@ horus = colocation(
         scheduling_input="arrival order, predicted utilisation",
         placement="consolidated, packed",
     ),
+    emits=SHARES,
+    remarks=lacks_pairs_under,
+    packs=True,
 )

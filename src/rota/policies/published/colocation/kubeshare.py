@@ -13,8 +13,9 @@ from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import colocation, label, number
 from rota.mechanisms.colocation.fractional import FractionalPlacement, SharedDevice, on_unshared_devices, place_tasks
 from rota.mechanisms.colocation.groups import DeviceGroups, wants_fraction
+from rota.mechanisms.colocation.remarks import lacks_fractions
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import SHARES, Knowledge, Traits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,4 +147,6 @@ kubeshare = colocation(
         placement="tightest device, time-sliced",
         intrusiveness="CUDA calls are intercepted",
     ),
+    emits=SHARES,
+    remarks=lambda params, given: lacks_fractions(given),
 )

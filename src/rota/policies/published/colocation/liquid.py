@@ -12,13 +12,13 @@ from rota.core.engine.protocols import Allocator, Policy
 from rota.core.model.job import WHOLE, Job
 from rota.core.state.job_record import JobView, LiveJob
 from rota.mechanisms.colocation.declare import colocation
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.declare import NEVER_STOPS, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.network.batch_placement import BatchPlacement
 from rota.mechanisms.network.genetic import SearchBudget
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
 from rota.mechanisms.ordering.rule import Backfill, SimpleRule, Turn
 from rota.perf.speed.network import weighting
-from rota.policies.published.colocation.horus import Horus, HorusParams
+from rota.policies.published.colocation.horus import Horus, HorusParams, lacks_pairs_under
 
 _CITES = "Gu et al., TPDS 2022"
 USUAL_BYTES = 8 << 30
@@ -78,6 +78,9 @@ liquid = replace(
         placement="liquid",
         traits=_TRAITS,
         predicts_use=True,
+        emits=SHARES,
+        remarks=lacks_pairs_under,
+        packs=True,
     ),
     places=_placement,
 )
@@ -123,4 +126,5 @@ liquid_batch = DeclaredPolicy(
     places=_placement,
     make=_batch,
     whole_cluster=True,
+    emits=NEVER_STOPS,
 )

@@ -13,7 +13,7 @@ from rota.core.state.job_record import LiveJob
 from rota.estimate.durations import Durations
 from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import SHARES, Knowledge, Traits
 
 TINY, MEDIUM, JUMBO = 0, 1, 2
 
@@ -113,4 +113,6 @@ lucid = colocation(
         starvation="possible",
         placement="consolidated, packed",
     ),
+    emits=SHARES,
+    packs=True,
 )

@@ -11,7 +11,7 @@ from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.regroup import Group, SameDevices, form
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 from rota.perf.speed.interleaving import stages_of, throughput
 
 
@@ -100,4 +100,6 @@ muri = colocation(
         placement="consolidated, packed",
         intrusiveness="barriers between stages",
     ),
+    emits=SHARES | MOVES,
+    packs=True,
 )

@@ -12,7 +12,7 @@ from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import colocation, number
 from rota.mechanisms.colocation.groups import DeviceGroups
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 
 
 class Turns(Enum):
@@ -80,4 +80,5 @@ olympian = colocation(
         placement="consolidated, time-sliced",
         intrusiveness="runtime",
     ),
+    emits=lambda params: SHARES | MOVES if params.migrate else SHARES,
 )

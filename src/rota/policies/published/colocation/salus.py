@@ -13,7 +13,7 @@ from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import colocation, label, number
 from rota.mechanisms.colocation.groups import DeviceGroups
 from rota.mechanisms.colocation.rule import DefaultColocationRule
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
 
 
 class LaneOrder(Enum):
@@ -86,11 +86,11 @@ class Salus(DefaultColocationRule):
         """Keep the persistent memory of every job, and all memory of the one with the largest ephemeral part."""
         if not self.time_sliced:
             return [WHOLE] * len(jobs)
-        parts = [self._persistent(live) for live in jobs]
+        kept = [self._persistent(live) for live in jobs]
         needs = [live.job.roles[0].device_memory_bytes for live in jobs]
-        beside = [need * (WHOLE - part) for need, part in zip(needs, parts, strict=True)]
-        parts[beside.index(max(beside))] = WHOLE
-        return parts
+        ephemeral = [need * (WHOLE - part) for need, part in zip(needs, kept, strict=True)]
+        kept[ephemeral.index(max(ephemeral))] = WHOLE
+        return kept
 
     def _persistent(self, live: LiveJob) -> int:
         """Return the thousandths of its memory that a job keeps on the device between iterations."""
@@ -118,4 +118,5 @@ salus = colocation(
         placement="consolidated, time-sliced",
         intrusiveness="runtime",
     ),
+    emits=lambda params: SHARES | MOVES if params.migrate else SHARES,
 )

@@ -1,9 +1,9 @@
-"""Apathetic Future Share (Hwang et al., NSDI 2021): who gets the next device, a short job or one that scales well.
+"""Apathetic Future Share (Hwang et al., NSDI 2021): trade short jobs against jobs that scale well.
 
-Devices are handed out one by one. Of two jobs the shorter one gets the next, unless the longer gains more from it
-than the shorter would lose: (p_b' - p_b) / p_b' > (p_a' - p_a) / p_a, with p the speed now and p' with one more.
-Sizes are parts of a node by powers of two, or whole nodes; a step of several devices counts per device.
-AFS-P does not know how long jobs are.
+Devices are allocated one by one. Of two jobs the shorter one gets the next device, unless the longer one gains more
+from it than the shorter one would lose: (p_b' - p_b) / p_b' > (p_a' - p_a) / p_a, where p is the present speed and p'
+the speed with one more. Sizes are fractions of a node by powers of two, or whole nodes; a step of several devices
+counts per device. AFS-P does not know the lengths of jobs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfsParams:
-    """`compact`: only sizes that share out nodes without a rest."""
+    """`compact`: only sizes that divide nodes evenly."""
 
     compact: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfsPParams(AfsParams):
-    """As AFS-L; with more jobs than devices, who ran `evict_s` seconds yields to those who ran less."""
+    """As AFS-L; with more jobs than devices, a job that ran `evict_s` seconds yields to jobs that ran less."""
 
     evict_s: float = 7200.0
 
@@ -41,17 +41,17 @@ class AfsPParams(AfsParams):
             raise RotaError(f"evict_s is {self.evict_s:g}; it must be above 0")
 
 
-class Handout:
-    """Devices on the way to jobs: what each has, and what one more step would bring it.
+class DeviceAllocation:
+    """Allocation in progress: the size of each job, and what one more step would gain.
 
-    `gain` is per device, as a part of the speed before the step (what the job loses without it, if it is the shorter),
-    `reach` as a part of the speed after it (what the longer one wins).
+    Per device, `gain` is relative to the speed before the step (what the shorter job loses without it), `reach` is
+    relative to the speed after it (what the longer job wins).
     """
 
     def __init__(self, jobs: list[Candidate], curves: list[Curve], now_s: float, free_milli: int) -> None:
         self._jobs = jobs
         self._curves = curves
-        self.left = np.array([found.left(now_s) for found in jobs])
+        self.left = np.array([found.remaining_work(now_s) for found in jobs])
         self._level = [-1] * len(jobs)
         self._free_milli = free_milli
         self.has = np.zeros(len(jobs), dtype=np.bool_)
@@ -76,7 +76,7 @@ class Handout:
         self.reach[at] = (speed - before) / speed / gpus
 
     def give(self, at: int) -> None:
-        """One step more, if there is as much."""
+        """Grow a job by one step if enough devices are left."""
         curve, level = self._curves[at], self._level[at]
         had = curve[level][0] if level >= 0 else 0
         milli = (curve[level + 1][0] - had) * self._jobs[at].per_task_milli
@@ -91,7 +91,7 @@ class Handout:
 
     @property
     def targets(self) -> dict[int, Target]:
-        """Who has how much, in order of submission."""
+        """Return the allocation in order of submission."""
         return {
             found.seq: Target(curve[level][0])
             for found, curve, level in zip(self._jobs, self._curves, self._level, strict=True)
@@ -100,30 +100,30 @@ class Handout:
 
 
 class AfsL(DefaultSizeRule):
-    """Lengths are known."""
+    """AFS with known job lengths."""
 
     def __init__(self, params: AfsParams, knowledge: Knowledge) -> None:
         self._curves = ScalingCurves(knowledge.speed, compact=params.compact)
 
     def plan(self, question: SizeQuestion) -> SizePlan:
-        """Hand out devices until nobody wants or can have more."""
-        handout = hand_out(question, self._curves)
-        while (order := self._order(handout)).size:
-            gain, reach = handout.gain[order], handout.reach[order]
+        """Allocate devices until no job can grow."""
+        allocation = start_allocation(question, self._curves)
+        while (order := self._order(allocation)).size:
+            gain, reach = allocation.gain[order], allocation.reach[order]
             best = 0
             while (better := np.flatnonzero(reach[best + 1 :] > gain[best])).size:
                 best += 1 + int(better[0])
-            handout.give(int(order[best]))
-        return SizePlan(handout.targets)
+            allocation.give(int(order[best]))
+        return SizePlan(allocation.targets)
 
-    def _order(self, handout: Handout) -> NDArray[np.intp]:
-        """Those who want more, the shortest first; who has nothing yet is longer than all who have something."""
-        wanting = np.flatnonzero(handout.wants)
-        return wanting[np.lexsort((wanting, handout.length[wanting], ~handout.has[wanting]))]
+    def _order(self, allocation: DeviceAllocation) -> NDArray[np.intp]:
+        """Return the jobs that can grow, shortest first; a job without devices counts as longer than all others."""
+        wanting = np.flatnonzero(allocation.wants)
+        return wanting[np.lexsort((wanting, allocation.length[wanting], ~allocation.has[wanting]))]
 
 
 class AfsP(DefaultSizeRule):
-    """Lengths are not known: of two jobs one wins only if it would whichever were the longer; else chance decides."""
+    """AFS without job lengths: a job wins only if it would whichever of two were longer; ties are random."""
 
     def __init__(self, params: AfsPParams, knowledge: Knowledge) -> None:
         self._curves = ScalingCurves(knowledge.speed, compact=params.compact)
@@ -131,54 +131,55 @@ class AfsP(DefaultSizeRule):
         self._seed = knowledge.seed
 
     def plan(self, question: SizeQuestion) -> SizePlan:
-        """The smallest size for each who ran least, then more for who gains most."""
-        handout = hand_out(question, self._curves)
-        ran = [found.live.run_s(question.now_s) for found in handout._jobs]
+        """Give the smallest size to the jobs that ran least, then grow those that gain most."""
+        allocation = start_allocation(question, self._curves)
+        ran = [found.live.run_s(question.now_s) for found in allocation._jobs]
         turns = [int(run_s / self._evict_s + 1e-9) for run_s in ran]
-        served = sorted(range(len(ran)), key=lambda at: (turns[at], not handout._jobs[at].tasks, ran[at], at))
+        served = sorted(range(len(ran)), key=lambda at: (turns[at], not allocation._jobs[at].tasks, ran[at], at))
         for at in served:
-            handout.give(at)
-        handout.wants &= handout.has
+            allocation.give(at)
+        allocation.wants &= allocation.has
         rank = list(range(len(ran)))
         random.Random(self._seed).shuffle(rank)
         order = np.argsort(np.array(rank, dtype=np.int64), kind="stable")
-        while (wanting := order[handout.wants[order]]).size:
-            handout.give(int(wanting[_surest(handout.gain[wanting], handout.reach[wanting])]))
-        return SizePlan(handout.targets, self._next_turn_s(handout, ran, turns, question.now_s))
+        while (wanting := order[allocation.wants[order]]).size:
+            allocation.give(int(wanting[_dominant(allocation.gain[wanting], allocation.reach[wanting])]))
+        return SizePlan(allocation.targets, self._next_eviction_s(allocation, ran, turns, question.now_s))
 
-    def _next_turn_s(self, handout: Handout, ran: list[float], turns: list[int], now_s: float) -> float:
-        """When the first who runs has had its turn, if somebody waits."""
-        if handout.has.all():
+    def _next_eviction_s(self, allocation: DeviceAllocation, ran: list[float], turns: list[int], now_s: float) -> float:
+        """Return when the first running job has used up its time slice, if jobs wait."""
+        if allocation.has.all():
             return float("inf")
-        left = [(turns[at] + 1) * self._evict_s - ran[at] for at in np.flatnonzero(handout.has).tolist()]
+        left = [(turns[at] + 1) * self._evict_s - ran[at] for at in np.flatnonzero(allocation.has).tolist()]
         return now_s + max(min(left, default=self._evict_s), 1.0)
 
 
-def _surest(gain: Floats, reach: Floats) -> int:
-    """Walk down the order; whoever beats the best so far in either case takes its place."""
+def _dominant(gain: Floats, reach: Floats) -> int:
+    """Scan the order and return the last job that beats the best so far, whichever is longer."""
     best = 0
     while (better := np.flatnonzero((reach[best + 1 :] > gain[best]) & (reach[best] <= gain[best + 1 :]))).size:
         best += 1 + int(better[0])
     return best
 
 
-def hand_out(question: SizeQuestion, curves: ScalingCurves) -> Handout:
-    """Nothing is handed out yet; jobs that nothing could take are left out."""
+def start_allocation(question: SizeQuestion, curves: ScalingCurves) -> DeviceAllocation:
+    """Return an empty allocation of all jobs that some node can run."""
     found = [(one, curve) for one in question.candidates if (curve := curves.of(one, question))]
-    return Handout([one for one, _ in found], [curve for _, curve in found], question.now_s, question.free_milli)
+    return DeviceAllocation(
+        [one for one, _ in found], [curve for _, curve in found], question.now_s, question.free_milli
+    )
 
 
 _CITES = "Hwang et al., NSDI 2021"
 _DIFFERS = (
-    "speeds by size are those of the speed model from the start; the paper gives a newcomer too many devices "
-    "and measures downward."
+    "speeds by size come from the speed model; the paper starts a new job with too many devices and profiles downwards."
 )
 
 afs_l = elastic(
     "afs-l",
     AfsL,
     cites=_CITES,
-    summary="The next device to the shorter job, unless the longer one gains more by it; lengths are known.",
+    summary="The next device goes to the shorter job, unless the longer one gains more from it; lengths are known.",
     differs=_DIFFERS,
     params=AfsParams,
     traits=Traits(
@@ -195,7 +196,7 @@ afs_p = elastic(
     "afs-p",
     AfsP,
     cites=_CITES,
-    summary="The next device to who gains most by it, whatever the jobs' lengths; who ran least first.",
+    summary="The next device goes to the job that gains most, whatever its length; jobs that ran least come first.",
     differs=_DIFFERS,
     params=AfsPParams,
     traits=Traits(

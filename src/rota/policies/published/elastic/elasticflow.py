@@ -1,9 +1,9 @@
-"""ElasticFlow (Gu et al., ASPLOS 2023): a job is admitted if its deadline can be kept without breaking another's.
+"""ElasticFlow (Gu et al., ASPLOS 2023): a job is admitted if its deadline and all earlier guarantees can be met.
 
-In order of deadline, each job is given the least number of devices with which it ends in time, after what those
-before it have reserved: its minimum satisfactory share. What is left goes where one device more brings most. A job
-whose deadline can't be promised is not dropped as in the paper: it runs on what the others leave, like one
-without a deadline. Sizes divide nodes without a rest, and smaller jobs move where a share would be in fragments.
+In order of deadline, each job reserves its minimum satisfactory share: the fewest devices with which it ends in time,
+given the reservations of the jobs before it. Leftover devices go where one more brings most. A job that is not admitted
+is not dropped as in the paper: it runs on leftover devices, like a job without a deadline. Sizes divide nodes evenly,
+and smaller jobs move where a share would be fragmented.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from rota.mechanisms.elastic.rule import Candidate, DefaultSizeRule, SizePlan, S
 from rota.mechanisms.elastic.scaling import Curve, ScalingCurves
 
 _SLACK = 1e-9
-"""How far work that is planned may fall short by rounding, as a part of it."""
+"""Relative shortfall of planned work that is tolerated as rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticFlowParams:
-    """`compact`: only sizes that share out nodes without a rest; `restarts`: so many restarts are planned for."""
+    """`compact`: only sizes that divide nodes evenly; `restarts`: number of restarts to allow time for."""
 
     compact: bool = True
     restarts: int = 1
@@ -42,15 +42,15 @@ class ElasticFlowParams:
 
 
 class Future:
-    """Free devices from now on, as steps: `free_milli[i]` from `starts_s[i]` to the next."""
+    """Free devices over time, as steps: `free_milli[i]` from `starts_s[i]` to the next."""
 
     def __init__(self, now_s: float, free_milli: int, ends_s: Iterable[float]) -> None:
         times = sorted({now_s, *(end_s for end_s in ends_s if now_s < end_s < math.inf)})
         self.starts_s = np.array(times)
         self.free_milli = np.full(len(times), free_milli, dtype=np.int64)
 
-    def least_share(self, found: Candidate, curve: Curve, left: float, due_s: float) -> tuple[int, float] | None:
-        """Reserve the least share that ends in time; the tasks from now on and until when, or None if none does."""
+    def minimum_share(self, found: Candidate, curve: Curve, left: float, due_s: float) -> tuple[int, float] | None:
+        """Reserve the minimum satisfactory share; return the present tasks and until when, None if none suffices."""
         count = int(np.searchsorted(self.starts_s, due_s))
         if not count:
             return None
@@ -72,7 +72,7 @@ class Future:
     def _reserve(
         self, found: Candidate, tasks: NDArray[np.int64], speeds: NDArray[Any], done: NDArray[Any], left: float
     ) -> tuple[int, float]:
-        """Take the share until the work is done; the step in which that happens is split there."""
+        """Reserve the share until the work is done, and split the step in which that happens."""
         last = max(int(np.searchsorted(done, left * (1 - _SLACK))), int(np.argmax(speeds > 0)))
         before = float(done[last - 1]) if last else 0.0
         end_s = float(self.starts_s[last]) + max(left - before, 0.0) / float(speeds[last])
@@ -86,8 +86,8 @@ class Future:
 
 
 @dataclass(slots=True)
-class _Promise:
-    """A job with its curve, the work that it has left with what a restart costs, and its deadline."""
+class _DeadlineJob:
+    """A job with its scaling curve, its remaining work including restarts, and its deadline."""
 
     found: Candidate
     curve: Curve
@@ -96,9 +96,9 @@ class _Promise:
 
 
 class ElasticFlow(DefaultSizeRule):
-    """Remembers to whom a deadline was promised, and to whom not."""
+    """Rule that remembers which jobs were admitted and which were not."""
 
-    moves = True
+    defragments = True
 
     def __init__(self, params: ElasticFlowParams, knowledge: Knowledge) -> None:
         self._curves = ScalingCurves(knowledge.speed, compact=params.compact)
@@ -107,19 +107,19 @@ class ElasticFlow(DefaultSizeRule):
 
     @property
     def memory(self) -> Any:
-        """Numbers of jobs that were admitted, and of those that were not."""
+        """Sequence numbers of jobs that were admitted, and of those that were not."""
         return [[seq, is_promised] for seq, is_promised in self._promised.items()]
 
     def recall(self, memory: Any) -> None:
-        """Promises are kept."""
+        """Restore both sets."""
         self._promised = dict(memory)
 
-    def left(self, live: LiveJob) -> None:
-        """Its deadline does not matter any more."""
+    def forget(self, live: LiveJob) -> None:
+        """Drop a job that has ended."""
         self._promised.pop(live.seq, None)
 
     def plan(self, question: SizeQuestion) -> SizePlan:
-        """The least shares of those with a promise, and the rest to where it brings most."""
+        """Give admitted jobs their minimum satisfactory shares, and leftover devices where they bring most."""
         curves = {found.seq: (found, self._curves.of(found, question)) for found in question.candidates}
         due = [self._promise(found, curve, question) for found, curve in curves.values() if curve]
         self._admit([one for one in due if one.due_s < math.inf], question)
@@ -134,25 +134,27 @@ class ElasticFlow(DefaultSizeRule):
             if tasks:
                 levels[one.found.seq] = [size for size, _ in one.curve].index(tasks)
                 free_milli -= tasks * one.found.per_task_milli
-        _share_out_rest(curves, levels, free_milli)
+        _allocate_leftovers(curves, levels, free_milli)
         first = sorted(levels, key=lambda seq: not self._promised.get(seq))
         targets = {seq: Target(curves[seq][1][levels[seq]][0]) for seq in first if levels[seq] >= 0}
         return SizePlan(targets, until_s if until_s > question.now_s else math.inf)
 
-    def _promise(self, found: Candidate, curve: Curve, question: SizeQuestion) -> _Promise:
+    def _promise(self, found: Candidate, curve: Curve, question: SizeQuestion) -> _DeadlineJob:
         due_s = found.live.job.deadline_s
-        left = found.left(question.now_s) + self._restart_s * curve[0][1]
-        return _Promise(found, curve, left, math.inf if due_s is None else due_s)
+        left = found.remaining_work(question.now_s) + self._restart_s * curve[0][1]
+        return _DeadlineJob(found, curve, left, math.inf if due_s is None else due_s)
 
-    def _admit(self, due: list[_Promise], question: SizeQuestion) -> None:
-        """Promise a newcomer its deadline if all that were promised can still be kept."""
+    def _admit(self, due: list[_DeadlineJob], question: SizeQuestion) -> None:
+        """Admit new jobs whose deadlines can be guaranteed without breaking an earlier guarantee."""
         kept = [one for one in due if self._promised.get(one.found.seq)]
         new = [one for one in due if one.found.seq not in self._promised]
         if new:
             self._admit_some(new, kept, _fill(kept, question)[0], question)
 
-    def _admit_some(self, new: list[_Promise], kept: list[_Promise], broken: set[int], question: SizeQuestion) -> None:
-        """All of them if that breaks no promise more; else one half, then the other, down to the one that does."""
+    def _admit_some(
+        self, new: list[_DeadlineJob], kept: list[_DeadlineJob], broken: set[int], question: SizeQuestion
+    ) -> None:
+        """Admit all of these jobs if that breaks no guarantee; else bisect them."""
         if _fill([*kept, *new], question)[0] <= broken:
             kept.extend(new)
             self._promised |= {one.found.seq: True for one in new}
@@ -164,16 +166,16 @@ class ElasticFlow(DefaultSizeRule):
             self._admit_some(new[half:], kept, broken, question)
 
 
-def _fill(promises: list[_Promise], question: SizeQuestion) -> tuple[set[int], dict[int, tuple[int, float]]]:
-    """Reserve least shares in order of deadline; whose deadline can't be kept, and the others' shares from now on.
+def _fill(due_jobs: list[_DeadlineJob], question: SizeQuestion) -> tuple[set[int], dict[int, tuple[int, float]]]:
+    """Reserve shares in order of deadline; return the jobs that miss theirs, and the present shares of the others.
 
-    Who can't be on time any more has no share and contends for what the others leave.
+    A job that cannot meet its deadline any more has no share and competes for leftover devices.
     """
-    future = Future(question.now_s, question.free_milli, (one.due_s for one in promises))
+    future = Future(question.now_s, question.free_milli, (one.due_s for one in due_jobs))
     broken: set[int] = set()
     shares: dict[int, tuple[int, float]] = {}
-    for one in sorted(promises, key=lambda one: (one.due_s, one.found.seq)):
-        share = future.least_share(one.found, one.curve, one.left, one.due_s)
+    for one in sorted(due_jobs, key=lambda one: (one.due_s, one.found.seq)):
+        share = future.minimum_share(one.found, one.curve, one.left, one.due_s)
         if share is None:
             broken.add(one.found.seq)
         else:
@@ -181,10 +183,10 @@ def _fill(promises: list[_Promise], question: SizeQuestion) -> tuple[set[int], d
     return broken, shares
 
 
-def _share_out_rest(curves: dict[int, tuple[Candidate, Curve]], levels: dict[int, int], free_milli: int) -> None:
-    """One step more for the job of which the added devices come nearest to the worth of its first ones.
+def _allocate_leftovers(curves: dict[int, tuple[Candidate, Curve]], levels: dict[int, int], free_milli: int) -> None:
+    """Grow the job whose next step is most efficient relative to its first, repeatedly.
 
-    Among equals whoever has fewer steps goes first: of jobs that gain in proportion, all run before any grows.
+    Ties go to the job with fewer steps: among jobs that scale linearly, all start before any grows.
     """
     heap: list[tuple[float, int, int]] = []
 
@@ -217,8 +219,8 @@ elasticflow = elastic(
     "elasticflow",
     ElasticFlow,
     cites="Gu et al., ASPLOS 2023",
-    summary="Deadlines are promised as long as all can be kept; each such job has the least share that keeps its own.",
-    differs="a job whose deadline can't be kept is not dropped; it runs on what the others leave.",
+    summary="Deadlines are guaranteed while all can be met; each admitted job gets its minimum satisfactory share.",
+    differs="a job whose deadline cannot be met is not dropped; it runs on leftover devices.",
     params=ElasticFlowParams,
     traits=Traits(
         prior_knowledge="run time, speed by size, deadline",

@@ -1,9 +1,9 @@
-"""Optimus (Peng et al., EuroSys 2018): workers to where they shorten the time to convergence most.
+"""Optimus (Peng et al., EuroSys 2018): workers go where they shorten the time to convergence most.
 
-How long a job still takes is guessed from its losses so far, and its speed by size from a few measured steps and
-all sizes that it ran at; both are fitted online. Every interval each job gets its smallest size, and then one worker
-at a time goes to the job with the largest gain in time over the share of the cluster that a worker takes. Rota's
-elastic jobs have one kind of task: a parameter server is taken to be beside each worker.
+The remaining time of a job is predicted from its losses so far, and its speed by size from a few profiled steps and all
+sizes it ran at; both models are fitted online. In every interval each job gets its smallest size, then one worker at a
+time goes to the job with the largest gain in time per share of the cluster. Elastic jobs here have one type of task:
+each worker is assumed to have a parameter server next to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rota.perf.training.convergence import fit
 from rota.perf.training.speed_fit import SpeedCurve, fit_speed
 
 _PROFILED = (1, 2, 4, 8, 16)
-"""Sizes, as multiples of the smallest, at which a new job runs a few steps beforehand."""
+"""Sizes, as multiples of the smallest, at which a new job is profiled for a few steps."""
 _LONGEST_EPOCHS = 1000.0
 
 
@@ -35,15 +35,15 @@ class OptimusParams:
 
     def __post_init__(self) -> None:
         if not 0 < self.round_s < math.inf:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and finite")
 
 
 class Optimus(DefaultSizeRule):
-    """Keeps, for each job, the speeds that were measured by size."""
+    """Rule that keeps the measured speeds by size of each job."""
 
     def __init__(self, params: OptimusParams, knowledge: Knowledge) -> None:
         self.interval_s: float | None = params.round_s
-        self.drifts = True
+        self.replans_without_events = True
         self._speed = knowledge.speed
         self._reports = knowledge.reports
         self._measured: dict[int, dict[int, float]] = {}
@@ -56,23 +56,23 @@ class Optimus(DefaultSizeRule):
         return [[seq, list(map(list, speeds.items()))] for seq, speeds in self._measured.items()]
 
     def recall(self, memory: Any) -> None:
-        """Fits are made anew from the measurements."""
+        """Restore the measurements; models are fitted again on demand."""
         self._measured = {seq: dict(speeds) for seq, speeds in memory}
         self._curves, self._epochs_left = {}, {}
 
-    def saw(self, live: LiveJob, nodes: int, now_s: float) -> None:
-        """One more size at which the job's speed is known."""
+    def observe(self, live: LiveJob, nodes: int, now_s: float) -> None:
+        """Record the speed of a job at its present size."""
         if live.job.elastic is not None and live.placement is not None:
             self._measured.setdefault(live.seq, {})[tasks_of(live.placement)] = live.rate
             self._curves.pop(live.seq, None)
 
-    def left(self, live: LiveJob) -> None:
-        """Forget what was measured."""
+    def forget(self, live: LiveJob) -> None:
+        """Drop the measurements of a job that has ended."""
         for known in (self._measured, self._curves, self._epochs_left):
             known.pop(live.seq, None)
 
     def plan(self, question: SizeQuestion) -> SizePlan:
-        """The smallest size for everybody in order of submission, then worker by worker."""
+        """Give every job its smallest size in order of submission, then add workers one by one."""
         given: dict[int, int] = {}
         free_milli = question.free_milli
         for found in question.candidates:
@@ -103,7 +103,7 @@ class Optimus(DefaultSizeRule):
         return SizePlan({seq: Target(given[seq]) for seq in smallest_first})
 
     def _gain_s(self, found: Candidate, tasks: int, work: float, question: SizeQuestion) -> float:
-        """By how many seconds one worker more brings the end nearer."""
+        """Return by how many seconds one more worker shortens the job."""
         curve = self._curve(found, question)
         now, then = curve.speed(tasks), curve.speed(tasks + 1)
         return work / now - work / then if now > 0 and then > 0 else 0.0
@@ -118,7 +118,7 @@ class Optimus(DefaultSizeRule):
         return curve
 
     def _profile(self, found: Candidate, question: SizeQuestion) -> dict[int, float]:
-        """A few steps at a few sizes before the job starts."""
+        """Profile a few steps at a few sizes before the job starts."""
         job = found.live.job
         sizes = [found.sizes[0] * factor for factor in _PROFILED]
         return {
@@ -133,18 +133,18 @@ class Optimus(DefaultSizeRule):
         }
 
     def _work_left(self, found: Candidate, now_s: float) -> float:
-        """Work until convergence at the pace of the epochs so far; by the user's guess before there are losses."""
+        """Return the work until convergence by the fitted loss curve, or by the user's estimate without losses."""
         live = found.live
         done = live.work_done(now_s)
-        told = self._reports.losses(live.job, done)
-        if told is None or len(told.losses) < 3:
+        reports = self._reports.losses(live.job, done)
+        if reports is None or len(reports.losses) < 3:
             guess_s = UNKNOWN_WORK_S if live.job.estimate_s is None else live.job.estimate_s
             return max(guess_s * live.nominal_rate - done, live.nominal_rate)
-        epochs = len(told.losses)
+        epochs = len(reports.losses)
         known = self._epochs_left.get(live.seq)
         if known is None or known[0] != epochs:
-            curve = fit(told.losses)
-            at = epochs + 1.0 if curve is None else curve.converges_at(told.threshold)
+            curve = fit(reports.losses)
+            at = epochs + 1.0 if curve is None else curve.converges_at(reports.threshold)
             known = self._epochs_left[live.seq] = (epochs, min(max(at - epochs, 0.5), _LONGEST_EPOCHS))
         return known[1] * done / epochs
 
@@ -153,10 +153,10 @@ optimus = elastic(
     "optimus",
     Optimus,
     cites="Peng et al., EuroSys 2018",
-    summary="One worker more to the job whose convergence it brings nearest, by models fitted while jobs run.",
+    summary="One more worker goes to the job whose convergence it speeds up most, by models fitted online.",
     differs=(
-        "elastic jobs have one kind of task. Workers and parameter servers are not counted apart, one of "
-        "the latter is taken to be beside each worker, and their load is not balanced."
+        "elastic jobs have one type of task. Workers and parameter servers are not counted separately: one "
+        "server is assumed next to each worker, and their load is not balanced."
     ),
     params=OptimusParams,
     plans_in_rounds=True,
@@ -165,7 +165,7 @@ optimus = elastic(
         prior_knowledge="a few profiled steps",
         scheduling_input="losses, measured speeds",
         dimensions="time and space",
-        priority="largest gain in time by share",
+        priority="largest gain in time per share",
         preemption="at intervals, and resizing",
         placement="even over few nodes",
         intrusiveness="loss reports, checkpoint",

@@ -1,10 +1,9 @@
-"""Moldable stages on several resources (Perotin, Sun, Raghavan; ICPP 2021): sizes by a program, then a list.
+"""Moldable stages on several resources (Perotin, Sun, Raghavan; ICPP 2021): sizes by LP, then list scheduling.
 
-The size of each stage is chosen once, before it starts: a linear program weighs the longest chain of stages against
-the resources that all of them use up in all, and is rounded: a stage gets its least size that is at most 1/rho as slow
-as the program wants. No stage takes more than a part mu of any resource. Then stages start in the order of the
-longest chain behind them, whoever fits. With d resources the schedule is at most 1.619 d + 2.545 sqrt(d) + 1 times
-the shortest.
+The size of each stage is chosen once, before it starts. A linear program weighs the critical path against the total use
+of resources. It is rounded: a stage gets its smallest size that is at most 1/rho as slow as in the program. No stage
+takes more than the fraction mu of any resource. Then stages start by longest path to the end, whichever fits. With d
+resources the makespan is at most 1.619 d + 2.545 sqrt(d) + 1 times the optimum.
 """
 
 from __future__ import annotations
@@ -31,8 +30,11 @@ GOLDEN = (1 + math.sqrt(5)) / 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerotinParams:
-    """The largest part of a resource for one stage; how much slower than the program's a size may be (1/rho), by
-    default 1 / (sqrt(1.618 d) + 1) for d resources."""
+    """Limits on the sizes of stages.
+
+    `mu` is the largest fraction of a resource for one stage. A size may be 1/`rho` times slower than in the program,
+    with `rho` = 1 / (sqrt(1.618 d) + 1) for d resources by default.
+    """
 
     mu: float = 1 - 1 / GOLDEN
     rho: float | None = None
@@ -46,7 +48,7 @@ class PerotinParams:
 
 @dataclass(slots=True)
 class _Stage:
-    """A stage that has not ended: its sizes with the time that each still takes, and what it uses up of each kind."""
+    """A stage that has not ended: its sizes, the remaining time at each, and the resources each uses."""
 
     live: LiveJob
     sizes: list[int]
@@ -55,9 +57,9 @@ class _Stage:
 
 
 class Perotin(DefaultSizeRule):
-    """Remembers the sizes that were chosen."""
+    """Rule that remembers the chosen sizes."""
 
-    takes_all = True
+    plans_cpu_jobs = True
 
     def __init__(self, params: PerotinParams, knowledge: Knowledge) -> None:
         self._params = params
@@ -68,26 +70,26 @@ class Perotin(DefaultSizeRule):
 
     @property
     def memory(self) -> Any:
-        """Sizes and chains by stage."""
+        """Sizes and path lengths by stage."""
         return [[seq, tasks, self._behind[seq]] for seq, tasks in self._sizes.items()]
 
     def recall(self, memory: Any) -> None:
-        """Sizes stay as they were chosen."""
+        """Restore the chosen sizes."""
         self._sizes = {seq: tasks for seq, tasks, _ in memory}
         self._behind = {seq: behind for seq, _, behind in memory}
 
-    def meet(self, jobs: dict[JobId, LiveJob]) -> None:
-        """Stages that are not ready have their sizes chosen, too."""
-        self._dags.meet(jobs)
+    def attach(self, jobs: dict[JobId, LiveJob]) -> None:
+        """Attach all jobs, since stages with unmet dependencies are sized too."""
+        self._dags.attach(jobs)
 
-    def left(self, live: LiveJob) -> None:
-        """Forget its size."""
+    def forget(self, live: LiveJob) -> None:
+        """Drop the size of a stage that has ended."""
         self._sizes.pop(live.seq, None)
         self._behind.pop(live.seq, None)
         self._dags.forget(live)
 
     def plan(self, question: SizeQuestion) -> SizePlan:
-        """Choose sizes for new stages; who runs stays, the others start in order while there is room."""
+        """Choose sizes for new stages; running stages stay, the others start in order while there is room."""
         if any(found.seq not in self._sizes for found in question.candidates if found.sizes):
             self._choose(question)
         targets = {found.seq: Target(found.tasks) for found in question.candidates if found.tasks}
@@ -103,18 +105,18 @@ class Perotin(DefaultSizeRule):
         return SizePlan(targets)
 
     def _choose(self, question: SizeQuestion) -> None:
-        """Solve for all stages that have not ended; those that have a size keep it."""
-        whole = totals(question.inventory)
+        """Solve for all stages that have not ended; stages with a size keep it."""
+        total = totals(question.inventory)
         stages = [
             stage
             for live in self._dags.unfinished()
-            if (stage := self._stage(candidate(live, question.inventory), question, whole)) is not None
+            if (stage := self._stage(candidate(live, question.inventory), question, total)) is not None
         ]
         if any(len(stage.sizes) > 1 for stage in stages):
-            times = self._program(stages, whole)
+            times = self._program(stages, total)
         else:
             times = [float(stage.times[0]) for stage in stages]
-        counted = sum(any(stage.areas[0, kind] > 0 for stage in stages) for kind in range(len(whole)))
+        counted = sum(any(stage.areas[0, kind] > 0 for stage in stages) for kind in range(len(total)))
         rho = self._params.rho or 1 / (math.sqrt(GOLDEN * max(counted, 1)) + 1)
         for stage, time_s in zip(stages, times, strict=True):
             if stage.live.seq not in self._sizes:
@@ -123,21 +125,21 @@ class Perotin(DefaultSizeRule):
                 self._sizes[stage.live.seq] = stage.sizes[at]
         self._measure_chains(stages)
 
-    def _stage(self, found: Candidate, question: SizeQuestion, whole: Floats) -> _Stage | None:
+    def _stage(self, found: Candidate, question: SizeQuestion, total: Floats) -> _Stage | None:
         curve: Curve = self._curves.of(found, question)
         if not curve:
             return None
         fixed = self._sizes.get(found.seq, found.tasks or None)
         kept = [pair for pair in curve if fixed is None or pair[0] == fixed] or [curve[0]]
         needs = np.array([need(found, tasks) for tasks, _ in kept])
-        small = (needs <= np.maximum(self._params.mu * whole, needs[0])).all(axis=1)
+        small = (needs <= np.maximum(self._params.mu * total, needs[0])).all(axis=1)
         kept = [pair for pair, fits in zip(kept, small.tolist(), strict=True) if fits]
-        left = found.left(question.now_s)
+        left = found.remaining_work(question.now_s)
         times = np.array([left / speed for _, speed in kept])
         return _Stage(found.live, [tasks for tasks, _ in kept], times, needs[small] * times[:, None])
 
-    def _program(self, stages: list[_Stage], whole: Floats) -> list[float]:
-        """The stages' times that balance the longest chain against what all use up; their own choice where none is."""
+    def _program(self, stages: list[_Stage], total: Floats) -> list[float]:
+        """Return the stage times that balance critical path and resource use; the fastest ones if unsolved."""
         starts = np.cumsum([0, *(len(stage.sizes) for stage in stages)])
         size, count = int(starts[-1]), len(stages)
         chain, last = size, size + count
@@ -154,11 +156,11 @@ class Perotin(DefaultSizeRule):
             if not before:
                 program.add_row(ends, np.append(-stage.times, [1.0]), low=0.0)
             program.add_row(np.array([last, chain + index]), np.array([1.0, -1.0]), low=0.0)
-        areas = np.concatenate([stage.areas for stage in stages]) if stages else np.zeros((0, len(whole)))
-        for kind in np.flatnonzero(np.isfinite(whole) & (whole > 0)).tolist():
+        areas = np.concatenate([stage.areas for stage in stages]) if stages else np.zeros((0, len(total)))
+        for kind in np.flatnonzero(np.isfinite(total) & (total > 0)).tolist():
             columns = np.flatnonzero(areas[:, kind] > 0)
             if columns.size:
-                row = np.append(-areas[columns, kind] / whole[kind], [1.0])
+                row = np.append(-areas[columns, kind] / total[kind], [1.0])
                 program.add_row(np.append(columns, [last]), row, low=0.0)
         best = Solver().solve(program)
         if isinstance(best, NoSolution):
@@ -166,7 +168,7 @@ class Perotin(DefaultSizeRule):
         return [float(best.x[starts[index] : starts[index + 1]] @ stage.times) for index, stage in enumerate(stages)]
 
     def _measure_chains(self, stages: list[_Stage]) -> None:
-        """The longest chain that begins with each stage, by the sizes chosen."""
+        """Compute the longest path that begins with each stage, at the chosen sizes."""
         behind: dict[JobId, float] = {}
         for stage in reversed(stages):
             tasks = self._sizes[stage.live.seq]
@@ -180,14 +182,14 @@ perotin = elastic(
     "perotin",
     Perotin,
     cites="Perotin et al., ICPP 2021",
-    summary="Sizes of stages by a linear program over chains and use of resources; then the longest chain first.",
-    differs="the paper plans all jobs at once before any starts; here new stages are planned as they come.",
+    summary="Sizes of stages by a linear program over critical path and resource use; then longest path first.",
+    differs="the paper plans all jobs before any starts; here new stages are planned on arrival.",
     params=PerotinParams,
     traits=Traits(
         prior_knowledge="run time, speed by size, dependencies",
-        scheduling_input="dependencies, needs of every kind",
+        scheduling_input="dependencies, demand for every resource",
         dimensions="time and space",
-        priority="longest chain",
+        priority="longest path",
         preemption="no",
         placement="consolidated",
         intrusiveness="size chosen at start",

@@ -1,9 +1,9 @@
-"""Pollux (Qiao et al., OSDI 2021): sizes by which jobs make the most useful progress, found by a genetic search.
+"""Pollux (Qiao et al., OSDI 2021): sizes that maximise goodput, found by a genetic search.
 
-A job's speedup is its goodput over that with an equal share of the cluster; the search maximises the power mean
-(p = -1) of all speedups, less a penalty for each job that would be restarted. Goodput is learned while jobs run, and a
-job is tried at no more than twice the size that it has had. The search is over numbers of tasks (placement
-follows by the mechanism), and one of its first individuals comes from a greedy fill, so that few generations do.
+A job's speedup is its goodput relative to that with an equal share of the cluster. The search maximises the power mean
+(p = -1) of all speedups, less a penalty for each job that is restarted. Goodput is learned while jobs run, and a job is
+tried at no more than twice its largest size so far. The search is over numbers of tasks; the elastic scheduler places
+them. One initial individual is a greedy allocation, so that few generations suffice.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, Targ
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 _STARVED = 0.01
-"""The speedup that counts for a job with nothing."""
+"""Speedup that counts for a job without devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolluxParams:
-    """Seconds between plans, the power of the mean, what a restart costs in speedup; the search's size, and after how
-    many generations without gain it ends."""
+    """Plans every `round_s` seconds by the mean of power `power`; a restart costs `restart_penalty` in speedup.
+
+    The search has `population` individuals and ends after `generations`, or after `patience` without a gain.
+    """
 
     round_s: float = 60.0
     power: float = -1.0
@@ -41,7 +43,7 @@ class PolluxParams:
 
     def __post_init__(self) -> None:
         if not 0 < self.round_s < math.inf:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and finite")
         if not self.power or self.power > 1:
             raise RotaError(f"power is {self.power:g}; it must be at most 1, and not 0")
         if self.population < 4 or self.generations < 0:
@@ -49,7 +51,7 @@ class PolluxParams:
 
 
 class GeneticSearch:
-    """Genetic search over sizes. An individual is a row of levels: 0 is nothing, n the n-th of a job's sizes."""
+    """Genetic search over sizes. An individual has a level for each job: 0 for none, n for the n-th of its sizes."""
 
     def __init__(
         self, jobs: list[Candidate], speedups: list[Floats], sizes: list[tuple[int, ...]], free_milli: int
@@ -68,15 +70,15 @@ class GeneticSearch:
         self.runs = np.array([found.tasks > 0 for found in jobs])
         self.rows = np.arange(self.count)
 
-    def fitness(self, people: Ints, power: float, penalty: float) -> Floats:
-        """The power mean of speedups, less what restarts cost."""
-        gained = self.speedup[self.rows, people]
-        gained = np.maximum(gained - penalty * ((people != self.now) & self.runs & (people > 0)), _STARVED)
+    def fitness(self, individuals: Ints, power: float, penalty: float) -> Floats:
+        """Return the power mean of speedups of each individual, less restart penalties."""
+        gained = self.speedup[self.rows, individuals]
+        gained = np.maximum(gained - penalty * ((individuals != self.now) & self.runs & (individuals > 0)), _STARVED)
         mean: Floats = (gained**power).mean(axis=1) ** (1.0 / power)
         return mean
 
     def greedy(self, power: float) -> Ints:
-        """The smallest size for each in order, then the step that raises the mean most by device."""
+        """Allocate every job its smallest size in order, then repeat the step that raises the mean most per device."""
         levels = np.zeros(self.count, dtype=np.int64)
         left = self.free_milli
         for at in np.argsort(self.milli[:, 1], kind="stable").tolist():
@@ -105,10 +107,10 @@ class GeneticSearch:
                 offer(at)
         return levels
 
-    def repaired(self, people: Ints, rng: np.random.Generator) -> Ints:
-        """Within what is free: smallest sizes in random order first, then what goes beyond them."""
-        order = np.argsort(rng.random(people.shape), axis=1)
-        wanted = np.take_along_axis(people, order, axis=1)
+    def repaired(self, individuals: Ints, rng: np.random.Generator) -> Ints:
+        """Fit individuals to the free devices: smallest sizes in random order first, then larger ones."""
+        order = np.argsort(rng.random(individuals.shape), axis=1)
+        wanted = np.take_along_axis(individuals, order, axis=1)
         jobs = self.rows[order]
         least = np.where(wanted > 0, self.milli[jobs, np.minimum(wanted, 1)], 0)
         has = np.cumsum(least, axis=1) <= self.free_milli
@@ -116,38 +118,38 @@ class GeneticSearch:
         left = self.free_milli - (least * has).sum(axis=1, keepdims=True)
         extra = self.milli[jobs, wanted] - np.where(wanted > 0, self.milli[jobs, np.minimum(wanted, 1)], 0)
         wanted = np.where(np.cumsum(extra, axis=1) <= left, wanted, np.minimum(wanted, 1))
-        fixed = np.zeros_like(people)
+        fixed = np.zeros_like(individuals)
         np.put_along_axis(fixed, order, wanted, axis=1)
         return fixed
 
     def run(self, params: PolluxParams, rng: np.random.Generator) -> Ints:
-        """The fittest after so many generations."""
-        people = rng.integers(0, self.levels + 1, size=(params.population, self.count))
-        people[0], people[1] = self.now, self.greedy(params.power)
-        people = self.repaired(people, rng)
+        """Return the fittest individual after the configured number of generations."""
+        individuals = rng.integers(0, self.levels + 1, size=(params.population, self.count))
+        individuals[0], individuals[1] = self.now, self.greedy(params.power)
+        individuals = self.repaired(individuals, rng)
         half = params.population // 2
         best_fit, stalled = -np.inf, 0
         for _ in range(params.generations):
-            fit = self.fitness(people, params.power, params.restart_penalty)
+            fit = self.fitness(individuals, params.power, params.restart_penalty)
             stalled = 0 if fit.max() > best_fit else stalled + 1
             if stalled > params.patience:
                 break
             best_fit = fit.max()
-            people = people[np.argsort(-fit, kind="stable")[:half]]
+            individuals = individuals[np.argsort(-fit, kind="stable")[:half]]
             pairs = rng.integers(0, half, size=(2, params.population - half))
             mixed = np.where(
-                rng.random((params.population - half, self.count)) < 0.5, people[pairs[0]], people[pairs[1]]
+                rng.random((params.population - half, self.count)) < 0.5, individuals[pairs[0]], individuals[pairs[1]]
             )
             change = rng.random(mixed.shape) < 2.0 / self.count
             mixed = np.where(change, rng.integers(0, self.levels + 1, size=mixed.shape), mixed)
-            people = np.concatenate([people, self.repaired(mixed, rng)])
-        fit = self.fitness(people, params.power, params.restart_penalty)
-        best: Ints = people[int(np.argmax(fit))]
+            individuals = np.concatenate([individuals, self.repaired(mixed, rng)])
+        fit = self.fitness(individuals, params.power, params.restart_penalty)
+        best: Ints = individuals[int(np.argmax(fit))]
         return best
 
 
 class Pollux(GoodputRule):
-    """Chance hangs on what is asked and on the seed, and need not be remembered."""
+    """Rule whose random choices depend on the question and the seed alone, so that it needs no memory for them."""
 
     def __init__(self, params: PolluxParams, knowledge: Knowledge) -> None:
         super().__init__(params.round_s, knowledge.reports)
@@ -155,11 +157,11 @@ class Pollux(GoodputRule):
         self._seed = knowledge.seed
 
     def choose(self, jobs: list[Candidate], question: SizeQuestion, mark: int) -> SizePlan:
-        """Search anew."""
+        """Search for the best sizes of these jobs."""
         if not jobs:
             return SizePlan({})
         rng = np.random.default_rng([self._seed, mark])
-        sizes = [self._book.allowed(found) for found in jobs]
+        sizes = [self._observations.allowed(found) for found in jobs]
         speedups = [self._speedup(found, own, question, len(jobs)) for found, own in zip(jobs, sizes, strict=True)]
         levels = GeneticSearch(jobs, speedups, sizes, question.free_milli).run(self._params, rng).tolist()
         chosen = [(found, own[level - 1]) for found, own, level in zip(jobs, sizes, levels, strict=True) if level]
@@ -167,11 +169,11 @@ class Pollux(GoodputRule):
         return SizePlan({found.seq: Target(tasks) for found, tasks in chosen})
 
     def _speedup(self, found: Candidate, own: tuple[int, ...], question: SizeQuestion, jobs: int) -> Floats:
-        """Goodput at each size over that with an equal share of the cluster."""
+        """Return goodput at each size relative to that with an equal share of the cluster."""
         share = question.free_milli / jobs / max(found.per_task_milli, 1)
         fair = max((tasks for tasks in found.sizes if tasks <= share), default=found.sizes[0])
         asked = tuple(sorted({*own, fair}))
-        goodput = self._book.goodput(found, asked, question.node_devices)
+        goodput = self._observations.goodput(found, asked, question.node_devices)
         base = float(goodput[asked.index(fair)]) or 1.0
         return goodput[[asked.index(tasks) for tasks in own]] / base
 
@@ -180,11 +182,11 @@ pollux = elastic(
     "pollux",
     Pollux,
     cites="Qiao et al., OSDI 2021",
-    summary="The sizes with the best mean speedup of all jobs, by goodput learned while they run.",
+    summary="Sizes with the best mean speedup of all jobs, by goodput learned online.",
     differs=(
         "the search is over the number of tasks of each job, not over jobs by nodes; placement "
-        "consolidates afterwards, and goodput takes a job to be on as few nodes as can be. Adaptive batch "
-        "sizes are the job's own business."
+        "consolidates afterwards, and goodput assumes a job to be on as few nodes as possible. Adapting the batch "
+        "size is left to the job."
     ),
     params=PolluxParams,
     plans_in_rounds=True,

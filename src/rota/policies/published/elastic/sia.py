@@ -1,9 +1,9 @@
 """Sia (Jayaram Subramanya et al., SOSP 2023): one size and device type for each job, by an integer program.
 
-A configuration is a part of a node by powers of two, or whole nodes, of one type. Each job's goodputs are divided
-by its least; the program minimises the sum of goodput^p (p = -0.5) over chosen configurations, with 1.1 for a job
-that gets none. A configuration other than the present one counts for less, by what the restart costs a job of its age.
-Goodput is learned while jobs run, scaled between types by a short profile, and a job at most doubles.
+A configuration is a fraction of a node by powers of two, or whole nodes, of one type. Goodputs of a job are normalised
+by its smallest; the program minimises the sum of goodput^p (p = -0.5) over chosen configurations, with 1.1 for a job
+without one. A configuration that needs a restart is discounted by what the restart costs a job of its age. Goodput is
+learned while jobs run, scaled between types by a short profile, and a job at most doubles its size.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from rota.core.state.node_accounts import Pool
 from rota.mechanisms.declare import Knowledge, Traits
 from rota.mechanisms.elastic.declare import elastic
 from rota.mechanisms.elastic.goodput import GoodputRule
-from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, Target, whole_shapes
+from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, Target, even_sizes
 from rota.mechanisms.solvers.lp import NoSolution, Program
 from rota.mechanisms.solvers.set_packing import best_choices
 
 _GAP = 2e-3
-"""How far from the optimum the program may stop, as a part of it."""
+"""Relative optimality gap at which the solver may stop."""
 _MOST_FACTOR = 0.99
-"""Another configuration is always worth a little less than the present one, or jobs would change places for nothing."""
+"""Largest restart factor: below 1, or equivalent jobs would swap placements for no gain."""
 _LEAST_FACTOR = 0.05
-"""A restart never makes a configuration worth less than this."""
+"""Smallest restart factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiaParams:
-    """Seconds between plans, the power of goodput, and what a job that gets nothing costs."""
+    """Seconds between plans, the power of goodput, and the cost of a job without devices."""
 
     round_s: float = 60.0
     power: float = -0.5
@@ -42,15 +42,15 @@ class SiaParams:
 
     def __post_init__(self) -> None:
         if not 0 < self.round_s < math.inf:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and finite")
         if not -5 <= self.power < 0:
             raise RotaError(f"power is {self.power:g}; it must be below 0 and at least -5")
         if not self.idle > 1:
-            raise RotaError(f"idle is {self.idle:g}; it must be above 1, or some jobs never run")
+            raise RotaError(f"idle is {self.idle:g}; it must be above 1, otherwise some jobs never run")
 
 
 class SiaConfiguration(NamedTuple):
-    """A configuration of a job, with the goodput that it would have there."""
+    """A configuration of a job and its goodput."""
 
     at: int
     target: Target
@@ -60,7 +60,7 @@ class SiaConfiguration(NamedTuple):
 
 
 class Sia(GoodputRule):
-    """An integer program whenever anything has changed."""
+    """Rule that solves an integer program whenever anything has changed."""
 
     def __init__(self, params: SiaParams, knowledge: Knowledge) -> None:
         super().__init__(params.round_s, knowledge.reports)
@@ -69,12 +69,14 @@ class Sia(GoodputRule):
         self._restart_s = knowledge.restart_s
 
     def choose(self, jobs: list[Candidate], question: SizeQuestion, mark: int) -> SizePlan:
-        """Solve anew."""
+        """Solve the integer program over the configurations of these jobs."""
         choices = [choice for at, found in enumerate(jobs) for choice in self._choices(at, found, question)]
         if not choices:
             return SizePlan({})
         program = self._program(jobs, choices, question)
-        holds = [bool(jobs[choice.at].tasks) and self._stays(jobs[choice.at], choice, question) for choice in choices]
+        holds = [
+            bool(jobs[choice.at].tasks) and self._is_present(jobs[choice.at], choice, question) for choice in choices
+        ]
         best = best_choices(program, np.array(holds, dtype=np.float64))
         if isinstance(best, NoSolution):
             return SizePlan({found.seq: Target(found.tasks) for found in jobs if found.tasks})
@@ -87,7 +89,7 @@ class Sia(GoodputRule):
         goodput = np.array([choice.goodput for choice in choices])
         least = np.full(len(jobs), np.inf)
         np.minimum.at(least, owner, goodput)
-        stays = np.array([self._stays(jobs[choice.at], choice, question) for choice in choices])
+        stays = np.array([self._is_present(jobs[choice.at], choice, question) for choice in choices])
         factor = np.array([self._restart_factor(found, question.now_s) for found in jobs])[owner]
         worth = goodput / least[owner] * np.where(stays, 1.0, factor)
         size = len(choices)
@@ -110,17 +112,17 @@ class Sia(GoodputRule):
 
     def _choices(self, at: int, found: Candidate, question: SizeQuestion) -> list[SiaConfiguration]:
         choices: list[SiaConfiguration] = []
-        allowed = set(self._book.allowed(found))
+        allowed = set(self._observations.allowed(found))
         for index, pool in enumerate(question.pools):
             ratio = self._type_ratio(found, pool.device_type)
             if not ratio or not pool.usable:
                 continue
             per_node = _node_devices(pool)
-            shapes = [tasks for tasks in whole_shapes(found, per_node) if tasks in allowed]
+            shapes = [tasks for tasks in even_sizes(found, per_node) if tasks in allowed]
             sizes = tuple(tasks for tasks in shapes if tasks * found.per_task_milli <= pool.usable * WHOLE)
             if not sizes:
                 continue
-            goodput = self._book.goodput(found, sizes, per_node)
+            goodput = self._observations.goodput(found, sizes, per_node)
             for tasks, rate in zip(sizes, goodput.tolist(), strict=True):
                 target = Target(tasks, pool.device_type if len(found.live.job.roles) == 1 else None)
                 if rate > 0:
@@ -128,18 +130,18 @@ class Sia(GoodputRule):
         return choices
 
     def _type_ratio(self, found: Candidate, kind: DeviceType) -> float:
-        """How fast the job is on a type, by a short profile at its smallest size."""
+        """Return the relative speed of a job on a type, by a short profile at its smallest size."""
         job = found.live.job
         return self._speed.at_size(job, kind, found.sizes[0]) if found.is_elastic else self._speed.on_type(job, kind)
 
-    def _stays(self, found: Candidate, choice: SiaConfiguration, question: SizeQuestion) -> bool:
-        """Whether a configuration is what the job has; one that waits has nothing to lose."""
+    def _is_present(self, found: Candidate, choice: SiaConfiguration, question: SizeQuestion) -> bool:
+        """Return whether a configuration is the present one; a waiting job has none."""
         if not found.tasks:
             return True
         return found.tasks == choice.target.tasks and found.device_type == question.pools[choice.pool].device_type
 
     def _restart_factor(self, found: Candidate, now_s: float) -> float:
-        """(T - N S) / (T + S): what a job of age T, restarted N times at S seconds each, keeps of its goodput."""
+        """Return (T - N S) / (T + S): the goodput kept by a job of age T after N restarts of S seconds each."""
         age_s, cost_s = now_s - found.live.submitted_s, self._restart_s
         if age_s + cost_s <= 0:
             return _MOST_FACTOR
@@ -152,7 +154,7 @@ def _node_devices(pool: Pool) -> int:
 
 
 def _room(question: SizeQuestion) -> list[int]:
-    """Thousandths by pool that candidates may share out: what is free there, and what they hold there themselves."""
+    """Return the thousandths of each pool to allocate: what is free and what candidates hold."""
     held = dict.fromkeys(range(len(question.pools)), 0)
     index = {pool.device_type: at for at, pool in enumerate(question.pools)}
     for found in question.candidates:
@@ -165,10 +167,10 @@ sia = elastic(
     "sia",
     Sia,
     cites="Jayaram Subramanya et al., SOSP 2023",
-    summary="The device type and size for each job by an integer program over goodput, learned while jobs run.",
+    summary="Device type and size of each job by an integer program over goodput, learned online.",
     differs=(
         "goodput on a type where a job has not run yet is scaled from a profile at its smallest size. The program is "
-        "solved to within 0.2% of its optimum; what jobs have is kept where that is as good."
+        "solved to within 0.2% of its optimum; present configurations win ties."
     ),
     params=SiaParams,
     plans_in_rounds=True,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from rota.core.engine.protocols import Policy
 from rota.core.errors import RotaError
-from rota.mechanisms.declare import DeclaredPolicy, Knowledge, Traits
+from rota.core.messages.decisions import DecisionKind
+from rota.mechanisms.declare import LEASES, RESIZES, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.family import Build
+from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.declare import RoundParams, round_length, rounds
 from rota.mechanisms.rounds.lease_rules import LeaseRules
-from rota.mechanisms.rounds.rule import RoundFeatures, ShareRule
+from rota.mechanisms.rounds.rule import SHARES_ONLY, RoundFeatures, ShareRule
 from rota.mechanisms.rounds.scheduler import RoundScheduler
 from rota.policies.published.gavel.compat import GavelLeaseRules
 from rota.policies.published.gavel.forecast import ArrivalForecast
@@ -40,6 +42,15 @@ class GavelParams(RoundParams):
     """
 
     compat: Compat = Compat.GAVEL
+
+    @property
+    def features(self) -> RoundFeatures:
+        """What the rounds may decide beyond the shares."""
+        return SHARES_ONLY
+
+    def remarks(self, given: SimulationInput) -> Iterable[str]:
+        """Return which names in the parameters mean nothing in a simulation."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +82,11 @@ class SizeParams(LpParams):
         refuse_with_quirks(self.compat, "elastic", self.elastic, "every job has one size")
         refuse_with_quirks(self.compat, "cross_type", self.cross_type, "every job runs on one type")
 
+    @property
+    def features(self) -> RoundFeatures:
+        """What the rounds may decide beyond the shares."""
+        return RoundFeatures(elastic=self.elastic, cross_type=self.cross_type)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackParams(SizeParams):
@@ -82,6 +98,11 @@ class PackParams(SizeParams):
     def __post_init__(self) -> None:
         SizeParams.__post_init__(self)
         refuse_with_quirks(self.compat, "mixed_sharing", self.mixed_sharing, "pairs are of equal size")
+
+    @property
+    def features(self) -> RoundFeatures:
+        """What the rounds may decide beyond the shares."""
+        return RoundFeatures(elastic=self.elastic, cross_type=self.cross_type, mixed_sharing=self.mixed_sharing)
 
 
 def refuse_with_quirks(compat: Compat, option: str, is_on: bool, why: str) -> None:
@@ -102,11 +123,7 @@ def _schedule(rule: ShareRule, build: Build) -> Policy:
         length=length,
         lease_rules=GavelLeaseRules() if values.compat is Compat.GAVEL else LeaseRules(knowledge.restart_s),
         rng=random.Random(knowledge.seed + _TYPE_ORDER_SEED),
-        features=RoundFeatures(
-            elastic=isinstance(values, SizeParams) and values.elastic,
-            cross_type=isinstance(values, SizeParams) and values.cross_type,
-            mixed_sharing=isinstance(values, PackParams) and values.mixed_sharing,
-        ),
+        features=values.features,
     )
 
 
@@ -125,6 +142,10 @@ def gavel(
     starvation: str = "no",
 ) -> DeclaredPolicy:
     """Declare a policy from a rule made of its parameters and `Knowledge`; `packs` if two jobs share devices."""
+
+    def emits(values: GavelParams) -> frozenset[DecisionKind]:
+        return LEASES | (RESIZES if values.features.elastic else set()) | (SHARES if packs else set())
+
     return _gavel_rounds(
         f"{_PREFIX}{name}",
         rule,
@@ -142,4 +163,9 @@ def gavel(
         ),
         params=params,
         live="compat=none",
+        emits=emits,
+        packs=packs,
+        remarks=lambda values, given: values.remarks(given),
+        number_labels={"priority_weight": "it counts as 1", "slo": "it is no deadline"},
+        spans_types=lambda values: values.features.cross_type,
     )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from rota.mechanisms.arrays import Floats
-from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion, Shares
+from rota.mechanisms.hooks import SimulationInput
+from rota.mechanisms.rounds.rule import RoundFeatures, RoundJob, ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import Program, Programmed, Solution
 from rota.policies.published.gavel.declare import LpParams, SizeParams, gavel, refuse_with_quirks
-from rota.policies.published.gavel.entries import amount_of, names_of
+from rota.policies.published.gavel.entries import amount_of, names_of, unknown_names
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
 from rota.policies.published.gavel.least import nothing
 
@@ -30,6 +32,12 @@ class CostParams(SizeParams):
         for name in names_of(self.prices):
             self.price(name)
 
+    def remarks(self, given: SimulationInput) -> Iterator[str]:
+        """Return which prices are of types that the cluster lacks."""
+        yield from unknown_names(
+            "prices", self.prices, [str(kind) for kind in given.device_types], "type of the cluster"
+        )
+
     def price(self, kind: str) -> float:
         """The price of a type."""
         given = amount_of(self.prices, kind, f"the price of {kind!r}")
@@ -46,6 +54,11 @@ class PackedCostParams(CostParams):
     def __post_init__(self) -> None:
         CostParams.__post_init__(self)
         refuse_with_quirks(self.compat, "mixed_sharing", self.mixed_sharing, "pairs are of equal size")
+
+    @property
+    def features(self) -> RoundFeatures:
+        """What the rounds may decide beyond the shares."""
+        return RoundFeatures(elastic=self.elastic, cross_type=self.cross_type, mixed_sharing=self.mixed_sharing)
 
 
 def deadline_s(job: RoundJob) -> float:

@@ -20,7 +20,7 @@ from rota.core.model.job import WHOLE
 from rota.core.model.placement import devices_of
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.arrays import Floats
-from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.declare import NEVER_STOPS, Knowledge, Traits
 from rota.mechanisms.job_length import UNKNOWN_WORK_S
 from rota.mechanisms.selection.declare import selection
 from rota.mechanisms.selection.rule import DeviceRequest, Selection, SelectionContext
@@ -262,6 +262,7 @@ allox = selection(
         placement="consolidated",
     ),
     params=AlloxParams,
+    emits=NEVER_STOPS,
     differs=(
         "lengths on each type are those of the speed model, not estimated from two small runs. At most "
         "400 jobs are matched at a time, the shortest first; with one type of device the matching is that "

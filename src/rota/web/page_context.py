@@ -1,4 +1,4 @@
-"""What a page works with: the manager's service, who looks, and news of what changes."""
+"""The context of a page: the manager's service, the visitor, and notifications of changes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rota.live.views.tenant_usage import TenantGuarantee, TenantUse
 from rota.live.workers.whatif import WhatIf
 from rota.web.sessions import Visitor
 
-LOOK_S = 1.0
+CHECK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageContext:
-    """One page that somebody looks at."""
+    """One open page: its request, and the services that it reads."""
 
     service: Service
     what_if: WhatIf
@@ -33,59 +33,59 @@ class PageContext:
 
     @property
     def visitor(self) -> Visitor:
-        """Who looks."""
+        """The visitor whose browser opened the page."""
         found = self.request.scope["rota.visitor"]
         assert isinstance(found, Visitor)
         return found
 
-    def who(self) -> Principal:
-        """Whose rights count, as of now."""
+    def principal(self) -> Principal:
+        """Return the principal whose rights apply now; raises `Unknown` once its token is revoked."""
         return self.visitor.principal()
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster as it is now."""
+        """The current cluster configuration."""
         return self.service.lookout.promised.cluster
 
     @property
-    def promises(self) -> Mapping[str, TenantGuarantee]:
-        """What tenants are promised now."""
+    def guarantees(self) -> Mapping[str, TenantGuarantee]:
+        """The tenants' current guarantees."""
         return self.service.lookout.promised.now()
 
     @property
     def recent(self) -> Recent:
-        """The last day."""
+        """The history of the last day."""
         return self.service.lookout.recent
 
     def uses(self) -> dict[str, TenantUse]:
-        """What tenants hold now, those that may be seen."""
+        """Return the current usage of the tenants that the visitor may see."""
         return self.service.lookout.uses(self.tenants())
 
     @property
     def is_admin(self) -> bool:
-        """Whether everything is allowed."""
-        return self.who().role is AccessRole.ADMIN
+        """Whether the visitor is an admin."""
+        return self.principal().role is AccessRole.ADMIN
 
     @property
     def may_submit(self) -> bool:
-        """Whether jobs of some tenant may be submitted."""
-        return self.who().role is not AccessRole.VIEWER
+        """Whether the visitor may submit jobs of at least one tenant."""
+        return self.principal().role is not AccessRole.VIEWER
 
     @property
     def may_study(self) -> bool:
-        """Whether all tenants' jobs may be run through the simulator."""
-        return self.may_submit and self.who().tenants is None
+        """Whether the visitor may simulate the jobs of all tenants."""
+        return self.may_submit and self.principal().tenants is None
 
     def tenants(self) -> tuple[str, ...] | None:
-        """The tenants that may be seen; None means all."""
-        allowed = self.who().tenants
+        """Return the tenants that the visitor may see; None means all."""
+        allowed = self.principal().tenants
         return None if allowed is None else tuple(sorted(allowed))
 
     async def act(self, action: Callable[[Principal, Asker], Awaitable[object]], done: str) -> bool:
-        """Do something in the visitor's name; says that it is done, or why not."""
+        """Carry out an action as the visitor and notify of the outcome; return whether it succeeded."""
         try:
-            who = self.who()
-            await action(who, Asker(name=who.name))
+            principal = self.principal()
+            await action(principal, Asker(name=principal.name))
         except Unknown:
             ui.navigate.to("/login")
             return False
@@ -102,14 +102,14 @@ class PageContext:
         about: Callable[[News], bool] = lambda _: True,
         every_s: float = 15.0,
     ) -> None:
-        """Update the page once it is open, soon after there is news, and now and then, as long as it is looked at."""
+        """Update the page when it opens, soon after each relevant change, and every `every_s`, while it is open."""
         changed = [True]
         last_s = [time.monotonic()]
 
-        def heard(news: Sequence[News]) -> None:
+        def on_news(news: Sequence[News]) -> None:
             changed[0] = changed[0] or any(about(each) for each in news)
 
-        async def look() -> None:
+        async def refresh() -> None:
             if not self.visitor.is_known():
                 ui.navigate.to("/login")
                 return
@@ -118,5 +118,5 @@ class PageContext:
                 await update()
                 last_s[0] = time.monotonic()
 
-        context.client.on_delete(self.service.control.listen(heard))
-        ui.timer(LOOK_S, look)
+        context.client.on_delete(self.service.control.listen(on_news))
+        ui.timer(CHECK_EVERY_S, refresh)

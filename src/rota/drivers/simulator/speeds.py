@@ -1,4 +1,4 @@
-"""Which speeds a study runs on: a file's, the catalogue's or none; and what of them the policies are told."""
+"""The speeds of a scenario: those of a file, of the catalogue or none; and which of them policies know."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.perf.profiles.catalogue import NAME, REFERENCE, catalogue
-from rota.perf.profiles.partial_profiles import EstimateSpec, Known, SpeedEstimate, estimate, gaps_of
+from rota.perf.profiles.partial_profiles import Known, SpeedEstimate, estimate, gaps_of
 from rota.perf.profiles.profile_files import read_profiles
 from rota.perf.profiles.speed_table import Profiles
+from rota.scenario import Scenario
 from rota.traces.readers.journal import JOURNAL
 from rota.traces.workload import Workload
 
@@ -20,40 +21,38 @@ NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySpeeds:
-    """The true speeds, what policies are told instead if anything, and what to tell the user of it."""
+class ScenarioSpeeds:
+    """The true speeds, the estimate that policies see instead if they do not know all, and notes for the user."""
 
     profiles: Profiles | None
     estimate: SpeedEstimate | None = None
-    spec: EstimateSpec | None = None
     notes: tuple[str, ...] = ()
     is_file: bool = False
-    """Whether the profiles are those of a file, as they are there."""
+    """Whether the profiles are those of a file, unchanged."""
 
 
-def study_speeds(
-    name: str | None, reference: str | None, spec: EstimateSpec | None, workload: Workload, cluster: Cluster
-) -> StudySpeeds:
-    """The speeds for a workload. `name` is a file, `catalogue`, `none`, or None for whatever makes sense."""
-    profiles = _profiles(name, reference, workload, cluster)
+def scenario_speeds(scenario: Scenario, workload: Workload, cluster: Cluster) -> ScenarioSpeeds:
+    """Read or choose the profiles for a workload, and estimate what policies do not know of them."""
+    spec = scenario.estimate
+    profiles = _profiles(scenario.profiles, scenario.reference, workload, cluster)
     if profiles is None:
         if spec is not None:
             raise RotaError("there are no profiles of which part could be hidden; give them with --profiles FILE")
-        return StudySpeeds(profiles=None)
+        return ScenarioSpeeds(profiles=None)
     notes = [f"speeds: {profiles.source}"] if profiles.source == NAME else []
     is_file = workload.counts_steps and profiles.source != NAME
     if spec is None:
-        return StudySpeeds(profiles=profiles, notes=tuple(notes), is_file=is_file)
+        return ScenarioSpeeds(profiles=profiles, notes=tuple(notes), is_file=is_file)
     missing = _gaps(profiles, workload, cluster)
     if missing.speeds or missing.pairs:
         filled = estimate(missing, spec.fill, spec.seed)
         notes.append(f"profiles {profiles.source}: {filled.sentence()}")
         profiles, is_file = filled.profiles, False
     if spec.known == 1:
-        return StudySpeeds(profiles=profiles, notes=tuple(notes), is_file=is_file)
-    told = spec.estimate(profiles)
-    notes.append(f"policies are told: {told.sentence()}")
-    return StudySpeeds(profiles=profiles, estimate=told, spec=spec, notes=tuple(notes), is_file=is_file)
+        return ScenarioSpeeds(profiles=profiles, notes=tuple(notes), is_file=is_file)
+    known = spec.estimate(profiles)
+    notes.append(f"policies know: {known.sentence()}")
+    return ScenarioSpeeds(profiles=profiles, estimate=known, notes=tuple(notes), is_file=is_file)
 
 
 def _profiles(name: str | None, reference: str | None, workload: Workload, cluster: Cluster) -> Profiles | None:

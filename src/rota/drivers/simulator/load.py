@@ -1,0 +1,190 @@
+"""Reads what a scenario names and refuses what can't be run: the way from options to a simulation, for all callers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rota.core.errors import RotaError, did_you_mean
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import Job
+from rota.drivers.simulator.deadlines import due_by_slo
+from rota.drivers.simulator.device_types import typed_by_speed
+from rota.drivers.simulator.guarantees import refuse_broken_guarantees
+from rota.drivers.simulator.speeds import ScenarioSpeeds, scenario_speeds
+from rota.drivers.simulator.study import Setting, believed, oversized, refuse_unknown_types, setting_of
+from rota.files.cluster import read_cluster
+from rota.files.faults import read_faults
+from rota.perf.speed.factor import speed_factor
+from rota.perf.speed.options import fingerprint
+from rota.policies import find_policy
+from rota.scenario import ClusterChange, Scenario
+from rota.store.journal import JournalHeader
+from rota.traces.formats import read_trace
+from rota.traces.readers.alibaba import read_alibaba_nodes
+from rota.traces.workload import Workload
+
+PROFILES = "profiles.json"
+"""The profiles of a run, beside its journal, unless they are those of a file, unchanged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedScenario:
+    """A scenario whose files have been read and found fit to run."""
+
+    scenario: Scenario
+    workload: Workload
+    setting: Setting
+    speeds: ScenarioSpeeds
+    left_out: int
+    """Jobs larger than the cluster, left out as the scenario asks."""
+
+    def run_of(self, policy: str) -> Scenario:
+        """One policy's run as it can be repeated: with the cluster, placement and profiles that were used."""
+        declared, options = find_policy(policy)
+        speeds, profiles = self.speeds, None
+        if speeds.profiles is not None:
+            profiles = speeds.profiles.source if speeds.is_file else PROFILES
+        return replace(
+            self.scenario.under(policy),
+            cluster=self.setting.cluster,
+            placement=self.scenario.placement or declared.placement_with(options),
+            profiles=profiles,
+            profiles_sha256=fingerprint(Path(profiles)) if profiles is not None and speeds.is_file else None,
+            estimate=None if speeds.estimate is None else self.scenario.estimate,
+        )
+
+    def header_of(self, policy: str) -> JournalHeader:
+        """The first line of a policy's journal."""
+        estimate = self.speeds.estimate
+        error = None if estimate is None else estimate.speeds.error
+        return JournalHeader(
+            scenario=self.run_of(policy),
+            about=f"simulation of {self.workload.source}",
+            held_out_error=None if error is None else round(error.median, 6),
+        )
+
+
+def read_workload(scenario: Scenario) -> Workload:
+    """The trace that a scenario names."""
+    if scenario.trace is None:
+        raise RotaError("state which workload to simulate with --trace FILE (or --replay JOURNAL)")
+    return read_trace(Path(scenario.trace), format=scenario.format, skip_bad_lines=scenario.skip_bad_lines)
+
+
+def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario:
+    """Read and check everything that a scenario names; a workload that is given takes the place of its trace."""
+    if workload is None:
+        workload = read_workload(scenario)
+    if scenario.jobs is not None:
+        workload = replace(workload, submissions=workload.submissions[: scenario.jobs])
+    cluster = _cluster(scenario, workload)
+    speeds = scenario_speeds(scenario, workload, cluster)
+    setting = _setting(scenario, cluster, speeds)
+    known = believed(setting).profiles
+    if known is not None:
+        typed = typed_by_speed(workload.submissions, setting.cluster, known)
+        workload = replace(workload, submissions=typed)
+    workload = replace(workload, submissions=due_by_slo(workload.submissions, setting.cluster, setting.speed))
+    refuse_unknown_types(workload.submissions, setting.cluster)
+    misfits = oversized(workload.submissions, setting, spreads=_spans_types(scenario.policies))
+    return LoadedScenario(
+        scenario=scenario,
+        workload=_without(workload, misfits, scenario, setting),
+        setting=setting,
+        speeds=speeds,
+        left_out=len(misfits),
+    )
+
+
+def _spans_types(policies: Sequence[str]) -> bool:
+    """Whether every policy may run one job on several device types at once."""
+    found = [find_policy(spec) for spec in policies]
+    return bool(found) and all(declared.can_span_types(options) for declared, options in found)
+
+
+def _without(workload: Workload, misfits: Sequence[tuple[Job, str]], scenario: Scenario, setting: Setting) -> Workload:
+    """The workload without jobs that never fit, if the scenario leaves them out; refused otherwise."""
+    if not misfits:
+        return workload
+    if not scenario.skip_oversized:
+        job, why = misfits[0]
+        what = f"job {job.id}: {why};"
+        if setting.tenancy == "none":
+            what = f"job {job.id} {_too_large(job, setting.cluster)}; use a larger --cluster,"
+        raise RotaError(f"{what} or leave such jobs out with --skip-oversized ({len(misfits):,} in this trace)")
+    dropped = {job.id for job, _ in misfits}
+    kept = tuple(each for each in workload.submissions if each.job.id not in dropped)
+    if not kept:
+        raise RotaError("no job of the trace fits into the cluster")
+    return replace(workload, submissions=kept)
+
+
+def _too_large(job: Job, cluster: Cluster) -> str:
+    """Why a job never fits, by device counts and by what the largest node has."""
+    devices = cluster.devices_by_type
+    if too_much := _more_than_any_node(job, cluster):
+        return too_much
+    if max(devices.values(), default=0) < job.gpus <= cluster.devices:
+        each = ", ".join(f"{count} of {kind!r}" for kind, count in devices.items())
+        return f"needs {job.gpus:g} devices of one type, and the cluster has {each}"
+    return f"needs {job.gpus:g} devices and can never fit into the cluster ({cluster.devices} devices)"
+
+
+def _more_than_any_node(job: Job, cluster: Cluster) -> str | None:
+    """The resource of which a task needs more than any node has."""
+    for key, what in (
+        ("cpu_milli", "thousandths of CPUs"),
+        ("memory_bytes", "bytes of memory"),
+        ("network_bps", "bits a second of network"),
+        ("disk_bps", "bits a second of disk"),
+    ):
+        has = [getattr(node, key) for node in cluster.nodes]
+        need = max(getattr(role, key) for role in job.roles)
+        if has and None not in has and need > max(has):
+            return f"needs {need:,} {what} for a task, and no node has more than {max(has):,}"
+    return None
+
+
+def _setting(scenario: Scenario, cluster: Cluster, speeds: ScenarioSpeeds) -> Setting:
+    known = {str(kind) for kind in cluster.devices_by_type}
+    for kind in scenario.speed.type_speed:
+        if kind not in known:
+            raise RotaError(f"--type-speed: unknown name {kind!r}; {did_you_mean(kind, known)}")
+    if scenario.speed.factor:
+        speed_factor(scenario.speed.factor)
+    changes = tuple((change.at_s, _replacement(change, scenario.tenancy)) for change in scenario.changes)
+    listed = () if scenario.faults is None else read_faults(scenario.faults, cluster, *(after for _, after in changes))
+    return setting_of(
+        scenario,
+        cluster=cluster,
+        profiles=speeds.profiles,
+        estimate=speeds.estimate,
+        fault_list=tuple((fault.at_s, fault.node, fault.up) for fault in listed),
+        changes=changes,
+    )
+
+
+def _cluster(scenario: Scenario, workload: Workload) -> Cluster:
+    given = scenario.cluster
+    if given is None:
+        if workload.cluster is None:
+            raise RotaError("state which cluster to simulate with --cluster, e.g. --cluster gpu=16/4")
+        return workload.cluster
+    if isinstance(given, str) and given.endswith(".csv"):
+        return read_alibaba_nodes(Path(given))
+    return _read_cluster(given, scenario.tenancy)
+
+
+def _replacement(change: ClusterChange, tenancy: str) -> Cluster:
+    try:
+        return _read_cluster(change.cluster, tenancy)
+    except RotaError as error:
+        raise RotaError(f"the change at {change.at_s:g} s: {error}") from error
+
+
+def _read_cluster(given: Cluster | str, tenancy: str) -> Cluster:
+    cluster = read_cluster(given) if isinstance(given, str) else given
+    refuse_broken_guarantees(cluster, tenancy, given if isinstance(given, str) else "the cluster")
+    return cluster

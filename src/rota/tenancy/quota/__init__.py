@@ -1,0 +1,1 @@
+"""Tenancy `quota`: devices by count, for tenants that may contain tenants."""

@@ -1,0 +1,66 @@
+"""A what-if: the journal's jobs under the present scenario and another, in a separate process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builders import job
+from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import DeviceType
+from rota.drivers.simulator.study import Setting, simulate
+from rota.live.loop.boot import Scheduling
+from rota.live.workers.whatif import WhatIf, changed
+from rota.scenario import Scenario
+from rota.store.database import open_database
+from rota.store.journal import JournalHeader, JournalWriter
+from rota.store.records import Records, WriteBatch
+from rota.traces.workload import Submission, Workload
+
+ONE = Cluster.uniform(("gpu", 1, 1))
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[Records]:
+    """Two jobs of 100 s one after the other on one device, an hour ago."""
+    began_s = time.time() - 3600.0
+    jobs = tuple(Submission(job=job(name, work=100.0), submit_s=began_s) for name in ("a", "b"))
+    header = JournalHeader(scenario=Scenario(policies=("fifo",), placement="any", cluster=ONE))
+    with JournalWriter(tmp_path / "journal", header) as journal:
+        workload = Workload(submissions=jobs, source="here", format="rota")
+        simulate(workload, "fifo", Setting(cluster=ONE), journal=journal)
+    lines = (tmp_path / "journal").read_text().splitlines()[1:]
+    kept = Records(open_database(tmp_path / "rota.db"))
+    kept.write(WriteBatch(steps=[{"n": number, "body": line} for number, line in enumerate(lines)]))()
+    yield kept
+    kept.close()
+
+
+def what_if(records: Records) -> WhatIf:
+    return WhatIf(records, Scheduling(cluster=ONE, policy="fifo"))
+
+
+def test_jobs_of_the_last_day_end_sooner_with_another_node(records: Records) -> None:
+    question = what_if(records)
+    now = question.present(ONE, restart_s=30.0)
+    then = replace(now.under("las"), cluster=changed(ONE, added={DeviceType("gpu"): 1}))
+
+    answer = asyncio.run(question.ask(now, then, 1.0))
+
+    assert (answer.jobs, answer.left_out) == (2, 0)
+    assert (answer.now.policy, answer.now.devices, answer.now.metrics["avg_jct_s"]) == ("fifo", 1, 150.0)
+    assert (answer.then.policy, answer.then.devices, answer.then.metrics["avg_jct_s"]) == ("las", 2, 100.0)
+
+
+def test_policy_from_a_file_is_refused(records: Records, tmp_path: Path) -> None:
+    question = what_if(records)
+    now = question.present(ONE, restart_s=30.0)
+
+    with pytest.raises(RotaError, match="unknown policy"):
+        asyncio.run(question.ask(now, now.under(f"{tmp_path}/mine.py:fn"), 1.0))
