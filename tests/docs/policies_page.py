@@ -1,4 +1,4 @@
-"""Writes `docs/reference/policies.md` from what the policies declare of themselves."""
+"""Write `docs/reference/policies.md` from the declarations of the policies."""
 
 from __future__ import annotations
 
