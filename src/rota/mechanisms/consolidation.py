@@ -20,8 +20,7 @@ from rota.core.model.placement import Placement, Slot, device_indexes
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.colocation.groups import devices_of, is_settled, may_share
-from rota.mechanisms.colocation.time_slicing import is_suspended
+from rota.mechanisms.colocation.groups import devices_of, may_share
 from rota.mechanisms.constrained_job import on_node
 
 Homes = list[tuple[LiveJob, Placement]]
@@ -153,7 +152,7 @@ class _NodeOccupants:
 
 def is_movable(live: LiveJob) -> bool:
     """Whether a job runs on one node and has what it holds to itself: whole devices, or a part that is its own."""
-    if not is_settled(live) or not may_share(live.job) or live.lease is not None or live.placement is None:
+    if not live.is_settled or not may_share(live.job) or live.lease is not None or live.placement is None:
         return False
     (slot, *others) = live.placement
     role = live.job.roles[0]
@@ -257,7 +256,7 @@ class Consolidating:
 
 def is_calm(live: LiveJob) -> bool:
     """Whether no order for a job is on its way."""
-    return is_settled(live) or is_suspended(live)
+    return live.is_settled or live.is_suspended
 
 
 def read_every_s(options: str, owner: str) -> tuple[str, float | None]:

@@ -52,8 +52,8 @@ class IntervalPlacement:
     ) -> None:
         """Wrap a policy.
 
-        With `records_reasons`, the journal has a reason for each job that the chooser did not place. Jobs of a batch are placed
-        in the order of `first`.
+        With `records_reasons`, the journal has a reason for each job that the chooser did not place. Jobs of a batch
+        are placed in the order of `first`.
         """
         self._records_reasons = records_reasons
         self._first = first
