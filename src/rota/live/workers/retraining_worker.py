@@ -70,10 +70,10 @@ def teach(
     told = {"seen": seen.samples, "of_unknown_kinds": seen.nameless}
     if seen.samples < fewest:
         return {"better": False, "why": f"{seen.samples} speeds were seen; {fewest} are needed", **told}
-    from rota.learn.again import learn_again
+    from rota.learn.retrain import retrain
 
     draft = home / f"{FILE}.new"
-    save_learned(draft, learn_again(seen, now, seen.samples, part))
+    save_learned(draft, retrain(seen, now, seen.samples, part))
     return {**told, **judge(journal, cluster, placement, weights, draft, home)}
 
 
