@@ -1,25 +1,58 @@
-"""The rules that keep the rooms apart; DESIGN's picture holds as long as these pass."""
+"""The rules that keep packages apart and small; the picture in the architecture page holds as long as these pass."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = REPOSITORY / "src" / "rota"
-CORE = sorted((SOURCE / "core").rglob("*.py"))
-OUTSIDE_CLI = [path for path in sorted(SOURCE.rglob("*.py")) if SOURCE / "cli" not in path.parents]
 
 CLOCKS_AND_CHANCE = frozenset({"datetime", "os", "random", "secrets", "time", "uuid"})
+MOST_MODULES = 20
+MOST_LINES = 400
+MOST_LINES_OF_A_FUNCTION = 60
+SAME_CLASSES: frozenset[str] = frozenset()
+"""Names that several classes may have, because they mean the same thing."""
+LONG_FUNCTIONS = frozenset(
+    {
+        "api/serve.py:_serve",
+        "cli/jobs/submit.py:submit",
+        "cli/learned/learn.py:train",
+        "cli/study/sim.py:sim",
+    }
+)
+"""Functions above the limit: commands whose options are their arguments. No others may join them."""
 
 
-def place(path: Path) -> str:
-    return str(path.relative_to(SOURCE))
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package by its path, parsed once."""
+    paths = sorted(SOURCE.rglob("*.py"))
+    return {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+@cache
+def nodes() -> list[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Call]]:
+    """All classes, functions and calls of all modules, found in one walk."""
+    return [
+        (path, node)
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Call)
+    ]
+
+
+def core() -> Iterator[tuple[str, set[str]]]:
+    """The modules of the core, each with the top-level packages that it imports."""
+    for path, tree in modules().items():
+        if path.startswith("core/"):
+            yield path, set(imported(tree))
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -35,34 +68,64 @@ def imported(tree: ast.AST) -> Iterator[str]:
         yield from imported(node)
 
 
-def test_imports_point_inward() -> None:
+def test_imports_follow_the_contracts() -> None:
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
 
-    told = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    checked = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
 
-    assert told.returncode == 0, told.stdout + told.stderr
-
-
-@pytest.mark.parametrize("path", CORE, ids=place)
-def test_core_needs_the_standard_library_and_numpy_only(path: Path) -> None:
-    packages = set(imported(ast.parse(path.read_text(encoding="utf-8"))))
-
-    assert packages - sys.stdlib_module_names - {"numpy", "rota"} == set()
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize("path", CORE, ids=place)
-def test_core_reads_no_clock_environment_or_chance(path: Path) -> None:
-    packages = set(imported(ast.parse(path.read_text(encoding="utf-8"))))
+def test_core_needs_the_standard_library_and_numpy_only() -> None:
+    known = sys.stdlib_module_names | {"numpy", "rota"}
 
-    assert packages & CLOCKS_AND_CHANCE == set()
+    assert {path: packages - known for path, packages in core() if packages - known} == {}
 
 
-@pytest.mark.parametrize("path", OUTSIDE_CLI, ids=place)
-def test_only_the_command_line_prints(path: Path) -> None:
+def test_core_reads_no_clock_environment_or_chance() -> None:
+    found = {path: packages & CLOCKS_AND_CHANCE for path, packages in core() if packages & CLOCKS_AND_CHANCE}
+
+    assert found == {}
+
+
+def test_only_the_command_line_prints() -> None:
     prints = [
-        node.lineno
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path}:{node.lineno}"
+        for path, node in nodes()
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        if not path.startswith("cli/")
     ]
 
     assert prints == []
+
+
+def test_no_folder_holds_too_many_modules() -> None:
+    folders = Counter(str(Path(path).parent) for path in modules() if not path.endswith("__init__.py"))
+
+    assert {folder: count for folder, count in folders.items() if count > MOST_MODULES} == {}
+
+
+def test_no_module_is_too_long() -> None:
+    lengths = {path: (SOURCE / path).read_text(encoding="utf-8").count("\n") for path in modules()}
+
+    assert {path: lines for path, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    long = {
+        f"{path}:{node.name}"
+        for path, node in nodes()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > MOST_LINES_OF_A_FUNCTION
+    }
+
+    assert long - LONG_FUNCTIONS == set()
+
+
+def test_class_names_are_unique() -> None:
+    places = defaultdict(list)
+    for path, node in nodes():
+        if isinstance(node, ast.ClassDef):
+            places[node.name].append(path)
+
+    assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in SAME_CLASSES} == {}

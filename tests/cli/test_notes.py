@@ -164,24 +164,27 @@ def test_kinds_that_are_not_known_are_named_once_with_what_becomes_of_them(study
     _, silent = study.run("--policy", "fifo")
 
     assert "--contention: 2 of 2 jobs are of no known kind ('a', 'b'; known: inception3, " in told
-    assert "they neither slow anybody down nor are slowed down" in told
+    assert "they cause no interference and suffer none" in told
     assert "harmony: 2 of 2 jobs are of no known kind ('a', 'b'; known: inception3, " in told
     assert told.count("its weights take them all for one unknown kind") == 1
     assert "of no known kind" not in silent
 
 
-NOBODY_JOINS = "no job is opportunistic (priority -1); nobody joins a job that has whole devices"
+NONE_OPPORTUNISTIC = "no job is opportunistic (priority -1), so that none is packed with a job that has whole devices"
 NEVER_IDLE = (
-    "no two jobs are known to keep a device busy for at most 1.3 together; nobody shares one. "
-    "Measured pairs (--profiles), the label utilization or unknown=PART say how busy they are"
+    "no two jobs are known to keep a device busy for at most 1.3 together, so that none share one. "
+    "Measured pairs (--profiles), the label utilization or unknown=FRACTION say how busy they are"
 )
-ALL_BUSY = "no guaranteed job is known to keep its devices busy for less than 0.8 of the time; nobody joins one"
+ALL_BUSY = (
+    "no guaranteed job is known to keep its devices busy for less than 0.8 of the time, so that none is packed "
+    "with another"
+)
 
 
 @pytest.mark.parametrize(
     ("policy", "jobs", "note"),
     [
-        ("antman", [{}, {}], NOBODY_JOINS),
+        ("antman", [{}, {}], NONE_OPPORTUNISTIC),
         ("antman:patience_s=60", [{}, {}], ALL_BUSY),
         ("antman", [{}, {"priority": -1}], ALL_BUSY),
         ("antman:unknown=0.5", [{}, {"priority": -1}], None),
@@ -190,18 +193,18 @@ ALL_BUSY = "no guaranteed job is known to keep its devices busy for less than 0.
         ("horus", [{}, {}], NEVER_IDLE),
         ("horus", [{}, {"labels": {"utilization": "0.3"}}], None),
         ("horus:unknown=0.6", [{}, {}], None),
-        ("kubeshare", [{}, {}], "no job asks for a part of a device (gpus below 1); nobody shares one"),
+        ("kubeshare", [{}, {}], "no job asks for a fraction of a device (gpus below 1), so that none share one"),
         ("kubeshare", [{}, {"gpus": 0.5}], None),
     ],
 )
-def test_policies_that_let_nobody_share_here_say_why(
+def test_policies_under_which_no_jobs_share_here_tell_why(
     study: Study, policy: str, jobs: list[dict[str, Any]], note: str | None
 ) -> None:
     study.more = jobs
 
     _, told = study.run("--policy", policy)
 
-    assert ("nobody" in told) is (note is not None)
+    assert ("so that none" in told) is (note is not None)
     assert note is None or f"{policy}: {note}" in told
 
 

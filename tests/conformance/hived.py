@@ -17,11 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conformance.pods import Answer, Bind, PodFront, PodRefused, PodSpec, Preempt, Question, Wait
 from rota.core.errors import RotaError
-from rota.core.model.cells import CellTypeName, PinnedId
-from rota.core.model.job import TenantId
 from rota.files.hived import read_cell_plan
-from rota.tenancy.cells.groups import Answer, Bind, Gangs, GroupId, Phase, PodId, PodRefused, PodSpec, Preempt, Wait
 from rota.tenancy.cells.tree import Physical, ancestor
 
 Json = Mapping[str, Any]
@@ -33,12 +31,12 @@ def pod_spec(values: Json) -> PodSpec:
     """A pod's annotation; the old names of devices are read too."""
     group = values.get("affinityGroup")
     return PodSpec(
-        tenant=TenantId(values.get("virtualCluster", "")),
+        tenant=values.get("virtualCluster", ""),
         priority=int(values.get("priority", 0)),
         devices=int(values.get("leafCellNumber", values.get("gpuNumber", 0))),
-        leaf_type=CellTypeName(values.get("leafCellType") or values.get("gpuType") or "") or None,
-        pinned=PinnedId(values.get("pinnedCellId") or "") or None,
-        group=None if group is None else GroupId(group["name"]),
+        leaf_type=values.get("leafCellType") or values.get("gpuType") or None,
+        pinned=values.get("pinnedCellId") or None,
+        group=None if group is None else group["name"],
         members=()
         if group is None
         else tuple(
@@ -55,7 +53,7 @@ class Replay:
 
     folder: Path
     specs: dict[str, PodSpec]
-    gangs: Gangs
+    front: PodFront
     bound: dict[str, Bind] = field(default_factory=dict)
     last: dict[str, Bind] = field(default_factory=dict)
     bad: set[str] = field(default_factory=set)
@@ -68,13 +66,13 @@ class Replay:
             case "deletePod" | "deleteUnallocatedPod":
                 pod = step["pod"]
                 self.bound.pop(pod, None)
-                self.gangs.delete(PodId(pod), self.specs[pod])
+                self.front.delete(pod, self.specs[pod])
             case "nodeBad":
                 self.bad.add(step["node"])
-                self.gangs.books.set_bad(step["node"])
+                self.front.turn(step["node"], is_up=False)
             case "nodeHealthy":
                 self.bad.discard(step["node"])
-                self.gangs.books.set_healthy(step["node"])
+                self.front.turn(step["node"], is_up=True)
             case "restart":
                 self._restart(step)
             case "inspectVirtualCells":
@@ -84,16 +82,19 @@ class Replay:
         return None
 
     def _schedule(self, step: Json) -> Answer | PodRefused:
-        pod, spec = PodId(step["pod"]), self.specs[step["pod"]]
+        pod, spec = step["pod"], self.specs[step["pod"]]
+        question = Question(step.get("phase", "Filtering"))
         try:
-            answer = self.gangs.schedule(pod, spec, Phase(step.get("phase", "Filtering")), self._suggested(step))
+            answer = self.front.schedule(pod, spec, question, self._suggested(step))
         except PodRefused as refused:
             return refused
         if isinstance(answer, Bind):
             self.last[pod] = answer
             if step.get("commit", True):
-                self.gangs.commit(pod, spec, answer)
+                self.front.commit(pod, answer)
                 self.bound[pod] = answer
+            else:
+                self.front.discard(answer)
         return answer
 
     def _suggested(self, step: Json) -> set[str] | None:
@@ -101,28 +102,20 @@ class Replay:
             case "ALL" | None:
                 return None
             case {"allExcept": rest}:
-                return set(self.gangs.books.forest.cells_by_node) - set(rest)
+                return set(self.front.allocator.books.forest.cells_by_node) - set(rest)
             case listed:
                 return set(listed)
 
     def _restart(self, step: Json) -> None:
-        self.gangs = started(self.folder / step["config"])
-        for node in sorted(self.bad):
-            self.gangs.books.set_bad(node)
-        for pod in step.get("recoverPods") or list(self.bound):
-            if pod in self.bound:
-                self.gangs.recover(PodId(pod), self.specs[pod], self.bound[pod])
+        pods = step.get("recoverPods") or list(self.bound)
+        kept = {pod: (self.specs[pod], self.bound[pod]) for pod in pods if pod in self.bound}
+        self.front = PodFront(read_cell_plan(self.folder / step["config"]), extra=self.front.cluster)
+        self.front.recover(kept, self.bad)
 
 
-def started(config: Path) -> Gangs:
-    """A scheduler that has just started: nodes are bad until they are reported."""
-    gangs = Gangs(read_cell_plan(config))
-    nodes = list(gangs.books.forest.cells_by_node)
-    for node in nodes:
-        gangs.books.set_bad(node)
-    for node in nodes:
-        gangs.books.set_healthy(node)
-    return gangs
+def started(config: Path) -> PodFront:
+    """An engine that has just started."""
+    return PodFront(read_cell_plan(config))
 
 
 def replay(scenario: Json, folder: Path) -> Iterator[tuple[str, list[str], bool]]:
@@ -189,7 +182,7 @@ def wrong_with(step: Json, outcome: Answer | PodRefused | None, run: Replay) -> 
         yield from _wrong_cells(step, run)
 
 
-def _wrong_victims(expect: Json, victims: set[PodId]) -> Iterator[str]:
+def _wrong_victims(expect: Json, victims: set[str]) -> Iterator[str]:
     if not victims:
         yield "expected victims, got none"
     if "allVictims" in expect:
@@ -230,7 +223,7 @@ def _listed(wish: Json, key: str) -> list[str]:
 
 
 def _devices(bind: Bind, run: Replay) -> list[Physical]:
-    forest = run.gangs.books.forest
+    forest = run.front.allocator.books.forest
     found = [forest.find_device(bind.chain, bind.node, index) for index in bind.indexes]
     return [device for device in found if device is not None]
 
@@ -248,14 +241,14 @@ def _around(devices: list[Physical], kind: str) -> set[Physical | None]:
 
 def _wrong_groups(expected: Json, run: Replay) -> Iterator[str]:
     for name, wish in expected.items():
-        group = run.gangs.groups.get(GroupId(name))
-        if wish is None or group is None:
-            if (wish is None) != (group is None):
-                yield f"group {name}: expected {wish}, got {group and group.state.value}"
+        state = run.front.state_of(name)
+        if wish is None or state is None:
+            if (wish is None) != (state is None):
+                yield f"group {name}: expected {wish}, got {state}"
             continue
-        if "state" in wish and group.state.value != wish["state"]:
-            yield f"group {name}: expected {wish['state']}, got {group.state.value}"
-        by = group.claim.downgraded_by
+        if "state" in wish and state != wish["state"]:
+            yield f"group {name}: expected {wish['state']}, got {state}"
+        by = run.front.downgraded_by(name)
         if "lazyPreemptedBy" in wish and by != wish["lazyPreemptedBy"]:
             yield f"group {name}: expected to be lazily preempted by {wish['lazyPreemptedBy']}, got {by}"
         if "lazyPreempted" in wish and (by is not None) != wish["lazyPreempted"]:
@@ -264,7 +257,7 @@ def _wrong_groups(expected: Json, run: Replay) -> Iterator[str]:
 
 def _wrong_cells(step: Json, run: Replay) -> Iterator[str]:
     wish = step["expectVirtualCells"]
-    for cell in run.gangs.promised(TenantId(step["vc"]), CellTypeName(step["chain"])):
+    for cell in run.front.promised(step["vc"], step["chain"]):
         if wish.get("scope", "all") == "free" and cell.used:
             continue
         health = "Healthy" if cell.is_healthy else "Bad"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from conformance.hived import Replay, main, pod_spec, started
+from conformance.pods import Bind, PodFront, PodRefused, Preempt, Question, Wait
 from rota.tenancy.cells.check import check_cells
-from rota.tenancy.cells.groups import Bind, Gangs, Phase, PodId, PodRefused, Preempt, Wait
 
 OWN = Path(__file__).parent / "own" / "scenarios.json"
 FILES = ("cases.json", "features.json", "lab6.json")
@@ -65,7 +65,7 @@ def defect(name: str) -> tuple[Replay, list[object]]:
     outcomes: list[object] = []
     for step in scenario["steps"]:
         outcomes.append(run.step(step))
-        check_cells(run.gangs.books)
+        check_cells(run.front.books)
     return run, outcomes
 
 
@@ -73,16 +73,16 @@ def test_no_priority_inversion_on_a_reserved_cell() -> None:
     run, outcomes = defect("priority-inversion-on-reserved-cell")
 
     assert isinstance(outcomes[-1], Wait)
-    assert set(run.gangs.groups) == {"high"}
+    assert set(run.front.groups) == {"high"}
 
 
 def test_opportunistic_pod_leaves_a_doomed_node() -> None:
     run, _ = defect("oppo-pod-on-doomed-bad-node")
-    (cell,) = run.gangs.promised("vc1", "M60-NODE-POOL")  # type: ignore[arg-type]  # plain names read better here
+    (cell,) = run.front.promised("vc1", "M60-NODE-POOL")
 
     assert not cell.is_healthy
-    run.gangs.books.set_healthy("10.151.41.26")
-    check_cells(run.gangs.books)
+    run.front.turn("10.151.41.26", is_up=True)
+    check_cells(run.front.books)
     assert cell.is_healthy
 
 
@@ -105,7 +105,7 @@ def test_quota_is_back_after_a_node_healed() -> None:
 def test_cell_is_bad_again() -> None:
     run, _ = defect("quota-lost-after-heal-then-bad")
 
-    (cell,) = run.gangs.promised("default", "2-K80-NODE")  # type: ignore[arg-type]  # plain names read better here
+    (cell,) = run.front.promised("default", "2-K80-NODE")
     assert not cell.is_healthy
 
 
@@ -113,7 +113,7 @@ def test_victim_on_a_bad_node_goes() -> None:
     run, outcomes = defect("bad-victim-release")
 
     assert isinstance(outcomes[-2], Preempt)
-    assert set(run.gangs.groups) == {"g2", "g4"}
+    assert set(run.front.groups) == {"g2", "g4"}
 
 
 def test_second_tenant_uses_the_healthy_half() -> None:
@@ -133,18 +133,18 @@ def test_a_gang_outlives_its_tenant() -> None:
             "affinityGroup": {"name": "g", "members": [{"podNumber": 2, "leafCellNumber": 4}]},
         }
     )
-    before = Gangs(plan)
-    first = before.schedule(PodId("g-0"), spec, Phase.FILTERING)
+    before = PodFront(plan)
+    first = before.schedule("g-0", spec, Question.FILTERING)
     assert isinstance(first, Bind)
-    after = Gangs(replace(plan, tenants={name: cells for name, cells in plan.tenants.items() if name != "green"}))
-    after.recover(PodId("g-0"), spec, first)
+    after = PodFront(replace(plan, tenants={name: cells for name, cells in plan.tenants.items() if name != "green"}))
+    after.recover({"g-0": (spec, first)}, ())
 
-    second = after.schedule(PodId("g-1"), spec, Phase.FILTERING)
+    second = after.schedule("g-1", spec, Question.FILTERING)
 
     assert isinstance(second, Bind)
     assert second.node != first.node
-    with pytest.raises(PodRefused, match="unknown virtual cluster 'green'"):
-        after.schedule(PodId("new"), replace(spec, group=None, members=()), Phase.FILTERING)
+    with pytest.raises(PodRefused, match="tenant is 'green', which owns no cells"):
+        after.schedule("new", replace(spec, group=None, members=()), Question.FILTERING)
 
 
 def test_steps_of_what_does_not_load_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +175,3 @@ def test_what_is_no_file_of_scenarios_is_refused(tmp_path: Path, capsys: pytest.
 
     assert left.value.code == 2
     assert "nosuch.json is no file of scenarios" in capsys.readouterr().err
-
-
-def test_gangs_are_made_of_a_plan() -> None:
-    assert not Gangs(started(OWN.parent / "config" / "hall.yaml").books.forest.plan).groups

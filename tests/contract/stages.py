@@ -2,48 +2,81 @@
 
 from __future__ import annotations
 
-import csv
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from contract.scenes import NODES, PER_NODE, Part
+from builders import cluster, job, node
+from contract.scenes import NODES, PER_NODE, Part, Scene
 from e2e.kubernetes.bed import Bed
 from e2e.kubernetes.hollow import Hollow
-from e2e.kubernetes.replica import Replica, job
-from managers import ROTA, Manager, eventually
+from e2e.kubernetes.replica import Replica
+from e2e.kubernetes.replica import job as job_object
+from managers import Manager, eventually
+from rota.core.engine.engine import Engine
+from rota.core.messages.events import Event, JobCancelled, NodeLost
+from rota.core.model.job import Elastic, JobId, NodeId
+from rota.core.state.state import State
+from rota.drivers.simulator.run import run
+from rota.drivers.simulator.study import Setting, scheduler
+from rota.drivers.simulator.world import World
+from rota.scenario import Scenario
 from rota.sdk.client import Client
+from rota.store.journal import JournalHeader, JournalWriter
+from rota.traces.workload import Outcome, Submission
 
 CLUSTER = f"gpu={NODES * PER_NODE}/{PER_NODE}"
 FINAL = ("succeeded", "failed", "cancelled")
 
 
-def simulated(parts: Sequence[Part], folder: Path) -> Path:
-    """In virtual time."""
-    trace = folder / "scene.csv"
-    with trace.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["id", "name", "submit_s", "gpus", "priority", "work", "outcome", "roles"])
-        for part in parts:
-            outcome = "failed" if part.fails else "succeeded"
-            roles = f'[{{"name":"worker","count":{part.tasks},"device_milli":{part.gpus * 1000}}}]'
-            row = [part.name, part.name, part.at_s, part.gpus * part.tasks, part.priority, part.work_s, outcome, roles]
-            rows.writerow(row)
-    out = folder / "out"
-    command = [*ROTA, "sim", "--trace", str(trace), "--cluster", CLUSTER, "--policy", "priority", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return next(out.rglob("journal.jsonl"))
+def simulated(scene: Scene, folder: Path) -> Path:
+    """Play a scene in virtual time."""
+    nodes = cluster(*(node(f"n{number + 1}", PER_NODE) for number in range(NODES)))
+    setting = Setting(cluster=nodes, placement=scene.placement)
+    policy, alloc, placement = scheduler(scene.policy, setting)
+    path = folder / "journal.jsonl"
+    header = JournalHeader(scenario=Scenario(policies=(scene.policy,), placement=placement, cluster=nodes))
+    with JournalWriter(path, header) as journal:
+        engine = Engine(State(nodes), policy, alloc, journal=journal)
+        world = World(nodes, setting.speed, setting.costs, overlaps=engine.overlaps)
+        run(engine, world, [_submission(part) for part in scene.parts], faults=_faults(scene))
+    return path
 
 
-def on_this_machine(parts: Sequence[Part], folder: Path) -> Path:
-    """As processes."""
-    manager = Manager(folder, "--emulate", CLUSTER, "--policy", "priority").start()
+def _submission(part: Part) -> Submission:
+    elastic = None if part.elastic is None else Elastic(min_tasks=part.elastic[0], max_tasks=part.elastic[1])
+    asked = job(
+        part.name,
+        name=part.name,
+        gpus=part.gpus,
+        workers=part.tasks,
+        priority=part.priority,
+        work=part.work_s,
+        elastic=elastic,
+    )
+    outcome = Outcome.FAILED if part.fails else Outcome.SUCCEEDED
+    return Submission(job=asked, submit_s=part.at_s, outcome=outcome)
+
+
+def _faults(scene: Scene) -> Iterator[tuple[float, Event]]:
+    if scene.cancels is not None:
+        yield scene.at_s, JobCancelled(JobId(scene.cancels))
+    if scene.loses is not None:
+        yield scene.at_s, NodeLost(NodeId(scene.loses))
+
+
+def on_this_machine(scene: Scene, folder: Path) -> Path:
+    """Play a scene with processes."""
+    placement = () if scene.placement is None else ("--placement", scene.placement)
+    manager = Manager(folder, "--emulate", CLUSTER, "--policy", scene.policy, *placement).start()
     try:
-        for part in parts:
+        for number, part in enumerate(scene.parts):
             if part.at_s:
-                _seen_to(manager.client)
+                _wait_for_start(manager.client, number)
+            more: dict[str, Any] = {}
+            if part.elastic is not None:
+                more["elastic"] = {"min": part.elastic[0], "max": part.elastic[1]}
             manager.submit(
                 f"sleep {part.work_s}; exit {int(part.fails)}",
                 name=part.name,
@@ -51,40 +84,64 @@ def on_this_machine(parts: Sequence[Part], folder: Path) -> Path:
                 resources={"gpus": part.gpus},
                 priority=part.priority,
                 max_restarts=0 if part.fails else 5,
+                **more,
             )
-        return _journal(manager.client, len(parts), folder)
+        _cancel(manager.client, scene)
+        return _journal(manager.client, len(scene.parts), folder)
     finally:
         manager.clean_up()
 
 
-def on_pods(
-    bed: Bed, launch: Callable[..., Replica], kubelets: Callable[..., Hollow]
-) -> Callable[[Sequence[Part], Path], Path]:
-    """As Jobs of a Kubernetes cluster."""
+def on_pods(bed: Bed, launch: Callable[..., Replica], kubelets: Callable[..., Hollow]) -> Callable[[Scene, Path], Path]:
+    """Return what plays a scene with Jobs of a Kubernetes cluster."""
 
-    def play(parts: Sequence[Part], folder: Path) -> Path:
-        kubelets(bed, nodes=NODES, gpus=PER_NODE, beats=True)
-        replica = launch(bed, {"policy": "priority"})
-        client = Client(replica.url)
-        for part in parts:
+    def play(scene: Scene, folder: Path) -> Path:
+        hollow = kubelets(bed, nodes=NODES, gpus=PER_NODE, beats=True)
+        settings = {"policy": scene.policy, "lost_after": 0.5}
+        if scene.placement is not None:
+            settings["placement"] = scene.placement
+        client = Client(launch(bed, settings).url)
+        for number, part in enumerate(scene.parts):
             if part.at_s:
-                _seen_to(client)
-            name = f"priority-{part.priority}"
-            kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-            bed.admin.make({**kind, "metadata": {"name": name}, "value": part.priority})
-            notes = {"hollow/run-s": str(part.work_s), "hollow/exit": str(int(part.fails))}
-            value = job(part.name, part.tasks, part.gpus, notes=notes, priorityClassName=name)
-            if part.fails:
-                value["spec"]["backoffLimit"] = 0
-            bed.admin.make(value)
-        return _journal(client, len(parts), folder)
+                _wait_for_start(client, number)
+            _submit_object(bed, part)
+        if scene.loses is not None:
+            _wait_for_start(client, len(scene.parts))
+            hollow.dead.add(scene.loses)
+            bed.admin.delete(f"/api/v1/nodes/{scene.loses}")
+        _cancel(client, scene)
+        return _journal(client, len(scene.parts), folder)
 
     return play
 
 
-def _seen_to(client: Client) -> None:
-    """Whoever came so far has run for a moment."""
-    eventually(lambda: [job for job in client.jobs(all=True) if job["state"] in ("running", *FINAL)])
+def _submit_object(bed: Bed, part: Part) -> None:
+    name = f"priority-{part.priority}"
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    bed.admin.make({**kind, "metadata": {"name": name}, "value": part.priority})
+    notes = {"hollow/run-s": str(part.work_s), "hollow/exit": str(int(part.fails))}
+    if part.elastic is not None:
+        notes["rota.dev/min-tasks"] = str(part.elastic[0])
+    value = job_object(part.name, part.tasks, part.gpus, notes=notes, priorityClassName=name)
+    if part.fails:
+        value["spec"]["backoffLimit"] = 0
+    bed.admin.make(value)
+
+
+def _cancel(client: Client, scene: Scene) -> None:
+    if scene.cancels is not None:
+        (found,) = [each for each in client.jobs() if each["name"] == scene.cancels]
+        client.act(found["id"], "cancel")
+
+
+def _wait_for_start(client: Client, jobs: int) -> None:
+    """Wait until so many jobs have been submitted and one of them has run for a moment."""
+
+    def has_started() -> bool:
+        found = list(client.jobs(all=True))
+        return len(found) >= jobs and any(each["state"] in ("running", *FINAL) for each in found)
+
+    eventually(has_started)
     time.sleep(0.5)
 
 

@@ -104,16 +104,16 @@ def test_simulator_and_local_driver_carry_out_every_policy(policy: str) -> None:
     [
         ("fifo", {K.START}),
         ("fifo:consolidate_s=60", MOVES),
-        ("priority", {K.START, K.STOP}),
-        ("themis", {K.START, K.STOP}),
+        ("priority", {K.START, K.STOP, K.RESIZE}),
+        ("themis", {K.START, K.STOP, K.RESIZE}),
         ("shockwave", {K.START, K.STOP, K.LEASE}),
         ("gavel/max_min_fairness_perf", {K.START, K.STOP, K.LEASE}),
         ("gavel/max_min_fairness_perf:compat=none,elastic=true", {K.START, K.STOP, K.LEASE, K.RESIZE}),
         ("gavel/max_min_fairness_packed", {K.START, K.STOP, K.LEASE, K.SHARE}),
         ("pollux", {K.START, K.STOP, K.RESIZE}),
-        ("gandiva", ALL_KINDS - {K.RESIZE, K.LEASE}),
+        ("gandiva", ALL_KINDS - {K.LEASE}),
         ("salus", {K.START, K.SHARE}),
-        ("salus:migrate=true", {K.START, K.STOP, K.SHARE, K.MOVE}),
+        ("salus:migrate=true", {K.START, K.STOP, K.RESIZE, K.SHARE, K.MOVE}),
     ],
 )
 def test_kinds_follow_from_parameters(policy: str, kinds: set[DecisionKind]) -> None:

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import on
-from core.kernel import Kernel, assign, event_about, job_in
+from core.kernel import Kernel, assign, event_about, job_in, resume, suspend
 from rota.core.codec import snapshot
 from rota.core.engine.draft import Draft
 from rota.core.engine.invariants import check
 from rota.core.engine.lifecycle import EVENTS, TRIGGERS, Action, JobEvent, Trigger
 from rota.core.errors import InvariantBroken, PlanRefused
 from rota.core.messages import events as told
+from rota.core.messages.decisions import Lease
 from rota.core.model.job import Elastic, JobId, NodeId
 from rota.core.model.placement import Placement, packed
 from rota.core.state.job_record import LiveJob
@@ -278,3 +279,47 @@ def expect_time_and_nodes(kernel: Kernel, jobs: list[LiveJob], node_id: NodeId, 
     for each, phase in zip(jobs, phases, strict=True):
         triggered = {phase}.union(*(TRIGGERS[trigger][phase].after for trigger in Trigger))
         assert any(each.phase in AFTER_PLAN[reached] for reached in triggered), (phase, each.phase)
+
+
+# -- what the table does not tell ----------------------------------------------------------------
+
+
+def test_a_move_frees_devices_for_others() -> None:
+    kernel = Kernel()
+    live = job_in(Phase.RESIZING, kernel)
+    kernel.transitions.changes.freed = False
+
+    kernel.tell(told.Moved, live)
+
+    assert kernel.transitions.changes.freed
+
+
+def test_a_lease_is_not_renewed_for_a_job_that_is_leaving() -> None:
+    kernel = Kernel()
+    live = job_in(Phase.RELOCATING, kernel)
+    kernel.dispatch.decisions.clear()
+
+    kernel.plan(lambda draft: draft.lease(live, Lease(work=10.0, until_s=5.0)))
+
+    assert kernel.dispatch.decisions == []
+    assert live.lease == Lease(work=10.0, until_s=5.0)
+
+
+def test_time_in_suspension_does_not_count_against_the_time_limit() -> None:
+    kernel = Kernel()
+    live = kernel.arrive("j", time_limit_s=20.0)
+    kernel.plan(assign(live, on("n1", 1)))
+    kernel.tell(told.Started, live)
+    kernel.state.advance(5.0)
+    kernel.plan(suspend(live))
+    kernel.tell(told.Suspended, live)
+    kernel.state.advance(15.0)
+    kernel.plan(resume(live))
+    kernel.tell(told.Resumed, live)
+    phases = []
+    for at_s in (20.0, 29.9, 30.0):
+        kernel.state.advance(at_s)
+        kernel.transitions.enforce_limits()
+        phases.append(live.phase)
+
+    assert phases == [Phase.RUNNING, Phase.RUNNING, Phase.STOPPING]

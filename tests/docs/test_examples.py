@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -51,10 +52,20 @@ def _published(name: str) -> Path:
     return Path(folder) / name
 
 
-def test_policy_of_the_howto_has_twenty_lines() -> None:
+def test_policies_of_the_howto_are_short() -> None:
     files = {example.name: example.text for example in examples(HOWTO) if isinstance(example, File)}
 
     assert len(files["mine.py"].splitlines()) <= 20
+    assert all(len(text.splitlines()) <= 60 for text in files.values())
+
+
+def test_howto_has_a_policy_of_each_family_that_the_commands_run() -> None:
+    texts = [example.text for example in examples(HOWTO) if isinstance(example, File)]
+    commands = " ".join(example.text for example in examples(HOWTO) if isinstance(example, Command))
+
+    for family in ("ordering", "rounds", "selection", "elastic", "colocation", "learned"):
+        declared = [re.search(rf"@{family}\(.*\n(?:class|def) (\w+)", text) for text in texts]
+        assert any(found and f".py:{found[1]}" in commands for found in declared), family
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_journal_of_an_earlier_start_can_be_had_and_replayed(manager: Manager) -
         (manager.folder / f"{back}.jsonl").write_bytes(said)
         replayed = manager.rota("sim", "--replay", f"{back}.jsonl", "-o", "json")
         assert (replayed.returncode, replayed.stderr) == (0, "")
-    with pytest.raises(Refused, match="2 stretches ago there is no journal; 2 are kept"):
+    with pytest.raises(Refused, match="there is no journal segment 2 back; 2 are kept"):
         list(manager.client.journal(2))
 
 

@@ -20,7 +20,7 @@ from rota.learn.undisturbed import mean_speeds, undisturbed
 from rota.learn.workloads import KIND_NAMES, WorkloadShape, cluster_of, workload
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.workers.retraining import Retraining, part_of, with_learned
-from rota.live.workers.retraining_worker import StepRates, judge, teach
+from rota.live.workers.retraining_worker import StepRates, Trial, judge, teach
 from rota.mechanisms.learned.weights import Learned, load_learned, save_learned
 from rota.perf.speed.model import SpeedModel
 from rota.policies.published.learned.harmony import SHIPPED
@@ -82,13 +82,13 @@ def test_better_weights_are_kept_and_worse_ones_are_not(journal: Path, backwards
     draft = home / "draft.npz"
 
     draft.write_bytes(SHIPPED.read_bytes())
-    better = judge(journal, cluster_of(SERVERS), None, backwards, draft, home)
+    better = judge(Trial(journal, cluster_of(SERVERS), None, "harmony", home), backwards, draft)
     assert better["better"]
     assert better["new_s"] < better["old_s"]
     assert (home / "harmony.npz").read_bytes() == SHIPPED.read_bytes()
 
     draft.write_bytes(backwards.read_bytes())
-    worse = judge(journal, cluster_of(SERVERS), None, SHIPPED, draft, home)
+    worse = judge(Trial(journal, cluster_of(SERVERS), None, "harmony", home), SHIPPED, draft)
     assert not worse["better"]
     assert (home / "harmony.npz").read_bytes() == SHIPPED.read_bytes()
     assert not draft.exists()
@@ -119,7 +119,7 @@ def test_nothing_is_learned_from_a_few_speeds(tmp_path: Path, journal: Path) -> 
     short = tmp_path / "short.jsonl"
     short.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
 
-    said = teach(short, cluster_of(SERVERS), None, SHIPPED, tmp_path, fewest=100)
+    said = teach(Trial(short, cluster_of(SERVERS), None, "harmony", tmp_path), SHIPPED, fewest=100)
 
     assert not said["better"]
     assert "100 are needed" in said["why"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import job
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.regroup import form
+from rota.mechanisms.solvers import weighted_matching
+from rota.mechanisms.solvers.lp import NoSolution, Program, Solution, Solver
 from rota.mechanisms.solvers.weighted_matching import best_pairs
 from rota.perf.speed.interleaving import stages_of, throughput
 
@@ -57,6 +61,23 @@ def test_items_that_are_alike_are_matched_as_well(classes: list[str], weights: l
         for other in range(one + 1, len(classes))
     }
     assert sum(every[pair] for pair in pairs) == heaviest(range(len(classes)), every)
+
+
+class MoreIsBetter(Solver):
+    """A solver that prefers more pairs among matchings of equal weight, as the usual one does not happen to."""
+
+    def solve(self, program: Program) -> Solution | NoSolution:
+        return super().solve(replace(program, gain=program.gain + 1e-6))
+
+
+@pytest.mark.parametrize("worthless", [0.0, -0.0])
+def test_pairs_without_weight_are_not_made_whatever_the_solver_prefers(
+    monkeypatch: pytest.MonkeyPatch, worthless: float
+) -> None:
+    monkeypatch.setattr(weighted_matching, "Solver", MoreIsBetter)
+
+    assert best_pairs("ab", lambda one, other: worthless) == []
+    assert best_pairs("aabc", lambda one, other: 1.0 if one == other else worthless) == [(0, 1)]
 
 
 def test_a_triangle_has_one_pair_and_not_three_halves() -> None:

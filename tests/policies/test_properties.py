@@ -91,7 +91,8 @@ class Watch:
     def _match(self, decision: Decision) -> None:
         """The policy declares every kind of decision that it emits; stops that users ask for are not the policy's."""
         if not isinstance(decision, Stop) or decision.cause in (Cause.PREEMPTED, Cause.MOVED):
-            assert kinds_of(decision, self.engine.state.live(decision.job_id).job) <= self._declared
+            undeclared = kinds_of(decision, self.engine.state.live(decision.job_id).job) - self._declared
+            assert not undeclared, f"{self.policy} emits {undeclared}: {decision}"
 
     def _weigh(self, event: told.Event, now_s: float) -> None:
         """A stop keeps all work, a fault all but an interval's; a run that ends has done its work, once."""

@@ -28,6 +28,7 @@ FULL = Scenario(
     reference="k80",
     estimate=EstimateSpec(known=0.3, fill=Fill.NEAREST, observes=False, seed=7),
     speed=SpeedModel(
+        factor="./heat.py:fn",
         type_speed={DeviceType("k80"): 0.3},
         spread={Level.RACK: 0.9},
         scaling=0.8,

@@ -1,4 +1,4 @@
-"""The client keeps its connection, and notices when the manager has hung up."""
+"""The client keeps its connection, and notices when the manager has closed it."""
 
 from __future__ import annotations
 

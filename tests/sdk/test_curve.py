@@ -1,4 +1,4 @@
-"""A training loop's curve stays small, spans its whole life, and goes on after a restart."""
+"""The curve of a training loop stays small, covers the whole run, and continues after a restart."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pathlib import Path
 
 from rota.core.model.job import JobId
 from rota.drivers.local.folder import curve, progress, shared_folder
-from rota.sdk.curve import MOST, MetricCurve
+from rota.sdk.curve import MAX_POINTS, MetricCurve
 
 
-def test_a_long_life_is_told_in_few_points(tmp_path: Path) -> None:
+def test_a_long_run_has_few_points(tmp_path: Path) -> None:
     told = MetricCurve(tmp_path / "curve-0.json")
     for second in range(10_000):
         told.add(float(second), 10 * second, {"loss": 1 / (1 + second)})
 
     steps = [step for _, step, _ in told.points]
 
-    assert MOST // 2 <= len(steps) <= MOST
+    assert MAX_POINTS // 2 <= len(steps) <= MAX_POINTS
     assert steps[0] == 0
     assert steps[-1] > 99_000
     assert steps == sorted(steps)
 
 
-def test_a_restart_goes_on_where_the_curve_was(tmp_path: Path) -> None:
+def test_a_restart_continues_the_curve(tmp_path: Path) -> None:
     path = tmp_path / "curve-0.json"
     text = MetricCurve(path).add(100.0, 1, {"loss": 2.0})
     assert text is not None

@@ -1,4 +1,4 @@
-"""A database that others write to at the same moment: whoever comes second waits, and nobody is refused."""
+"""Concurrent writers of a database: the second waits, and none is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journals as files: what is written is read back, and what is broken is refused with its line."""
+"""Journals as files: they are read back as written, and broken ones are refused with the line."""
 
 from __future__ import annotations
 

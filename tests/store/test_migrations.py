@@ -1,4 +1,4 @@
-"""A database of the first Rota is brought up to date and keeps its jobs; one of a newer Rota is left alone."""
+"""A database of the first Rota is migrated and keeps its jobs; one of a newer Rota is not changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = Path(__file__).with_name("schema-0001.sql")
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A file that the first Rota left behind: two jobs that ended, two that were held."""
+    """A file of the first Rota: two ended jobs and two held ones."""
     path = tmp_path / "rota.db"
     with closing(sqlite3.connect(path)) as database:
         database.executescript(FIRST.read_text(encoding="utf-8"))
@@ -33,7 +33,7 @@ def revision(path: Path) -> str:
 
 
 def tables(engine: Engine) -> dict[str, object]:
-    """The names of tables with their columns and indexes."""
+    """Return the names of tables with their columns and indexes."""
     found = inspect(engine)
     return {
         name: (
@@ -93,7 +93,7 @@ def test_database_of_a_newer_rota_is_refused_and_left_alone(tmp_path: Path) -> N
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
 
-    with pytest.raises(RotaError, match=r"of a newer Rota \(revision '9999'\); use that one, or restore a backup"):
+    with pytest.raises(RotaError, match=r"of a newer Rota \(revision '9999'\); use that version, or restore a backup"):
         open_database(path)
 
     assert revision(path) == "9999"

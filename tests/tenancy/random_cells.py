@@ -1,6 +1,6 @@
 """Random histories of gangs on random clusters of cells, drawn from one source of chance.
 
-`trace` runs a history: gangs come pod by pod and leave, nodes fail and come back, hardware and promises change. All
+`trace` runs a history: gangs come pod by pod and leave, nodes fail and come back, guarantees change. All
 invariants are checked after every step, and that a tenant could have all it owns; at the end everything leaves and
 heals, every tenant is given all it owns at once, and nothing may be missing.
 """
@@ -13,24 +13,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rota.core.model.cells import CellEntry, CellTypeName, PinnedId
-from rota.core.model.job import TenantId
+from conformance.pods import Bind, PodFront, PodRefused, PodSpec, Preempt, Question, Wait
+from rota.core.model.cells import CellTypeName, PinnedId
+from rota.core.model.job import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.check import check_cells
-from rota.tenancy.cells.groups import (
-    HIGHEST_PRIORITY,
-    Bind,
-    Gangs,
-    GroupId,
-    Phase,
-    PodId,
-    PodRefused,
-    PodSpec,
-    Preempt,
-    Wait,
-)
+from rota.tenancy.cells.claims import HIGHEST_PRIORITY
 from rota.tenancy.cells.schedule import nodes_of
 from rota.tenancy.cells.tree import Virtual
-from tenancy.random_plans import changed_cells, random_plan, random_tenants
+from tenancy.random_plans import random_plan, random_tenants
 
 
 class Trace:
@@ -39,12 +29,10 @@ class Trace:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.plan = random_plan(rng)
-        self.gangs = Gangs(self.plan)
-        self.specs: dict[PodId, PodSpec] = {}
-        self.bound: dict[PodId, Bind] = {}
+        self.front = PodFront(self.plan)
+        self.specs: dict[str, PodSpec] = {}
+        self.bound: dict[str, Bind] = {}
         self.bad: set[str] = set()
-        self.gone: list[CellEntry] = []
-        """Top cells that have left and may come back."""
         self.groups = 0
 
     def step(self) -> None:
@@ -60,47 +48,49 @@ class Trace:
             self._turn()
         else:
             self._reconfigure()
-        check_cells(self.gangs.books)
-        for group in self.gangs.groups.values():
-            assert group.waiting if group.claim.reserves else group.bound, f"group {group.name} has no pods"
-        self._could_have_all(self.rng.choice(list(self.gangs.books.forest.estates)))
+        check_cells(self.front.books)
+        for gang in self.front.gangs:
+            assert gang.waiting or gang.pods, f"gang {gang.name} has no pods"
+        self._could_have_all(self.rng.choice(list(self.front.books.forest.estates)))
 
     def end(self) -> None:
         """Everyone leaves, everything heals: every promised cell must be there again."""
         for pod, spec in self.specs.items():
-            self.gangs.delete(pod, spec)
+            self.front.delete(pod, spec)
         for node in sorted(self.bad):
-            self.gangs.books.set_healthy(node)
-        check_cells(self.gangs.books)
-        assert not self.gangs.groups
-        for estate in self.gangs.books.forest.estates.values():
+            self.front.turn(node, is_up=True)
+        check_cells(self.front.books)
+        assert not self.front.groups
+        for estate in self.front.books.forest.estates.values():
             assert all(root.physical is None for roots in estate.roots.values() for root in roots)
         self.bad.clear()
         self._have_all()
 
     def _could_have_all(self, tenant: TenantId) -> None:
         """Whoever is there: with the highest priority a tenant could have all its cells of a size, if none is bad."""
-        forest = self.gangs.books.forest
+        forest = self.front.books.forest
         sick = {cell.chain for node in self.bad for cell in forest.cells_by_node.get(node, ())}
         for chain, spec in self._all_of(tenant):
             if chain not in sick:
-                answer = self.gangs.schedule(PodId(f"all-{tenant}"), spec, Phase.FILTERING)
+                answer = self.front.schedule((f"all-{tenant}"), spec, Question.FILTERING)
                 assert not isinstance(answer, Wait), f"{tenant} can't have {spec.members} of {chain}: {answer}"
+                if isinstance(answer, Bind):
+                    self.front.discard(answer)
 
     def _have_all(self) -> None:
         """Every tenant takes all that it owns, all at once."""
-        for tenant in self.gangs.books.forest.estates:
+        for tenant in self.front.books.forest.estates:
             for _, spec in sorted(self._all_of(tenant), key=lambda gang: (-gang[1].devices, -gang[1].members[0][0])):
                 for number in range(spec.members[0][0]):
-                    pod = PodId(f"{spec.group}-{number}")
-                    answer = self.gangs.schedule(pod, spec, Phase.FILTERING)
+                    pod = f"{spec.group}-{number}"
+                    answer = self.front.schedule(pod, spec, Question.FILTERING)
                     assert isinstance(answer, Bind), f"{pod} of {spec.members} is not bound: {answer}"
-                    self.gangs.commit(pod, spec, answer)
-        check_cells(self.gangs.books)
+                    self.front.commit(pod, answer)
+        check_cells(self.front.books)
 
     def _all_of(self, tenant: TenantId) -> Iterator[tuple[CellTypeName, PodSpec]]:
         """Gangs that take all cells of a tenant, one for each size of node in each chain and pinned cell."""
-        forest = self.gangs.books.forest
+        forest = self.front.books.forest
         estate = forest.estates[tenant]
         owned: list[tuple[PinnedId | None, list[Virtual]]] = [(None, roots) for roots in estate.roots.values()]
         owned += [(pinned, [root]) for pinned, root in estate.pinned.items()]
@@ -115,25 +105,25 @@ class Trace:
                         devices=size,
                         leaf_type=chain.leaf_type if pinned is None else None,
                         pinned=pinned,
-                        group=GroupId(f"all-{tenant}-{pinned or chain.name}-{size}"),
+                        group=(f"all-{tenant}-{pinned or chain.name}-{size}"),
                         members=((pods, size),),
                     ),
                 )
 
     def _arrive(self) -> None:
-        rng, forest = self.rng, self.gangs.books.forest
+        rng, forest = self.rng, self.front.books.forest
         tenant = rng.choice(list(forest.estates))
         priority = rng.choice((-1, 0, 1, 2, 9))
         pinned = list(forest.estates[tenant].pinned)
         members = {rng.choice((1, 1, 2, 3, 4)): rng.choice((1, 1, 2, 3)) for _ in range(rng.choice((1, 1, 2)))}
-        group = GroupId(f"g{self.groups}")
+        group = f"g{self.groups}"
         self.groups += 1
         lazy, ignores = rng.random() < 0.5, rng.random() < 0.6
         leaf_type = CellTypeName(f"G{rng.randint(0, 1)}") if rng.random() < 0.5 else None
         pin = rng.choice(pinned) if pinned and priority >= 0 and rng.random() < 0.3 else None
         for devices, pods in members.items():
             for pod in range(pods):
-                self.specs[PodId(f"{group}-{devices}-{pod}")] = PodSpec(
+                self.specs[(f"{group}-{devices}-{pod}")] = PodSpec(
                     tenant=tenant,
                     priority=priority,
                     devices=devices,
@@ -151,22 +141,25 @@ class Trace:
             if pod in self.specs:
                 self._schedule_one(pod, self.specs[pod])
 
-    def _schedule_one(self, pod: PodId, spec: PodSpec) -> None:
+    def _schedule_one(self, pod: str, spec: PodSpec) -> None:
         rng = self.rng
-        nodes = list(self.gangs.books.forest.cells_by_node)
+        nodes = list(self.front.books.forest.cells_by_node)
         suggested = None if rng.random() < 0.7 else set(rng.sample(nodes, max(1, len(nodes) // 2)))
+        standings = self.front.standings()
         try:
-            answer = self.gangs.schedule(pod, spec, rng.choice(list(Phase)), suggested)
+            answer = self.front.schedule(pod, spec, rng.choice(list(Question)), suggested)
         except PodRefused:
             del self.specs[pod]
             return
         if isinstance(answer, Bind) and rng.random() < 0.95:
-            self.gangs.commit(pod, spec, answer)
+            self.front.commit(pod, answer)
             self.bound[pod] = answer
+        elif isinstance(answer, Bind):
+            self.front.discard(answer)
         elif isinstance(answer, Preempt):
             for victim in answer.victims:
-                held = self.gangs.groups[self.specs[victim].group or GroupId(victim)].claim
-                assert held.standing < spec.priority, f"{victim} must not yield to {pod}"
+                held = standings.get(self.specs[victim].group or victim, OPPORTUNISTIC - 1)
+                assert held < spec.priority, f"{victim} must not yield to {pod}"
             if rng.random() < 0.5:
                 for victim in answer.victims:
                     self._delete(victim)
@@ -175,30 +168,26 @@ class Trace:
         if self.specs:
             self._delete(self.rng.choice(list(self.specs)))
 
-    def _delete(self, pod: PodId) -> None:
+    def _delete(self, pod: str) -> None:
         self.bound.pop(pod, None)
-        self.gangs.delete(pod, self.specs.pop(pod))
+        self.front.delete(pod, self.specs.pop(pod))
 
     def _turn(self) -> None:
         if self.bad and self.rng.random() < 0.5:
             node = self.rng.choice(sorted(self.bad))
             self.bad.discard(node)
-            self.gangs.books.set_healthy(node)
+            self.front.turn(node, is_up=True)
         else:
-            node = self.rng.choice(list(self.gangs.books.forest.cells_by_node))
+            node = self.rng.choice(list(self.front.books.forest.cells_by_node))
             self.bad.add(node)
-            self.gangs.books.set_bad(node)
+            self.front.turn(node, is_up=False)
 
     def _reconfigure(self) -> None:
-        """As after a restart with another file: other promises, and half of the time other hardware."""
-        plan = changed_cells(self.rng, self.plan, self.gone) if self.rng.random() < 0.5 else self.plan
-        self.plan = replace(plan, tenants=random_tenants(self.rng, plan))
-        self.gangs = Gangs(self.plan)
-        for node in sorted(self.bad):
-            self.gangs.books.set_bad(node)
-        for pod, bind in self.bound.items():
-            self.gangs.recover(pod, self.specs[pod], bind)
-        alive = self.gangs.books.forest.estates
+        """As after a restart with another file: other guarantees. `random_engine` changes hardware too."""
+        self.plan = replace(self.plan, tenants=random_tenants(self.rng, self.plan))
+        self.front = PodFront(self.plan)
+        self.front.recover({pod: (self.specs[pod], bind) for pod, bind in self.bound.items()}, self.bad)
+        alive = self.front.books.forest.estates
         for pod in [pod for pod, spec in self.specs.items() if spec.tenant not in alive and pod not in self.bound]:
             del self.specs[pod]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from builders import World, at_once, job
 from rota.core.messages.events import Interrupted, NodeBack, NodeDrained, NodeLost
 from rota.core.messages.reasons import Reason, ReasonCode
-from rota.core.model.job import DeviceType, JobId, NodeId, Role, TenantId
+from rota.core.model.job import WHOLE, DeviceType, JobId, NodeId, Role, TenantId
+from rota.core.model.labels import Requirement
 from rota.files import read_cluster
 from rota.tenancy.cells.allocator import CellAllocator
 from rota.tenancy.cells.check import check_cells
@@ -311,3 +313,29 @@ def test_several_types_that_will_do_for_all_roles_are_accepted() -> None:
     assert w.engine.refuse(asked) is None
     w.settle(w.submit(job=asked))
     assert w.states() == {"j": "running"}
+
+
+def test_a_node_selector_is_honoured() -> None:
+    plain = read_cluster(str(HALL))
+    nodes = tuple(replace(node, labels=(("name", str(node.id)),)) for node in plain.nodes)
+    w = World(of=replace(plain, nodes=nodes), tenancy="cells", policy="fifo:backfill=true")
+    fits = [index for index, each in enumerate(nodes) if each.id == "r1b"]
+    role = Role(device_milli=WHOLE, requires=((Requirement("name", "In", ("r1b",)),),))
+
+    w.settle(w.submit(job=job("here", roles=(role,), tenant=TenantId("green"))))
+    w.settle(w.submit(job=job("nowhere", roles=(elsewhere(role),), tenant=TenantId("green"))))
+
+    assert [slot.node for slot in w.live("here").placement or ()] == fits
+    assert w.code("nowhere") is ReasonCode.NO_MATCHING_NODE
+
+
+def elsewhere(role: Role) -> Role:
+    return replace(role, requires=((Requirement("name", "In", ("nosuch",)),),))
+
+
+def test_an_opportunistic_job_can_not_ask_for_a_pinned_cell() -> None:
+    w = World(of=read_cluster(str(HALL)), tenancy="cells")
+
+    asked = job("j", tenant=TenantId("blue"), priority=-1, labels=(("pinned_cell", "attic"),))
+
+    assert w.engine.refuse(asked) == "labels.pinned_cell is 'attic'; a job of priority -1 can't ask for a pinned cell"

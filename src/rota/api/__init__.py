@@ -1,1 +1,1 @@
-"""The manager over HTTP: routes, wire forms, who may do what."""
+"""The manager over HTTP: routes, wire formats, access control, and the processes that serve them."""

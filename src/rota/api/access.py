@@ -1,4 +1,4 @@
-"""Who may do what. On loopback without tokens whoever can connect is the owner of the machine's manager."""
+"""Access control. On loopback without tokens, every caller that can connect is the owner of the manager."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rota.store.tokens import StoredToken, Tokens
 
 
 class AccessRole(Enum):
-    """What a token's holder may do: everything, what concerns its tenants, or look."""
+    """What the holder of a token may do: everything, act on jobs of its tenants, or read."""
 
     ADMIN = "admin"
     MEMBER = "member"
@@ -24,59 +24,59 @@ class AccessRole(Enum):
 
 
 class Unknown(RotaError):
-    """Nobody knows who is asking."""
+    """The caller is not authenticated."""
 
 
 class Forbidden(RotaError):
-    """It is known who is asking, and that may not be done by it."""
+    """The caller is authenticated, but lacks the right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Somebody with rights."""
+    """An authenticated caller and its rights."""
 
     name: str
     role: AccessRole
     tenants: frozenset[str] | None = None
-    """None means all of them."""
+    """None means all tenants."""
 
     def may_see(self, tenant: str) -> bool:
-        """Whether a tenant's jobs may be seen."""
+        """Whether the caller may see a tenant's jobs."""
         return self.tenants is None or tenant in self.tenants
 
     def must_change(self, tenant: str) -> None:
-        """Raise unless a tenant's jobs may be changed."""
+        """Raise `Forbidden` unless the caller may change a tenant's jobs."""
         if self.role is AccessRole.VIEWER:
-            raise Forbidden(f"token {self.name!r} is a viewer's; it can't change anything")
+            raise Forbidden(f"token {self.name!r} has the role viewer, which can't change anything")
         if not self.may_see(tenant):
             own = ", ".join(sorted(self.tenants or ())) or "none"
-            raise Forbidden(f"token {self.name!r} is not for tenant {tenant!r}; its tenants: {own}")
+            raise Forbidden(f"token {self.name!r} is not valid for tenant {tenant!r}; its tenants: {own}")
 
     @property
-    def usual_tenant(self) -> str:
-        """For whom jobs are that name no tenant: the token's only one, if it has just one."""
+    def default_tenant(self) -> str:
+        """The tenant of jobs that name none: the token's tenant if it has exactly one."""
         return next(iter(self.tenants)) if self.tenants is not None and len(self.tenants) == 1 else "default"
 
     def may_change(self, tenant: str) -> bool:
-        """Whether a tenant's jobs may be changed."""
+        """Whether the caller may change a tenant's jobs."""
         return self.role is not AccessRole.VIEWER and self.may_see(tenant)
 
     def must_be_admin(self) -> None:
-        """Raise unless everything is allowed."""
+        """Raise `Forbidden` unless the caller is an admin."""
         if self.role is not AccessRole.ADMIN:
-            raise Forbidden(f"token {self.name!r} is a {self.role.value}'s; this takes an admin's")
+            raise Forbidden(f"token {self.name!r} has the role {self.role.value}; this needs the role admin")
 
 
 OWNER = Principal(name="local", role=AccessRole.ADMIN)
 
 
 def digest_of(secret: str) -> str:
-    """What is stored of a token. Tokens are 256 random bits, so that a plain hash can't be searched."""
+    """Return the digest under which a token is stored; tokens have 256 random bits, so a plain hash is enough."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class Access:
-    """Looks tokens up. `required` is set off loopback: without a token nothing is allowed."""
+    """Authenticates tokens. With `required`, as on addresses other than loopback, every request needs one."""
 
     def __init__(self, tokens: Tokens, *, required: bool) -> None:
         self._tokens = tokens
@@ -84,13 +84,13 @@ class Access:
 
     @property
     def needs_first_token(self) -> bool:
-        """Whether nobody can use the manager yet."""
+        """Whether a token is required and none exists yet."""
         return self.required and not self._tokens.all()
 
     def create(
-        self, name: str, role: AccessRole, tenants: tuple[str, ...], expires_s: float | None, who: str
+        self, name: str, role: AccessRole, tenants: tuple[str, ...], expires_s: float | None, actor: str
     ) -> tuple[StoredToken, str]:
-        """A new token, and its secret, which can't be had again."""
+        """Create a token; return it with its secret, which is not stored."""
         secret = f"rota_{secrets.token_urlsafe(32)}"
         token = StoredToken(
             id=secrets.token_hex(4),
@@ -101,34 +101,34 @@ class Access:
             created_s=time.time(),
             expires_s=expires_s,
         )
-        self._tokens.add(token, who)
+        self._tokens.add(token, actor)
         return token, secret
 
-    def revoke(self, token_id: str, who: str) -> StoredToken | None:
-        """Make a token worthless; None if there is none of this id."""
-        return self._tokens.revoke(token_id, time.time(), who)
+    def revoke(self, token_id: str, actor: str) -> StoredToken | None:
+        """Revoke a token; return None if the id is unknown."""
+        return self._tokens.revoke(token_id, time.time(), actor)
 
     def all(self) -> list[StoredToken]:
-        """Every token; their secrets are not known."""
+        """Return all tokens, without secrets."""
         return self._tokens.all()
 
-    def who(self, request: Request) -> Principal:
-        """The holder of the request's token."""
+    def authenticate(self, request: Request) -> Principal:
+        """Return the holder of the request's token; raises `Unknown` or `Forbidden`."""
         header = request.headers.get("authorization", "")
         scheme, _, secret = header.partition(" ")
         if not header and not self.required:
             if request.headers.get("origin") or not is_local(request.headers.get("host", "")):
-                raise Forbidden("a web page of another site can't use a manager without a token")
+                raise Forbidden("cross-origin requests are not allowed without a token")
             return OWNER
         if scheme.lower() != "bearer" or not secret.strip():
-            raise Unknown("this manager needs a token; give it with ROTA_TOKEN or as 'Authorization: Bearer TOKEN'")
+            raise Unknown("this manager requires a token; set ROTA_TOKEN or send 'Authorization: Bearer TOKEN'")
         return self.holder(digest_of(secret.strip()))
 
     def holder(self, digest: str) -> Principal:
-        """The holder of a token, by its digest; refuses one that is not worth anything now."""
+        """Return the holder of a token by its digest; raises `Unknown` if it is unknown, revoked or expired."""
         token = self._tokens.find(digest)
         if token is None or not hmac.compare_digest(token.digest, digest) or token.revoked_s is not None:
-            raise Unknown("the token is not known, or was revoked")
+            raise Unknown("the token is unknown or was revoked")
         if token.expires_s is not None and token.expires_s < time.time():
             raise Unknown(f"the token {token.name!r} has expired")
         role = AccessRole(token.role)
@@ -137,6 +137,6 @@ class Access:
 
 
 def is_local(host: str) -> bool:
-    """Whether a Host header names this machine: a page that rebinds its name to loopback does not."""
+    """Whether a Host header names this machine; protects against DNS rebinding."""
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     return name in ("localhost", "127.0.0.1", "[::1]", "")

@@ -1,4 +1,4 @@
-"""The application: routes together, errors as one JSON line each, bodies of a bounded size."""
+"""The application: all routes, errors as one JSON line each, bodies of bounded size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rota.core.errors import RotaError, Unavailable
 from rota.files.job_shape import JobFile
 from rota.live.loop.requests import CantStore, Conflict, NotFound, Outdated
 
-MOST_BODY = 4 << 20
+MAX_BODY = 4 << 20
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (Unknown, 401),
     (Forbidden, 403),
@@ -38,7 +38,7 @@ Asgi = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
 def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
-    """The whole API around a manager; `pages` answers what is not for the API."""
+    """Build the API of a manager; `pages` answers requests outside of the API."""
     app = FastAPI(title="Rota", version=__version__, docs_url="/api/docs", openapi_url="/api/openapi.json")
     app.state.service = service
     app.router.routes.append(Route("/api/v1/jobs", submit.submit, methods=["POST"]))
@@ -63,7 +63,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
 
 
 def _describe_job_files(app: FastAPI) -> None:
-    """Put the shape of a job file into the schema: submissions are read by hand, so FastAPI does not know of it."""
+    """Add the job file to the schema, as submissions bypass FastAPI's parsing."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _describe_job_files(app: FastAPI) -> None:
             parts["JobFile"] = shape
         return schema
 
-    app.openapi = openapi  # type: ignore[method-assign]  # the way that FastAPI documents
+    app.openapi = openapi  # type: ignore[method-assign]  # as documented by FastAPI
 
 
 async def _refuse(request: Request, error: Exception) -> JSONResponse:
@@ -92,22 +92,22 @@ async def _refuse_shape(request: Request, error: Exception) -> JSONResponse:
 
 
 class TooLarge(Exception):
-    """A body went on after its limit."""
+    """A request body exceeds its limit."""
 
 
 class BoundedBody:
-    """Refuses bodies over the limit before they fill the memory, whether or not they say how long they are."""
+    """Refuses bodies over the limit before they fill the memory, with or without a Content-Length."""
 
     def __init__(self, app: Asgi) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Pass a request on, counting what it brings."""
+        """Forward a request while counting the bytes of its body."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > MOST_BODY:
+        if not length.isdigit() or int(length) > MAX_BODY:
             await _too_large(scope, receive, send)
             return
         seen = 0
@@ -116,7 +116,7 @@ class BoundedBody:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > MOST_BODY:
+            if seen > MAX_BODY:
                 raise TooLarge
             return message
 
@@ -127,5 +127,5 @@ class BoundedBody:
 
 
 async def _too_large(scope: Any, receive: Receive, send: Send) -> None:
-    answer = JSONResponse({"error": f"the body is larger than {MOST_BODY >> 20} MiB"}, status_code=413)
+    answer = JSONResponse({"error": f"the body is larger than {MAX_BODY >> 20} MiB"}, status_code=413)
     await answer(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Routes for the cluster as a whole: what it is, and how it becomes another while jobs run."""
+"""Routes for the cluster as a whole: read it, and change it while jobs run."""
 
 from __future__ import annotations
 
@@ -22,30 +22,28 @@ from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.requests import Asker
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 409, 412, 422)})
-Who = Annotated[Principal, Depends(principal)]
+Caller = Annotated[Principal, Depends(principal)]
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": {"type": "object", "description": "A cluster file, ours or HiveD's."}}
+            "application/json": {"schema": {"type": "object", "description": "A cluster file, Rota's or HiveD's."}}
         },
     }
 }
 
 
 class ChangeOut(BaseModel):
-    """What a change of the cluster took."""
+    """The effect of a change of the cluster."""
 
-    changed: dict[str, list[str]] = Field(
-        description="Nodes added and removed, tenants to which another promise is made."
-    )
-    without_guarantee: list[str] = Field(description="Jobs that asked for a guarantee and now have none.")
+    changed: dict[str, list[str]] = Field(description="Nodes added and removed, and tenants whose guarantees change.")
+    without_guarantee: list[str] = Field(description="Jobs that requested a guarantee and now have none.")
 
 
 @router.get("/cluster", response_class=Response)
-async def cluster(request: Request, who: Who) -> Response:
-    """The nodes and what is promised to tenants, in the form of a journal's header."""
-    who.must_be_admin()
+async def cluster(request: Request, caller: Caller) -> Response:
+    """Return the nodes and the guarantees of tenants, in the format of a journal's header."""
+    caller.must_be_admin()
     present = _present(service(request))
     return JSONResponse(encode_cluster(present.cluster), headers={"ETag": f'"{present.tag}"'})
 
@@ -53,15 +51,15 @@ async def cluster(request: Request, who: Who) -> Response:
 @router.put("/cluster", response_model=ChangeOut, openapi_extra=_BODY)
 async def change(
     request: Request,
-    who: Who,
+    caller: Caller,
     if_match: Annotated[str | None, Header(max_length=100)] = None,
-    dry_run: Annotated[bool, Query(description="Only say what would change.")] = False,
+    dry_run: Annotated[bool, Query(description="Only report what would change.")] = False,
 ) -> Response:
-    """Let the cluster become what a cluster file says, while jobs run. With If-Match, only if it is still that one."""
-    who.must_be_admin()
+    """Change the cluster to a cluster file while jobs run. With If-Match, only if it has not changed."""
+    caller.must_be_admin()
     parts = service(request)
     after = await asyncio.to_thread(_read, await request.body())
-    changed = await parts.requests.change_cluster(after, Asker(name=who.name), tag=if_match, dry_run=dry_run)
+    changed = await parts.requests.change_cluster(after, Asker(name=caller.name), tag=if_match, dry_run=dry_run)
     answer = {"changed": changed, "without_guarantee": _without_guarantee(parts)}
     return JSONResponse(answer, headers={"ETag": f'"{_present(parts).tag}"'})
 

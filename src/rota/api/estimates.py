@@ -1,4 +1,4 @@
-"""Routes for what jobs asked for, would probably need, and used."""
+"""Routes for requested, estimated and used resources of jobs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rota.live.estimates.past_use import over_requested, past_uses
 from rota.live.views.compare import compared
 
 router = APIRouter(tags=["estimates"], responses=PROBLEMS)
-Who = Annotated[Principal, Depends(principal)]
+Caller = Annotated[Principal, Depends(principal)]
 DAY_S = 86400.0
 
 
 class ResourceOut(BaseModel):
-    """One kind of resource of a job, for each task: GPUs, CPUs or bytes."""
+    """One resource of a job, per task: GPUs, CPUs or bytes."""
 
     what: str
     asked: float
     auto: bool = Field(description="Whether the amount was left to the manager.")
-    raised: int = Field(0, description="How often the manager raised it, because the job ran out of it.")
-    why: str | None = Field(None, description="Why the manager gave what it gave, if not by an estimate alone.")
+    raised: int = Field(0, description="How often the manager raised it because the job ran out of it.")
+    why: str | None = Field(None, description="Why the value is not the estimate, if it is not.")
     estimate: float | None = None
     low: float | None = None
     high: float | None = None
@@ -39,7 +39,7 @@ class ResourceOut(BaseModel):
 
 
 class OverOut(BaseModel):
-    """A job that asked for at least twice what it used."""
+    """A job that requested at least twice what it used."""
 
     id: str
     name: str
@@ -53,24 +53,24 @@ class OverOut(BaseModel):
 
 
 @router.get("/jobs/{job_id}/resources", response_model=list[ResourceOut])
-async def resources(request: Request, who: Who, job_id: JobPath) -> Response:
-    """What a job's tasks asked for, what they will probably need, and what they used, side by side."""
+async def resources(request: Request, caller: Caller, job_id: JobPath) -> Response:
+    """Return the requested, estimated and used resources of a job's tasks."""
     parts = service(request)
-    row = await visible(parts, who, job_id)
+    row = await visible(parts, caller, job_id)
     return JSONResponse(await compared(row, parts.home, parts.learning))
 
 
 @router.get("/over-requested", response_model=list[OverOut])
 async def over(
     request: Request,
-    who: Who,
-    days: Annotated[float, Query(gt=0, le=3650, description="How far back.")] = 7.0,
+    caller: Caller,
+    days: Annotated[float, Query(gt=0, le=3650, description="The period, in days.")] = 7.0,
 ) -> Response:
-    """Jobs that succeeded lately and asked for at least twice what they used, the most wasteful first."""
+    """List recent successful jobs that requested at least twice what they used, the most wasteful first."""
     parts = service(request)
 
-    def look() -> list[dict[str, Any]]:
+    def find() -> list[dict[str, Any]]:
         uses = past_uses(parts.records, parts.home, time.time() - days * DAY_S)
-        return over_requested(use for use in uses if who.may_see(use.tenant))
+        return over_requested(use for use in uses if caller.may_see(use.tenant))
 
-    return JSONResponse(await asyncio.to_thread(look))
+    return JSONResponse(await asyncio.to_thread(find))

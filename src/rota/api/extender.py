@@ -1,4 +1,4 @@
-"""The extender's endpoints, before those of the API: kube-scheduler knows neither tokens nor our forms."""
+"""The extender's endpoints, outside of the API: kube-scheduler uses neither tokens nor Rota's formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERBS = frozenset({"filter", "preempt", "bind"})
 
 
 def with_extender(app: Asgi, extender: Extender) -> Asgi:
-    """An application that answers kube-scheduler too."""
+    """Wrap an application so that it also answers kube-scheduler."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         path = scope.get("path", "")
@@ -25,10 +25,9 @@ def with_extender(app: Asgi, extender: Extender) -> Asgi:
             await app(scope, receive, send)
             return
         try:
-            said = await extender.answer(verb, json.loads(await Request(scope, receive).body()))
-            response = JSONResponse(said)
+            response = JSONResponse(await extender.answer(verb, json.loads(await Request(scope, receive).body())))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            response = JSONResponse({"Error": f"not a question of kube-scheduler: {error!r}"}, status_code=400)
+            response = JSONResponse({"Error": f"not a request of kube-scheduler: {error!r}"}, status_code=400)
         await response(scope, receive, send)
 
     return answer

@@ -1,4 +1,4 @@
-"""Routes for jobs: list, look, explain, cancel, hold, release."""
+"""Routes for jobs: list, read, explain, cancel, hold, release."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from rota.live.loop.requests import Asker, NotFound
 from rota.store import jobs as stored
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
-Who = Annotated[Principal, Depends(principal)]
+Caller = Annotated[Principal, Depends(principal)]
 JobPath = Annotated[str, Path(min_length=1, max_length=64, description="The job's id.")]
-_WORDS = frozenset(state.value for state in JobState)
+_STATES = frozenset(state.value for state in JobState)
 
 
 @router.get("/jobs", response_model=JobListOut)
 async def listed(
     request: Request,
-    who: Who,
+    caller: Caller,
     state: Annotated[list[str] | None, Query(description="Only jobs in these states.")] = None,
     tenant: Annotated[str | None, Query(max_length=128)] = None,
     name: Annotated[str | None, Query(max_length=128)] = None,
-    all: Annotated[bool, Query(description="Also jobs that have ended.")] = False,
+    all: Annotated[bool, Query(description="Include jobs that have ended.")] = False,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    after: Annotated[int | None, Query(ge=0, le=1 << 62, description="`next` of the page before.")] = None,
+    after: Annotated[int | None, Query(ge=0, le=1 << 62, description="`next` of the previous page.")] = None,
 ) -> Response:
-    """Jobs, newest first, a page at a time."""
-    for word in state or ():
-        if word not in _WORDS:
-            raise RotaError(f"state: unknown state {word[:40]!r}; {did_you_mean(word[:40], _WORDS)}")
+    """List jobs, newest first, one page at a time."""
+    for name_of_state in state or ():
+        if name_of_state not in _STATES:
+            raise RotaError(f"state: unknown state {name_of_state[:40]!r}; {did_you_mean(name_of_state[:40], _STATES)}")
     query = stored.Query(
         states=tuple(state or ()),
         live_only=not all and not state,
-        tenants=_tenants(who, tenant),
+        tenants=_tenants(caller, tenant),
         name=name,
         before=after,
         limit=limit,
@@ -55,17 +55,17 @@ async def listed(
     return JSONResponse(page)
 
 
-def _tenants(who: Principal, tenant: str | None) -> tuple[str, ...] | None:
+def _tenants(caller: Principal, tenant: str | None) -> tuple[str, ...] | None:
     if tenant is not None:
-        return (tenant,) if who.may_see(tenant) else ()
-    return None if who.tenants is None else tuple(sorted(who.tenants))
+        return (tenant,) if caller.may_see(tenant) else ()
+    return None if caller.tenants is None else tuple(sorted(caller.tenants))
 
 
 @router.get("/jobs/{job_id}", response_model=JobOut)
-async def one(request: Request, who: Who, job_id: JobPath) -> Response:
-    """One job, with what was asked for; secrets are covered."""
+async def one(request: Request, caller: Caller, job_id: JobPath) -> Response:
+    """Return one job with its job file; secrets are masked."""
     parts = service(request)
-    row = await visible(parts, who, job_id)
+    row = await visible(parts, caller, job_id)
     answer = job_out(row, parts.control, whole=True)
     answer["progress"] = await asyncio.to_thread(progress, parts.home, JobId(row.id))
     answer["usage"] = await asyncio.to_thread(usage, parts.home, JobId(row.id), row.attempt)
@@ -76,10 +76,10 @@ async def one(request: Request, who: Who, job_id: JobPath) -> Response:
 
 
 @router.get("/jobs/{job_id}/why", response_model=WhyOut)
-async def why(request: Request, who: Who, job_id: JobPath) -> Response:
-    """Why a job waits, how many start before it, and when it is expected to start."""
+async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
+    """Return why a job waits, its position in the queue, and its expected start."""
     parts = service(request)
-    row = await visible(parts, who, job_id)
+    row = await visible(parts, caller, job_id)
     reason = reason_out(parts.control.explain(JobId(job_id)))
     found = await parts.requests.foresee(JobId(job_id))
     return JSONResponse({"state": row.state, "reason": reason, "expected": forecast_out(found)})
@@ -88,18 +88,18 @@ async def why(request: Request, who: Who, job_id: JobPath) -> Response:
 @router.post("/jobs/{job_id}/{action}", response_model=JobOut)
 async def act(
     request: Request,
-    who: Who,
+    caller: Caller,
     job_id: JobPath,
     action: Annotated[str, Path(pattern="^(cancel|hold|release)$")],
     if_match: Annotated[str | None, Header(max_length=64)] = None,
 ) -> Response:
-    """Cancel, hold or release a job. With If-Match, only if it has not changed since."""
+    """Cancel, hold or release a job. With If-Match, only if it has not changed."""
     parts = service(request)
-    row = await visible(parts, who, job_id)
-    who.must_change(row.tenant)
+    row = await visible(parts, caller, job_id)
+    caller.must_change(row.tenant)
     if if_match is not None and if_match.strip('"') != str(row.version):
         return JSONResponse({"error": f"job {job_id} has changed: its version is {row.version}"}, status_code=412)
-    asker = Asker(name=who.name)
+    asker = Asker(name=caller.name)
     match action:
         case "cancel":
             await parts.requests.cancel(JobId(job_id), asker)
@@ -107,12 +107,12 @@ async def act(
             await parts.requests.hold(JobId(job_id), asker)
         case _:
             await parts.requests.release(JobId(job_id), asker)
-    return JSONResponse(job_out(await visible(parts, who, job_id), parts.control))
+    return JSONResponse(job_out(await visible(parts, caller, job_id), parts.control))
 
 
-async def visible(parts: Service, who: Principal, job_id: str) -> Any:
-    """A job's record, if the asker may know of it; what it may not see does not exist for it."""
+async def visible(parts: Service, caller: Principal, job_id: str) -> Any:
+    """Return a job's record; raises `NotFound` also for a job that the caller may not see."""
     row = await asyncio.to_thread(parts.records.job, job_id)
-    if row is None or not who.may_see(row.tenant):
+    if row is None or not caller.may_see(row.tenant):
         raise NotFound(f"there is no job {job_id[:64]!r}")
     return row

@@ -1,7 +1,7 @@
-"""The manager's log: one event in one line on stderr, as text for people or JSON for machines.
+"""The manager's log: one event per line on stderr, as text for people or JSON for machines.
 
-Events are records of the standard library's logging with their fields in `extra`, so that what other libraries say
-(uvicorn, SQLAlchemy) takes the same way. Job files, variables, tokens and query strings are never logged.
+Events are records of the standard library's logging with their fields in `extra`, so that messages of other libraries
+(uvicorn, SQLAlchemy) appear in the same log. Job files, variables, tokens and query strings are never logged.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 log = logging.getLogger("rota.api")
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""The request in whose course something happens."""
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+"""The id of the current request."""
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _PLAIN = re.compile(r"[^\s\"=]+")
 
@@ -29,14 +29,14 @@ Message = MutableMapping[str, Any]
 
 
 class LogFormat(Enum):
-    """The forms of a line."""
+    """The formats of a line."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(Enum):
-    """From which weight on events are logged."""
+    """The lowest level of events that are logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -45,11 +45,11 @@ class LogLevel(Enum):
 
 
 def set_up(form: LogFormat, level: LogLevel) -> None:
-    """Let everything that is logged in this process take one way."""
+    """Send everything that is logged in this process to stderr in one format."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
     handler.addFilter(_with_request)
-    logging.raiseExceptions = False  # whoever reads the log may leave; the manager stays
+    logging.raiseExceptions = False  # a closed log must not stop the manager
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("rota").setLevel(level.value.upper())
 
@@ -62,21 +62,21 @@ def _with_request(record: logging.LogRecord) -> bool:
 
 
 class JsonLines(logging.Formatter):
-    """An object a line: `at`, `level`, `logger`, `event`, and the event's own fields."""
+    """One object per line: `at`, `level`, `logger`, `event`, and the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format one line."""
         return json.dumps(_fields(self, record), ensure_ascii=False, default=str)
 
 
 class TextLines(logging.Formatter):
-    """The same for people: the event first, then its fields as `name=value`."""
+    """One line of text per event: the event, then its fields as `name=value`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format one line."""
         fields = _fields(self, record)
         at, level, _, event = (str(fields.pop(name)) for name in ("at", "level", "logger", "event"))
-        rest = "".join(f" {name}={_word(value)}" for name, value in fields.items())
+        rest = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
         return f"{at} {level:<7} {' '.join(event.split())}{rest}"
 
 
@@ -88,37 +88,37 @@ def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str
         "logger": record.name,
         "event": record.getMessage(),
     }
-    known |= {name: value for name, value in vars(record).items() if name not in _USUAL and value is not None}
+    known |= {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS and value is not None}
     if record.exc_info:
         known["error"] = formatter.formatException(record.exc_info)
     return known
 
 
-def _word(value: object) -> str:
+def _quoted(value: object) -> str:
     text = str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
 
 
 class LoggedRequests:
-    """Gives every request an id, which is in its answer and in all that is logged in its course."""
+    """Gives every request an id, which its response and all of its log entries contain."""
 
     def __init__(self, app: Callable[[Any, Any, Any], Awaitable[None]]) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Callable[[Message], Awaitable[None]]) -> None:
-        """Pass a request on; once it is answered, say how."""
+        """Forward a request, and log its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
-        mine = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-        token, begun, status = request_id.set(mine), time.perf_counter(), 0
+        own_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        token, begun, status = request_id.set(own_id), time.perf_counter(), 0
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", mine.encode())]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", own_id.encode())]
             await send(message)
 
         try:
@@ -126,7 +126,7 @@ class LoggedRequests:
         finally:
             level = logging.ERROR if status >= 500 else logging.DEBUG
             if log.isEnabledFor(level):
-                took = {"ms": round((time.perf_counter() - begun) * 1e3, 1)}
-                what = {"method": scope["method"], "path": scope["path"], "status": status, **took}
-                log.log(level, "request", extra=what)
+                duration = {"ms": round((time.perf_counter() - begun) * 1e3, 1)}
+                about = {"method": scope["method"], "path": scope["path"], "status": status, **duration}
+                log.log(level, "request", extra=about)
             request_id.reset(token)

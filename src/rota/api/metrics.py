@@ -1,4 +1,4 @@
-"""What a Prometheus server scrapes. Labels are states and types, never jobs."""
+"""Metrics for Prometheus. Labels are states and types, never jobs."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ router = APIRouter(tags=["probes"], dependencies=[Depends(principal)])
 
 
 class Collector:
-    """Reads the manager when it is scraped; nothing is counted twice."""
+    """Reads the manager's state when it is scraped."""
 
     def __init__(self, parts: Service) -> None:
         self._parts = parts
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics."""
+        """Yield all metrics."""
         control = self._parts.control
-        jobs = GaugeMetricFamily("rota_jobs", "Jobs that are kept, by state.", labels=["state"])
+        jobs = GaugeMetricFamily("rota_jobs", "Jobs in the database, by state.", labels=["state"])
         tally: Tally[str] = Tally()
         for (_, state), count in self._parts.records.counts().items():
             tally[state] += count
-        for word in JobState:
-            jobs.add_metric([word.value], tally[word.value])
+        for state_name in (state.value for state in JobState):
+            jobs.add_metric([state_name], tally[state_name])
         yield jobs
         yield from self._devices()
-        yield CounterMetricFamily("rota_steps", "Steps of the engine, all of them in the journal.", value=control.steps)
+        yield CounterMetricFamily("rota_steps", "Steps of the engine.", value=control.steps)
         times = control.step_times
         buckets = [(str(limit), count) for limit, count in times.cumulative()]
         yield HistogramMetricFamily(
-            "rota_step_seconds", "How long steps of the engine took.", buckets=buckets, sum_value=times.total_s
+            "rota_step_seconds", "Duration of the steps of the engine.", buckets=buckets, sum_value=times.total_s
         )
         trouble = 0 if control.trouble is None else 1
-        yield GaugeMetricFamily("rota_storage_trouble", "1 while nothing can be made durable.", value=trouble)
+        yield GaugeMetricFamily("rota_storage_trouble", "1 while the database can't be written.", value=trouble)
 
     def _devices(self) -> Iterator[Metric]:
         found = GaugeMetricFamily("rota_devices", "Devices, by type and use.", labels=["type", "use"])
@@ -53,7 +53,7 @@ class Collector:
 
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
-    """Numbers for Prometheus."""
+    """Return the metrics in Prometheus' format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(service(request)))
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""What every route works with, and who is asking."""
+"""The services that every route uses, and the authentication of callers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rota.store.records import Records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """The manager's parts."""
+    """The parts of a manager."""
 
     control: Control
     requests: Requests
@@ -28,18 +28,18 @@ class Service:
     scheduling: Scheduling
     lookout: ManagerOverview
     limits: str
-    """How tasks' limits are kept, in words."""
+    """How the limits of tasks are enforced, for people."""
     learning: Learning | None = None
-    """What past jobs teach, where what they used is known."""
+    """Estimates from past jobs, if their usage is recorded."""
 
 
 def service(request: Request) -> Service:
-    """The manager that a request is for."""
+    """Return the services of the request's manager."""
     found = request.app.state.service
     assert isinstance(found, Service)
     return found
 
 
 async def principal(request: Request) -> Principal:
-    """Who is asking; refuses who may not ask at all."""
-    return service(request).access.who(request)
+    """Authenticate the caller of a request."""
+    return service(request).access.authenticate(request)

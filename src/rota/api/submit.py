@@ -1,7 +1,7 @@
-"""POST /jobs, the route that has to be fast: it reads what it is given itself, and is reached without FastAPI's help.
+"""POST /jobs, the route that has to be fast: it parses the request itself and bypasses FastAPI.
 
-FastAPI's way to a route and its parameters costs as much as all the rest of a submission, so the application has the
-same function as a plain route before it. FastAPI's own is there for the schema, which says by hand what it takes.
+FastAPI's routing and parameter handling cost as much as the rest of a submission. The application therefore mounts this
+function as a plain route; FastAPI's route exists for the schema, which is written by hand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rota.core.errors import RotaError
 from rota.live.loop.requests import MOST_AT_ONCE, Asker
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
-LONGEST_KEY = 200
+MAX_KEY = 200
 _YES = frozenset({"true", "1", "yes", "on"})
 _NO = frozenset({"false", "0", "no", "off"})
 _JOB = {"$ref": "#/components/schemas/JobFile"}
@@ -33,19 +33,19 @@ _OPERATION: dict[str, Any] = {
         {
             "name": "idempotency-key",
             "in": "header",
-            "description": "A repeated request with the same key gets the first one's answer.",
-            "schema": {"type": "string", "maxLength": LONGEST_KEY},
+            "description": "A repeated request with the same key gets the same answer.",
+            "schema": {"type": "string", "maxLength": MAX_KEY},
         },
         {
             "name": "held",
             "in": "query",
-            "description": "Keep it from starting until it is released.",
+            "description": "Keep the job from starting until it is released.",
             "schema": {"type": "boolean", "default": False},
         },
         {
             "name": "dry_run",
             "in": "query",
-            "description": "Only say when it would start.",
+            "description": "Only forecast the start; submit nothing.",
             "schema": {"type": "boolean", "default": False},
         },
     ],
@@ -56,25 +56,25 @@ _OPERATION: dict[str, Any] = {
 async def submit(request: Request) -> Response:
     """Submit a job, or a list of jobs that are accepted together or not at all."""
     parts = service(request)
-    who = parts.access.who(request)
+    caller = parts.access.authenticate(request)
     held, dry_run = _flag(request, "held"), _flag(request, "dry_run")
     key = request.headers.get("idempotency-key")
-    if key is not None and len(key) > LONGEST_KEY:
-        raise RotaError(f"idempotency-key: it has {len(key)} characters; {LONGEST_KEY} are the most")
+    if key is not None and len(key) > MAX_KEY:
+        raise RotaError(f"idempotency-key: it has {len(key)} characters; the maximum is {MAX_KEY}")
     values = await _body(request)
     files: list[Any] = values if isinstance(values, list) else [values]
     if not 1 <= len(files) <= MOST_AT_ONCE:
         raise RotaError(f"{len(files)} jobs were given; submit 1 to {MOST_AT_ONCE} at once")
-    usual = who.usual_tenant
-    if usual != "default":
-        files = [{"tenant": usual, **file} if isinstance(file, dict) else file for file in files]
+    default = caller.default_tenant
+    if default != "default":
+        files = [{"tenant": default, **file} if isinstance(file, dict) else file for file in files]
     for file in files:
-        who.must_change(str(file.get("tenant", usual)) if isinstance(file, dict) else usual)
-    asker = Asker(name=who.name)
+        caller.must_change(str(file.get("tenant", default)) if isinstance(file, dict) else default)
+    asker = Asker(name=caller.name)
     if dry_run:
         return JSONResponse({"expected": forecast_out(await parts.requests.try_out(files[0], asker))})
-    whole_key = None if key is None else f"{who.name}:{key}"
-    ids = await parts.requests.submit(files, asker, key=whole_key, held=held)
+    scoped_key = None if key is None else f"{caller.name}:{key}"
+    ids = await parts.requests.submit(files, asker, key=scoped_key, held=held)
     return JSONResponse({"id": ids[0], "ids": ids}, status_code=201, headers={"Location": f"/api/v1/jobs/{ids[0]}"})
 
 
@@ -83,7 +83,7 @@ def _flag(request: Request, name: str) -> bool:
         return False
     word = request.query_params.get(name, "false").lower()
     if word not in _YES | _NO:
-        raise RotaError(f"{name}: it is {word[:40]!r}; it must be true or false")
+        raise RotaError(f"{name}: {word[:40]!r} is not true or false")
     return word in _YES
 
 

@@ -1,4 +1,4 @@
-"""Routes for nodes, tenants, policies, the journal, events as they happen, and the probes."""
+"""Routes for nodes, tenants, policies, the journal, live events, and the probes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from rota.live.views.tenant_usage import TenantUse
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
 probes = APIRouter(tags=["probes"])
-Who = Annotated[Principal, Depends(principal)]
-BEHIND = 1000
-"""Events that a slow listener may lag behind before it is cut off."""
+Caller = Annotated[Principal, Depends(principal)]
+MAX_BEHIND = 1000
+"""Events that are queued for a slow listener; further ones are dropped."""
 HEARTBEAT_S = 15.0
 
 
 @router.get("/nodes", response_model=list[NodeOut])
-async def nodes(request: Request, who: Who) -> Response:
-    """The nodes and what is free on them."""
+async def nodes(request: Request, caller: Caller) -> Response:
+    """List the nodes and their free devices."""
     parts = service(request)
     return JSONResponse(nodes_out(parts.control.state.inventory, parts.limits))
 
@@ -36,14 +36,14 @@ async def nodes(request: Request, who: Who) -> Response:
 @router.post("/nodes/{node_id}/{action}", response_model=NodeOut)
 async def drain(
     request: Request,
-    who: Who,
+    caller: Caller,
     node_id: Annotated[str, Path(max_length=256)],
     action: Annotated[str, Path(pattern="^(drain|undrain)$")],
 ) -> Response:
-    """Let nothing new start on a node, or let it take jobs again."""
-    who.must_be_admin()
+    """Drain a node, so that no new job starts there, or undrain it."""
+    caller.must_be_admin()
     parts = service(request)
-    await parts.requests.drain(NodeId(node_id), Asker(name=who.name), drained=action == "drain")
+    await parts.requests.drain(NodeId(node_id), Asker(name=caller.name), drained=action == "drain")
     found = [node for node in nodes_out(parts.control.state.inventory, parts.limits) if node["id"] == node_id]
     if not found:
         raise NotFound(f"there is no node {node_id!r}")
@@ -51,20 +51,20 @@ async def drain(
 
 
 @router.get("/overview")
-async def overview(request: Request, who: Who) -> Response:
-    """Devices by type, what tenants hold of what they are promised, and the last day."""
-    return JSONResponse(await service(request).lookout.overview(who.tenants))
+async def overview(request: Request, caller: Caller) -> Response:
+    """Summarise devices by type, usage and guarantees of tenants, and the last day."""
+    return JSONResponse(await service(request).lookout.overview(caller.tenants))
 
 
 @router.get("/tenants")
-async def tenants(request: Request, who: Who) -> Response:
-    """How many jobs each tenant has in each state, and how many devices it holds of those promised to it."""
+async def tenants(request: Request, caller: Caller) -> Response:
+    """List each tenant's jobs by state, and its devices: held, guaranteed, borrowed and lent."""
     parts = service(request)
     counts = await asyncio.to_thread(parts.records.counts)
-    uses = parts.lookout.uses(who.tenants)
+    uses = parts.lookout.uses(caller.tenants)
     out: dict[str, dict[str, int]] = {tenant: {} for tenant in uses}
     for (tenant, state), count in counts.items():
-        if who.may_see(tenant):
+        if caller.may_see(tenant):
             out.setdefault(tenant, {})[state] = count
     return JSONResponse(
         [{"tenant": tenant, "jobs": out[tenant], **_held(uses.get(tenant))} for tenant in sorted(out)],
@@ -78,16 +78,16 @@ def _held(use: TenantUse | None) -> dict[str, float]:
 
 
 @router.get("/policies")
-async def policies(request: Request, who: Who) -> Response:
-    """The policy in use, and those that there are."""
+async def policies(request: Request, caller: Caller) -> Response:
+    """Return the active policy, and the names of all policies."""
     from rota.policies import names
 
     return JSONResponse({"policy": service(request).scheduling.policy, "policies": names()})
 
 
 @router.get("/stats")
-async def stats(request: Request, who: Who) -> Response:
-    """How the loop is doing: its steps so far, and how long the last ones took."""
+async def stats(request: Request, caller: Caller) -> Response:
+    """Return statistics of the loop: its steps so far, and the duration of the latest."""
     control = service(request).control
     return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), "trouble": control.trouble})
 
@@ -95,18 +95,18 @@ async def stats(request: Request, who: Who) -> Response:
 @router.get("/journal", response_class=Response)
 def journal(
     request: Request,
-    who: Who,
-    back: Annotated[int, Query(ge=0, le=1 << 31, description="How many stretches ago.")] = 0,
+    caller: Caller,
+    back: Annotated[int, Query(ge=0, le=1 << 31, description="How many segments ago.")] = 0,
 ) -> Response:
-    """The journal's last stretch, since the manager was started, or an earlier one, as `rota sim --replay` reads it."""
-    who.must_be_admin()
+    """Return the current segment of the journal, or an earlier one, as `rota sim --replay` reads it."""
+    caller.must_be_admin()
     records = service(request).records
-    stretches = records.segments()
-    if back >= len(stretches):
-        raise NotFound(f"back: {back} stretches ago there is no journal; {len(stretches)} are kept")
-    last = len(stretches) - 1 - back
-    first, header = stretches[last]
-    before = stretches[last + 1][0] if back else None
+    journal_segments = records.segments()
+    if back >= len(journal_segments):
+        raise NotFound(f"back: there is no journal segment {back} back; {len(journal_segments)} are kept")
+    last = len(journal_segments) - 1 - back
+    first, header = journal_segments[last]
+    before = journal_segments[last + 1][0] if back else None
     return StreamingResponse(_lines(header, records.steps(first, before)), media_type="application/x-ndjson")
 
 
@@ -117,27 +117,27 @@ def _lines(header: dict[str, Any], steps: Iterator[str]) -> Iterator[str]:
 
 
 @router.get("/events", response_class=Response)
-async def events(request: Request, who: Who) -> Response:
-    """Changes of jobs as they happen, as server-sent events."""
-    return StreamingResponse(_events(service(request), who), media_type="text/event-stream")
+async def events(request: Request, caller: Caller) -> Response:
+    """Stream changes of jobs as server-sent events."""
+    return StreamingResponse(_events(service(request), caller), media_type="text/event-stream")
 
 
-async def _events(parts: Service, who: Principal) -> AsyncIterator[str]:
-    waiting: asyncio.Queue[News | None] = asyncio.Queue(BEHIND)
+async def _events(parts: Service, caller: Principal) -> AsyncIterator[str]:
+    queued: asyncio.Queue[News | None] = asyncio.Queue(MAX_BEHIND)
 
-    def heard(news: Sequence[News]) -> None:
+    def on_news(news: Sequence[News]) -> None:
         for each in news:
-            if who.may_see(each.tenant) and not waiting.full():
-                waiting.put_nowait(each)
+            if caller.may_see(each.tenant) and not queued.full():
+                queued.put_nowait(each)
 
-    stop = parts.control.listen(heard)
+    stop = parts.control.listen(on_news)
     try:
         yield ": connected\n\n"
         while True:
             try:
-                news = await asyncio.wait_for(waiting.get(), HEARTBEAT_S)
+                news = await asyncio.wait_for(queued.get(), HEARTBEAT_S)
             except TimeoutError:
-                yield ": still here\n\n"
+                yield ": heartbeat\n\n"
                 continue
             if news is not None:
                 data = json.dumps({"id": news.job_id, "tenant": news.tenant, "state": news.state})
@@ -148,20 +148,20 @@ async def _events(parts: Service, who: Principal) -> AsyncIterator[str]:
 
 @probes.get("/healthz", response_class=PlainTextResponse)
 async def healthz() -> str:
-    """Whether the process answers."""
+    """Liveness probe."""
     return "ok\n"
 
 
 @probes.post("/healthz", response_class=PlainTextResponse)
 async def empty() -> str:
-    """Whether the process takes a request with a body; does nothing, so that other requests can be measured by it."""
+    """Accept a body and do nothing: the baseline for measurements of other requests."""
     return "ok\n"
 
 
 @probes.get("/readyz", response_class=PlainTextResponse)
 async def readyz(request: Request) -> Response:
-    """Whether jobs can be accepted."""
+    """Readiness probe: whether jobs can be accepted."""
     trouble = service(request).control.trouble
     if trouble is not None:
-        return PlainTextResponse(f"nothing can be stored: {trouble}\n", status_code=503)
+        return PlainTextResponse(f"the database can't be written: {trouble}\n", status_code=503)
     return PlainTextResponse("ready\n")

@@ -1,4 +1,4 @@
-"""Routes for tokens, and for what was done by whom. All of them are an admin's."""
+"""Routes for tokens and the audit log, for admins only."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rota.store.tokens import StoredToken
 
 log = logging.getLogger("rota.api")
 router = APIRouter(tags=["tokens"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
-Who = Annotated[Principal, Depends(principal)]
+Caller = Annotated[Principal, Depends(principal)]
 
 
 class NewToken(BaseModel):
-    """A token that is wanted."""
+    """The request for a new token."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,40 +35,40 @@ class NewToken(BaseModel):
 
 
 @router.post("/tokens", status_code=201)
-async def create(request: Request, who: Who, wanted: NewToken) -> Response:
-    """A new token; its secret is in this answer and nowhere else."""
-    who.must_be_admin()
+async def create(request: Request, caller: Caller, wanted: NewToken) -> Response:
+    """Create a token; only this response contains its secret."""
+    caller.must_be_admin()
     access = service(request).access
     expires_s = None if wanted.expires_in_s is None else time.time() + wanted.expires_in_s
     token, secret = await asyncio.to_thread(
-        access.create, wanted.name, AccessRole(wanted.role), tuple(wanted.tenants), expires_s, who.name
+        access.create, wanted.name, AccessRole(wanted.role), tuple(wanted.tenants), expires_s, caller.name
     )
-    log.info("token-create", extra={"token": token.id, "holder": token.name, "who": who.name})
+    log.info("token-create", extra={"token": token.id, "holder": token.name, "who": caller.name})
     return JSONResponse({**_out(token), "token": secret}, status_code=201)
 
 
 @router.get("/tokens")
-async def listed(request: Request, who: Who) -> Response:
-    """Every token without its secret."""
-    who.must_be_admin()
+async def listed(request: Request, caller: Caller) -> Response:
+    """List all tokens, without secrets."""
+    caller.must_be_admin()
     return JSONResponse([_out(token) for token in service(request).access.all()])
 
 
 @router.delete("/tokens/{token_id}")
-async def revoke(request: Request, who: Who, token_id: Annotated[str, Path(max_length=32)]) -> Response:
-    """Make a token worthless."""
-    who.must_be_admin()
-    gone = await asyncio.to_thread(service(request).access.revoke, token_id, who.name)
-    if gone is None:
+async def revoke(request: Request, caller: Caller, token_id: Annotated[str, Path(max_length=32)]) -> Response:
+    """Revoke a token."""
+    caller.must_be_admin()
+    revoked = await asyncio.to_thread(service(request).access.revoke, token_id, caller.name)
+    if revoked is None:
         raise NotFound(f"there is no token {token_id!r}")
-    log.info("token-revoke", extra={"token": gone.id, "who": who.name})
-    return JSONResponse(_out(gone))
+    log.info("token-revoke", extra={"token": revoked.id, "who": caller.name})
+    return JSONResponse(_out(revoked))
 
 
 @router.get("/audit")
-async def audit(request: Request, who: Who, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-    """Who changed what, newest first."""
-    who.must_be_admin()
+async def audit(request: Request, caller: Caller, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+    """Return the audit log of changes, newest first."""
+    caller.must_be_admin()
     rows = await asyncio.to_thread(service(request).records.audit, limit)
     return JSONResponse(
         [

@@ -1,4 +1,4 @@
-"""The forms in which the API answers."""
+"""The formats of the API's responses."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class ReasonOut(BaseModel):
 
 
 class ForecastOut(BaseModel):
-    """When a job is expected to start; null where that is not within a month."""
+    """When a job is expected to start; null if that is more than a month away."""
 
     position: int
     earliest: str | None = None
     usual: str | None = None
     latest: str | None = None
-    known: bool = Field(description="Whether anything is known of how long the jobs ahead run.")
+    known: bool = Field(description="Whether the run times of the jobs ahead are known.")
 
 
 class WhyOut(BaseModel):
-    """Why a job waits, and for how long."""
+    """Why a job waits, and its expected start."""
 
     state: str
     reason: ReasonOut | None = None
@@ -62,33 +62,33 @@ class JobOut(BaseModel):
     attempt: int = 0
     exit_code: int | None = None
     message: str = ""
-    failure: str | None = Field(None, description="What went wrong last, in a word, such as `out-of-memory`.")
+    failure: str | None = Field(None, description="The class of the last failure, such as `out-of-memory`.")
     gpus: float = 0
     tasks: int = 1
     priority: int = 0
     version: int = 0
     spec: dict[str, Any] | None = None
     nodes: list[str] | None = None
-    progress: dict[str, Any] | None = Field(None, description="What the job says of its progress, through the SDK.")
-    usage: dict[str, float] | None = Field(None, description="What the last attempt's tasks used.")
+    progress: dict[str, Any] | None = Field(None, description="The progress that the job reports through the SDK.")
+    usage: dict[str, float] | None = Field(None, description="The resource usage of the latest attempt.")
 
 
 class JobListOut(BaseModel):
     """A page of jobs, newest first."""
 
     jobs: list[JobOut]
-    next: str | None = Field(None, description="Give it as `after` to get the next page.")
+    next: str | None = Field(None, description="Pass it as `after` to get the next page.")
 
 
 class SubmitOut(BaseModel):
-    """What a submission was given."""
+    """The ids of submitted jobs."""
 
     id: str
     ids: list[str]
 
 
 class NodeOut(BaseModel):
-    """A node and what is free there."""
+    """A node and its free devices."""
 
     id: str
     type: str
@@ -97,28 +97,28 @@ class NodeOut(BaseModel):
     cpus: float | None = None
     memory_bytes: int | None = None
     state: str
-    limits: str = Field(description="Who keeps tasks within what they asked for: `cgroup v2`, `cgroup v1`, `watched`.")
+    limits: str = Field(description="How the limits of tasks are enforced: `cgroup v2`, `cgroup v1`, `watched`.")
 
 
 class Problem(BaseModel):
-    """What was wrong with a request."""
+    """The error of a request."""
 
     error: str
 
 
 PROBLEMS: dict[int | str, Json] = {code: {"model": Problem} for code in (400, 401, 403, 404, 409, 413, 422)}
-"""What the routes of jobs may answer instead."""
+"""Error responses of the routes of jobs."""
 
 
 def moment(at_s: float | None) -> str | None:
-    """A time as ISO 8601 in UTC."""
+    """Format a time as ISO 8601 in UTC."""
     if at_s is None:
         return None
     return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def reason_out(reason: Reason | None) -> Json | None:
-    """A reason as the wire has it."""
+    """Return a reason as JSON."""
     if reason is None:
         return None
     return {
@@ -132,7 +132,7 @@ def reason_out(reason: Reason | None) -> Json | None:
 
 
 def forecast_out(found: Forecast | None) -> Json | None:
-    """A forecast as the wire has it."""
+    """Return a forecast as JSON."""
     if found is None:
         return None
     return {
@@ -145,7 +145,7 @@ def forecast_out(found: Forecast | None) -> Json | None:
 
 
 def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
-    """A job's record as the wire has it; what it waits for is asked of the engine now."""
+    """Return a job's record as JSON, with its current reason from the engine; `whole` adds job file and nodes."""
     live = control.state.jobs.get(row.id)
     spec = json.loads(row.spec)
     out: Json = {
@@ -197,25 +197,25 @@ def _gpus(spec: Json) -> float:
 
 
 def nodes_out(inventory: Inventory, limits: str) -> list[Json]:
-    """All nodes."""
+    """Return all nodes as JSON."""
     return [
         {
-            "id": books.node.id,
-            "type": books.node.device_type,
-            "gpus": books.node.devices,
-            "free_gpus": books.free,
-            "cpus": None if books.node.cpu_milli is None else books.node.cpu_milli / 1000,
-            "memory_bytes": books.node.memory_bytes,
-            "state": state_of(books),
+            "id": account.node.id,
+            "type": account.node.device_type,
+            "gpus": account.node.devices,
+            "free_gpus": account.free,
+            "cpus": None if account.node.cpu_milli is None else account.node.cpu_milli / 1000,
+            "memory_bytes": account.node.memory_bytes,
+            "state": state_of(account),
             "limits": limits,
         }
-        for books in inventory.nodes
-        if not books.removed or books.users
+        for account in inventory.nodes
+        if not account.removed or account.users
     ]
 
 
-def state_of(books: NodeAccount) -> str:
-    """How a node stands: up, down, drained, or leaving with what still runs there."""
-    if books.removed:
+def state_of(account: NodeAccount) -> str:
+    """Return the state of a node: up, down, drained, or leaving (removed while jobs still run there)."""
+    if account.removed:
         return "leaving"
-    return "down" if not books.up else "drained" if books.drained else "up"
+    return "down" if not account.up else "drained" if account.drained else "up"

@@ -44,6 +44,11 @@ def ratio(value: float) -> str:
     return f"{value:,.2f}"
 
 
+def figure(value: float) -> str:
+    """A number of unknown meaning, to four digits that count."""
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
 def count(value: float) -> str:
     """A number of things, with separators of thousands."""
     return f"{value:,.0f}"

@@ -52,6 +52,16 @@ FiguresOption = Annotated[
 """The `--figures` option of commands that draw."""
 
 
+MetricOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="FILE.py:FUNCTION, a metric of your own from a run's history; may be given several times.",
+        metavar="FILE.py:FUNCTION",
+    ),
+]
+"""The `--metric` option of commands that measure runs."""
+
+
 def refuse_figures(folder: Path) -> None:
     """Before anything long is begun: say why figures can't be written into a folder."""
     from rota.report.paper import refuse_without_matplotlib

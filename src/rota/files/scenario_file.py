@@ -137,6 +137,7 @@ class ScenarioFile(FileModel):
     spread: Annotated[Factors | str, _read_by(spread_factors)] = Field(default_factory=dict)
     neighbours: Annotated[Factors | str, _read_by(neighbour_factors)] = Field(default_factory=dict)
     contention: Flag = False
+    speed_factor: Text | None = None
     scaling: float = 1.0
     uneven_batches: Flag = False
     restart_cost: Cost = 0.0
@@ -169,7 +170,7 @@ def read_scenario_file(path: Path) -> dict[str, object]:
         given["change"] = tuple((at_s, _beside(spec, folder)) for at_s, spec in given["change"])
     if "policy" in given:
         given["policy"] = tuple(_code_beside(spec, folder) for spec in given["policy"])
-    for name in ("placement", "format"):
+    for name in ("placement", "format", "speed_factor"):
         if given.get(name) is not None:
             given[name] = _code_beside(given[name], folder)
     return given
@@ -257,6 +258,7 @@ def _speed(file: ScenarioFile) -> SpeedModel:
         turns=near.get("turns", 1.0),
         interleaved=file.neighbours == BY_STAGES,
         contention=file.contention,
+        factor=file.speed_factor or "",
         uneven=file.uneven_batches,
         spilled=near.get("spilled", SPILLED),
         gaps=near.get("gaps", 0.0),

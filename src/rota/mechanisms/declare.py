@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -11,6 +11,7 @@ from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import DecisionKind
 from rota.mechanisms.consolidation import Consolidating, read_every_s
+from rota.mechanisms.hooks import RetrainedPolicy, SimulationInput
 from rota.mechanisms.parameters import parse_parameters
 from rota.mechanisms.user_code import UserCode
 from rota.perf.speed.model import SpeedModel
@@ -19,9 +20,10 @@ from rota.perf.training.reports import Reports
 Emits: TypeAlias = frozenset[DecisionKind] | Callable[[Any], frozenset[DecisionKind]]
 """The kinds of decision that a policy emits; a function of its parameters where they decide it."""
 NEVER_STOPS = frozenset({DecisionKind.START})
-PREEMPTS = NEVER_STOPS | {DecisionKind.STOP}
-LEASES = PREEMPTS | {DecisionKind.LEASE}
-RESIZES = PREEMPTS | {DecisionKind.RESIZE}
+PREEMPTS = NEVER_STOPS | {DecisionKind.STOP, DecisionKind.RESIZE}
+"""A plan that preempts may give a job other devices: an elastic job is then resized, any other stopped and started."""
+LEASES = NEVER_STOPS | {DecisionKind.STOP, DecisionKind.LEASE}
+RESIZES = PREEMPTS
 SHARES = NEVER_STOPS | {DecisionKind.SHARE}
 MOVES = PREEMPTS | {DecisionKind.MOVE}
 """A job whose new devices are not vacated yet is stopped and started there, so that what moves jobs also stops them."""
@@ -76,6 +78,12 @@ class DeclaredPolicy:
     """Where it differs from the paper, in a sentence or two."""
     predicts_use: bool = False
     """Whether jobs share devices by predicted utilisation, so that a manager passes on what it measured."""
+    remarks: Callable[[Any, SimulationInput], Iterable[str]] | None = None
+    """Returns which parameters or jobs have no effect in a simulation, one sentence each."""
+    number_labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of jobs that it reads as numbers above 0, each with the consequence of any other value."""
+    retraining: RetrainedPolicy | None = None
+    """How a manager improves its weights, if it is learned."""
     places: Callable[[Any], str] | None = None
     """The placement as a function of the parameters, where they decide it."""
     live: str = ""
@@ -118,6 +126,10 @@ class DeclaredPolicy:
     def can_span_types(self, options: str) -> bool:
         """Return whether one job may run on several device types at once with these options."""
         return self.spans_types is not None and self.spans_types(self.read(options))
+
+    def remarks_on(self, options: str, given: SimulationInput) -> list[str]:
+        """Return what users should know before a simulation with these options."""
+        return [] if self.remarks is None else list(self.remarks(self.read(options), given))
 
     def build(self, options: str, allocator: Allocator, knowledge: Knowledge | None = None) -> Policy:
         """Build the policy with parameters from `key=value,key=value`; `consolidate_s` works with all policies."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack, overload
 
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.mechanisms.declare import DeclaredPolicy, Emits, Knowledge, Traits
+from rota.mechanisms.hooks import RetrainedPolicy, SimulationInput
 from rota.mechanisms.parameters import NoParams
 from rota.mechanisms.user_code import UserCode
 
@@ -34,6 +35,9 @@ class About(TypedDict, total=False):
     emits: Emits
     packs: bool
     spans_types: Callable[[Any], bool]
+    remarks: Callable[[Any, SimulationInput], Iterable[str]]
+    number_labels: Mapping[str, str]
+    retraining: RetrainedPolicy
     plans_in_rounds: bool
     predicts_use: bool
     differs: str
@@ -96,6 +100,9 @@ class Family:
         emits: Emits | None = None,
         packs: bool = False,
         spans_types: Callable[[Any], bool] | None = None,
+        remarks: Callable[[Any, SimulationInput], Iterable[str]] | None = None,
+        number_labels: Mapping[str, str] | None = None,
+        retraining: RetrainedPolicy | None = None,
         plans_in_rounds: bool | None = None,
         predicts_use: bool = False,
         differs: str = "",
@@ -128,6 +135,9 @@ class Family:
             emits=self.emits if emits is None else emits,
             packs=packs,
             spans_types=spans_types,
+            remarks=remarks,
+            number_labels=number_labels or {},
+            retraining=retraining,
             plans_in_rounds=self.plans_in_rounds if plans_in_rounds is None else plans_in_rounds,
             whole_cluster=self.whole_cluster,
             differs=differs,

@@ -73,13 +73,6 @@ class UserCode:
                     f"write it, or derive the class from {base}"
                 )
 
-    def number(self, function: str, value: object, expected: str, *, least: float = -math.inf) -> float:
-        """The value as a number that is not NaN and not below `least`."""
-        found = as_number(value)
-        if found is None or found < least:
-            self.refuse(function, value, expected)
-        return found
-
     def moment(self, function: str, value: object, now_s: float) -> float:
         """The value as a moment after now, or infinity for never."""
         found = as_number(value)

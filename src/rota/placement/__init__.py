@@ -13,8 +13,12 @@ from rota.core.state.inventory import Inventory
 from rota.perf.speed.network import Weighting, weighting
 from rota.placement.network import find_near
 from rota.placement.patterns import Pattern
+from rota.placement.ranked import PLACEMENTS, NodeChoice, find_ranked
 from rota.placement.search import find
 from rota.placement.skew import is_skewed
+from rota.plugins import Plugin, find_plugin, names_of
+
+__all__ = ["ATTEMPTS", "ATTEMPT_S", "SUMMARIES", "NodeChoice", "Style", "style"]
 
 _NO_WISH = Locality()
 
@@ -34,6 +38,8 @@ class Style:
     """What jobs without a wish of their own still insist on afterwards, each until so many seconds of waiting."""
     weighting: Weighting | None = None
     """How far it is from node to node, for a style that keeps traffic short; the pattern is then for other jobs."""
+    ranking: Plugin | None = None
+    """A user's order of nodes, in place of the pattern."""
 
     def locality(self, job: Job) -> Locality:
         """The job's own wish, or the style's."""
@@ -49,12 +55,16 @@ class Style:
 
     def alike(self, job: Job) -> Hashable:
         """Jobs with the same roles and wishes are placed in the same way."""
+        if self.ranking is not None:
+            return job.id
         if job.locality is None and not job.exclusive and job.elastic is None and not self.by_skew:
             return job.roles
         return (job.roles, self.locality(job), self._pattern(job), job.exclusive, job.elastic)
 
     def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
         """Devices for all tasks of a job, or None."""
+        if self.ranking is not None:
+            return find_ranked(inventory, job, self.ranking, insist)
         if self.weighting is not None:
             return find_near(inventory, job, self.weighting, insist)
         return find(inventory, job, self._pattern(job), insist)
@@ -87,10 +97,15 @@ _PATTERNS = {
 
 
 def style(spec: str) -> Style:
-    """The style for `NAME`, `consolidate:relax_after=SECONDS`, `attempts:every=SECONDS` or `liquid:h=DISTANCES`."""
+    """The style for `NAME`, `consolidate:relax_after=SECONDS`, `attempts:every=SECONDS`, `liquid:h=DISTANCES`, a name
+    that another package adds, or `FILE.py:FUNCTION`."""
     name, _, options = spec.partition(":")
     if name not in _PATTERNS:
-        raise RotaError(f"unknown placement {name!r}; {did_you_mean(name, _PATTERNS)}")
+        ranking = find_plugin(PLACEMENTS, spec)
+        if ranking is None:
+            known = [*_PATTERNS, *names_of(PLACEMENTS)]
+            raise RotaError(f"unknown placement {name!r}; {did_you_mean(name, known)}")
+        return Style(name=spec, pattern=Pattern.FIRST, ranking=ranking)
     if name == "skew" and not options:
         return Style(name=name, pattern=Pattern.FEWEST_NODES, locality_by_default=Locality(hard=True), by_skew=True)
     if name == "liquid":

@@ -11,6 +11,8 @@ from enum import Enum
 
 Piece = tuple[int, int]
 """A node and how many tasks it takes."""
+Layout = Callable[[Sequence[int], int], list[Piece] | None]
+"""From the room of nodes and a number of tasks to the nodes that take them; None if there is too little room."""
 
 
 class Pattern(Enum):
@@ -134,7 +136,7 @@ def even(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
     return first(by_room, tasks)
 
 
-LAY: dict[Pattern, Callable[[Sequence[int], int], list[Piece] | None]] = {
+LAY: dict[Pattern, Layout] = {
     Pattern.FIRST: first,
     Pattern.FEWEST_NODES: fewest_nodes,
     Pattern.SPREAD: spread,

@@ -8,19 +8,21 @@ from rota.core.model.job import WHOLE, Job, Level, Locality, Role
 from rota.core.model.placement import Placement, Slot, lowest
 from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount, Pool
-from rota.placement.patterns import LAY, Pattern, Piece, fewest_nodes, total_room
+from rota.placement.patterns import LAY, Layout, Pattern, Piece, fewest_nodes, total_room
 
 _EVERY_NODE = -1
 """The set of all nodes, as a bit set."""
+_ON_ONE_NODE = frozenset(Pattern) - {Pattern.SPREAD}
+"""Patterns that put a gang on one node where it fits there."""
 
 
-def find(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None) -> Placement | None:
+def find(inventory: Inventory, job: Job, pattern: Pattern | Layout, insist: Locality | None) -> Placement | None:
     """Devices for all tasks of a job, or None. `insist` is the locality that must hold, if any."""
     role = job.roles[0]
     if len(job.roles) > 1:
         return _find_roles(inventory, job, pattern, insist)
     is_anywhere = inventory.matching(role) == _EVERY_NODE
-    if insist is None and pattern is not Pattern.SPREAD and is_anywhere and _is_plain(role, job):
+    if insist is None and pattern in _ON_ONE_NODE and is_anywhere and _is_plain(role, job):
         placement = _one_node(inventory, role, pattern)
         if placement is not None:
             return placement
@@ -40,7 +42,7 @@ def _is_plain(role: Role, job: Job) -> bool:
     return role.device_milli >= WHOLE and not role.needs_host and not role.device_memory_bytes and not job.exclusive
 
 
-def _one_node(inventory: Inventory, role: Role, pattern: Pattern) -> Placement | None:
+def _one_node(inventory: Inventory, role: Role, pattern: Pattern | Layout) -> Placement | None:
     """The common case, quickly: all tasks on the tightest node, or for one task of `any` on the first."""
     count = role.count * role.device_milli // WHOLE
     if pattern is Pattern.FIRST and role.count > 1:
@@ -64,7 +66,7 @@ def _idle_nodes(inventory: Inventory) -> int:
     return sum(1 << node for node, books in enumerate(inventory.nodes) if not books.users)
 
 
-def _find_roles(inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None) -> Placement | None:
+def _find_roles(inventory: Inventory, job: Job, pattern: Pattern | Layout, insist: Locality | None) -> Placement | None:
     """All roles together within one cell of the locality that the job insists on, if any."""
     among = _idle_nodes(inventory) if job.exclusive else _EVERY_NODE
     if insist is not None and insist.level >= Level.RACK:
@@ -90,7 +92,7 @@ def _may_share_a_node(inventory: Inventory, job: Job) -> bool:
 
 
 def _find_roles_among(
-    inventory: Inventory, job: Job, pattern: Pattern, insist: Locality | None, among: int
+    inventory: Inventory, job: Job, pattern: Pattern | Layout, insist: Locality | None, among: int
 ) -> Placement | None:
     """Roles one after the other, each seeing what the ones before took; all or nothing."""
     taken: list[Placement] = []
@@ -113,7 +115,7 @@ def _find_role(
     role: Role,
     index: int,
     tasks: int,
-    pattern: Pattern,
+    pattern: Pattern | Layout,
     insist: Locality | None,
     among: int,
 ) -> Placement | None:
@@ -184,12 +186,12 @@ def _lay(
     inventory: Inventory,
     by_room: Sequence[int],
     tasks: int,
-    pattern: Pattern,
+    pattern: Pattern | Layout,
     insist: Locality | None,
     pool: Pool,
     per_task: int,
 ) -> list[Piece] | None:
-    lay = LAY[pattern]
+    lay = LAY[pattern] if isinstance(pattern, Pattern) else pattern
     if insist is not None and insist.level >= Level.RACK:
         for nodes in _cells(inventory, by_room, insist.level, tasks):
             return lay([room & nodes for room in by_room], tasks)

@@ -77,11 +77,9 @@ def _summary(runs: Sequence[RunReport]) -> Section:
     )
     if len(runs) > 1:
         text += " ★ marks the best value of a column."
-    html = f'<div class="scroll">{summary_table(runs)}</div>'
     tenants = tenant_table(runs)
-    if tenants:
-        html += f'<details><summary>By tenant</summary><div class="scroll">{tenants}</div></details>'
-    return Section(title="Summary", text=text, html=html)
+    tables = [summary_table(runs)] if tenants is None else [summary_table(runs), tenants]
+    return Section(title="Summary", text=text, tables=tables)
 
 
 def _comparison(runs: Sequence[RunReport], columns: Sequence[JobColumns]) -> list[Section]:

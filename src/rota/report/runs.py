@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class RunReport:
     tenants: Mapping[str, Metrics]
     history: History
     timeline: Timeline
+    more: Mapping[str, float | None] = field(default_factory=dict)
+    """Metrics of the user's own, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

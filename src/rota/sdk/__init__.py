@@ -1,4 +1,4 @@
-"""What a training script imports, and the client that the command line uses. Importing it loads nothing heavy.
+"""The SDK for training scripts, and the client of the command line. Importing it is cheap.
 
     import rota.sdk
 
@@ -11,7 +11,7 @@
     rota.sdk.saving()
     save_result()
 
-Outside of a job this does nothing and costs next to nothing.
+Outside of a job these calls do nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Client", "Steps", "saving", "steps", "submit"]
 
-_HOMES = {
+_MODULES = {
     "Call": "rota.sdk.functions",
     "Client": "rota.sdk.client",
     "Steps": "rota.sdk.training",
@@ -36,8 +36,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'rota.sdk' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

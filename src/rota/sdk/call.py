@@ -1,4 +1,4 @@
-"""Runs a pickled call inside a job: `python -m rota.sdk.call FOLDER`."""
+"""Run a pickled call inside a job: `python -m rota.sdk.call FOLDER`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def main(folder: Path) -> int:
-    """Make the call and leave its answer in the folder, whole or not at all."""
+    """Make the call and write its result to the folder atomically."""
     import cloudpickle
 
     function, args, kwargs = cloudpickle.loads((folder / "call.pickle").read_bytes())
     try:
         worked, value = True, function(*args, **kwargs)
-    except Exception as error:  # the caller gets whatever it was
+    except Exception as error:  # any exception is passed on to the caller
         traceback.print_exc()
         worked, value = False, error
     draft = folder / f".answer.{os.getpid()}"

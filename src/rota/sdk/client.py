@@ -1,4 +1,4 @@
-"""A manager's API as Python calls. Standard library only, so that commands and scripts start at once."""
+"""A manager's API as Python calls. Standard library only, so that commands and scripts start quickly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK = 65536
 
 
 class Refused(RotaError):
-    """The manager said no; `status` is HTTP's number for it."""
+    """The manager refused a request; `status` is the HTTP status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Refused(RotaError):
 
 
 class Client:
-    """One manager, by address, or the one on this machine."""
+    """The client of one manager: by address, or the one on this machine."""
 
     def __init__(
         self,
@@ -39,25 +39,25 @@ class Client:
         timeout_s: float = 60.0,
     ) -> None:
         named = url or os.environ.get("ROTA_SERVER")
-        sign = ManagerAddress(url=named) if named else find_manager()
-        if sign is None:
+        address = ManagerAddress(url=named) if named else find_manager()
+        if address is None:
             raise Unavailable(
                 "no manager runs on this machine; start one with `rota up`, or name one with --server URL"
             )
-        found = sign.url
+        found = address.url
         parts = urlsplit(found)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise RotaError(f"server {found!r} is no address; write it like http://127.0.0.1:7650")
+            raise RotaError(f"server {found!r} is not a URL; write it like http://127.0.0.1:7650")
         self.url = found.rstrip("/")
         self._secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port or (443 if self._secure else 80)
         self._token = token or os.environ.get("ROTA_TOKEN")
-        self._cacert = cacert or os.environ.get("ROTA_CACERT") or sign.cacert
+        self._cacert = cacert or os.environ.get("ROTA_CACERT") or address.cacert
         self._timeout_s = timeout_s
         self._kept: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
-        """Let go of the connection; the next call makes a new one."""
+        """Close the connection; the next call opens a new one."""
         if self._kept is not None:
             self._kept.close()
             self._kept = None
@@ -69,13 +69,13 @@ class Client:
     # -- jobs ------------------------------------------------------------------------------------
 
     def submit(self, files: Json | Sequence[Json], *, key: str | None = None, held: bool = False) -> list[str]:
-        """Submit a job, or several together; their ids."""
+        """Submit a job, or several together; return their ids."""
         headers = {} if key is None else {"Idempotency-Key": key}
         answer = self._call("POST", f"/jobs?held={str(held).lower()}", files, headers)
         return [str(name) for name in answer["ids"]]
 
     def jobs(self, *, all: bool = False, limit: int | None = None, **only: str | None) -> Iterator[Json]:
-        """Jobs, newest first, page by page."""
+        """Yield jobs, newest first, page by page."""
         after: str | None = None
         left = limit
         while True:
@@ -90,27 +90,27 @@ class Client:
                 return
 
     def job(self, job_id: str) -> Json:
-        """Everything about a job."""
+        """Return a job with all fields."""
         answer: Json = self._call("GET", f"/jobs/{quote(job_id, safe='')}")
         return answer
 
     def try_out(self, file: Json) -> Json:
-        """When a job would start if it were submitted now."""
+        """Forecast when a job would start if it were submitted now."""
         answer: Json = self._call("POST", "/jobs?dry_run=true", file)
         return answer
 
     def why(self, job_id: str) -> Json:
-        """Why a job waits, and when it is expected to start."""
+        """Return why a job waits, and when it is expected to start."""
         answer: Json = self._call("GET", f"/jobs/{quote(job_id, safe='')}/why")
         return answer
 
     def resources(self, job_id: str) -> list[Json]:
-        """What a job's tasks asked for, will probably need, and used."""
+        """Return the requested, estimated and used resources of a job's tasks."""
         found: list[Json] = self.get(f"/jobs/{quote(job_id, safe='')}/resources")
         return found
 
     def over_requested(self, days: float) -> list[Json]:
-        """Jobs of the last days that asked for at least twice what they used."""
+        """Return jobs of the last days that requested at least twice what they used."""
         found: list[Json] = self.get(f"/over-requested?days={days:g}")
         return found
 
@@ -120,62 +120,62 @@ class Client:
         return answer
 
     def logs(self, job_id: str, *, follow: bool = False, **options: int | None) -> Iterator[bytes]:
-        """What a task says; with `follow` until the job has ended."""
+        """Yield the output of a task; with `follow`, until the job has ended."""
         wanted = {"follow": str(follow).lower(), **{k: v for k, v in options.items() if v is not None}}
         with self._open("GET", f"/jobs/{quote(job_id, safe='')}/logs?{urlencode(wanted)}") as answer:
-            while said := answer.read1(CHUNK):
-                yield said
+            while output := answer.read1(CHUNK):
+                yield output
 
     # -- the cluster -----------------------------------------------------------------------------
 
     def nodes(self) -> list[Json]:
-        """The nodes."""
+        """Return the nodes."""
         answer: list[Json] = self._call("GET", "/nodes")
         return answer
 
     def overview(self) -> Json:
-        """Devices, tenants and the last day, at a glance."""
+        """Return a summary of devices, tenants and the last day."""
         answer: Json = self._call("GET", "/overview")
         return answer
 
     def drain(self, node_id: str, *, drained: bool = True) -> Json:
-        """Let nothing new start on a node, or let it take jobs again."""
-        word = "drain" if drained else "undrain"
-        answer: Json = self._call("POST", f"/nodes/{quote(node_id, safe='')}/{word}")
+        """Drain a node, so that no new job starts there, or undrain it."""
+        action = "drain" if drained else "undrain"
+        answer: Json = self._call("POST", f"/nodes/{quote(node_id, safe='')}/{action}")
         return answer
 
     def tenants(self) -> list[Json]:
-        """The tenants and their jobs."""
+        """Return the tenants and their jobs."""
         answer: list[Json] = self._call("GET", "/tenants")
         return answer
 
     def cluster(self) -> Json:
-        """The nodes and what is promised to tenants."""
+        """Return the nodes and the guarantees of tenants."""
         answer: Json = self._call("GET", "/cluster")
         return answer
 
     def change_cluster(self, file: Json, *, if_match: str | None = None, dry_run: bool = False) -> Json:
-        """Let the cluster become what a cluster file says; what that changed."""
+        """Change the cluster to a cluster file; return what changed."""
         headers = {} if if_match is None else {"If-Match": if_match}
         answer: Json = self._call("PUT", f"/cluster?dry_run={str(dry_run).lower()}", file, headers)
         return answer
 
     def journal(self, back: int = 0) -> Iterator[bytes]:
-        """The last stretch of the journal, since the manager was started, or one of so many stretches ago."""
+        """Yield the current segment of the journal, or the one `back` segments ago."""
         with self._open("GET", f"/journal?back={back}") as answer:
-            while said := answer.read1(CHUNK):
-                yield said
+            while output := answer.read1(CHUNK):
+                yield output
 
     def get(self, path: str) -> Any:
-        """Any other answer, by its path below /api/v1."""
+        """Send a GET request to a path below /api/v1."""
         return self._call("GET", path)
 
     def post(self, path: str, body: object = None) -> Any:
-        """Any other request, by its path below /api/v1."""
+        """Send a POST request to a path below /api/v1."""
         return self._call("POST", path, body)
 
     def delete(self, path: str) -> Any:
-        """Remove something, by its path below /api/v1."""
+        """Send a DELETE request to a path below /api/v1."""
         return self._call("DELETE", path)
 
     # -- HTTP ------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Client:
             try:
                 connection.request(method, f"/api/v1{path}", body=sent, headers=given)
                 answer = connection.getresponse()
-                said = answer.read()
+                content = answer.read()
             except ssl.SSLCertVerificationError as error:
                 connection.close()
                 raise _not_trusted(self.url, error) from error
@@ -214,7 +214,7 @@ class Client:
                     f"the manager at {self.url} does not answer: {error or type(error).__name__}"
                 ) from error
             self._kept = connection
-            return _checked(answer.status, said)
+            return _checked(answer.status, content)
         raise AssertionError
 
     @contextmanager
@@ -237,30 +237,30 @@ class Client:
 
 
 def _is_open(connection: http.client.HTTPConnection) -> bool:
-    """Whether the manager has not hung up meanwhile: a silent connection has nothing to read, not even its end."""
+    """Whether the manager has kept the connection open: a closed one is readable."""
     return connection.sock is not None and not select.select([connection.sock], [], [], 0)[0]
 
 
 def _trusting(cacert: str | None) -> ssl.SSLContext:
-    """What to trust: the system's certificates, or those in a file."""
+    """Return a context that trusts the system's certificates, or those in a file."""
     try:
         return ssl.create_default_context(cafile=cacert)
     except (OSError, ssl.SSLError) as error:
-        raise RotaError(f"ROTA_CACERT is {cacert!r}: it can't be read as certificates (PEM): {error}") from error
+        raise RotaError(f"ROTA_CACERT: {cacert!r} can't be read as certificates (PEM): {error}") from error
 
 
 def _not_trusted(url: str, error: ssl.SSLCertVerificationError) -> RotaError:
     why = error.verify_message or "it can't be verified"
     return RotaError(
-        f"the certificate of {url} is not trusted: {why}; name the file of the one who signed it with ROTA_CACERT"
+        f"the certificate of {url} is not trusted: {why}; name the file of its certificate authority with ROTA_CACERT"
     )
 
 
-def _checked(status: int, said: bytes) -> Any:
+def _checked(status: int, content: bytes) -> Any:
     try:
-        value = json.loads(said) if said else None
+        value = json.loads(content) if content else None
     except ValueError:
-        value = {"error": said[:200].decode("utf-8", errors="replace")}
+        value = {"error": content[:200].decode("utf-8", errors="replace")}
     if status < 400:
         return value
     message = value.get("error", f"HTTP {status}") if isinstance(value, dict) else f"HTTP {status}"

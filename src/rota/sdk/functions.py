@@ -1,7 +1,7 @@
-"""Python functions as jobs: `submit(fn, *args, gpus=1)` gives a future.
+"""Python functions as jobs: `submit(fn, *args, gpus=1)` returns a future.
 
-What a function used is remembered: its next submission asks for a little more memory than it ever took, and one
-that ran out all the same is tried again with twice as much.
+The peak memory of a function is recorded: its next submission requests slightly more than that, and a run that still
+runs out of memory is retried with twice as much.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from rota.sdk.place import data_folder
 
 T = TypeVar("T")
 HEADROOM = 1.3
-TRIES = 3
-LEAST_BYTES = 64 << 20
-LOOK_EVERY_S = 0.05
+MAX_ATTEMPTS = 3
+MIN_BYTES = 64 << 20
+POLL_S = 0.05
 RAN_OUT = "out-of-memory"
 _FINAL = frozenset({"succeeded", "failed", "cancelled"})
 
 
 class JobFailed(RotaError):
-    """The function did not come to its end; the message says why."""
+    """The function did not complete; the message states why."""
 
 
 class Call(Generic[T]):
@@ -41,29 +41,29 @@ class Call(Generic[T]):
         self._job = job
         self._folder = folder
         self._known = known
-        self._tries = 1
+        self._attempts = 1
         self.id = client.submit(job, key=uuid.uuid4().hex)[0]
 
     def done(self) -> bool:
-        """Whether the job has ended; one that ran out of memory is submitted again first."""
+        """Return whether the job has ended; a job that ran out of memory is first submitted again."""
         job = self._client.job(self.id)
         if job["state"] not in _FINAL:
             return False
-        if job["failure"] == RAN_OUT and job["state"] == "failed" and self._tries < TRIES:
-            asked = int(self._job["resources"]["memory"])
-            self._job["resources"]["memory"] = asked * 2
-            self._tries += 1
+        if job["failure"] == RAN_OUT and job["state"] == "failed" and self._attempts < MAX_ATTEMPTS:
+            requested = int(self._job["resources"]["memory"])
+            self._job["resources"]["memory"] = requested * 2
+            self._attempts += 1
             self.id = self._client.submit(self._job, key=uuid.uuid4().hex)[0]
             return False
         return True
 
     def result(self, timeout_s: float | None = None) -> T:
-        """What the function returned, or what it raised."""
+        """Wait for the function; return its result, or raise its exception."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.done():
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"job {self.id} has not ended after {timeout_s} s")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_S)
         job = self._client.job(self.id)
         if job["state"] == "succeeded" and job.get("usage"):
             _remember(self._known, int(job["usage"]["memory_bytes"]))
@@ -77,7 +77,7 @@ class Call(Generic[T]):
         return result
 
     def cancel(self) -> None:
-        """End the job."""
+        """Cancel the job."""
         self._client.act(self.id, "cancel")
 
 
@@ -99,7 +99,7 @@ def submit(
     folder.mkdir(parents=True, mode=0o700)
     (folder / "call.pickle").write_bytes(cloudpickle.dumps((function, args, kwargs)))
     known = root / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
-    wanted = memory or _fitting(known)
+    wanted = memory or _memory_request(known)
     resources: dict[str, Any] = {"gpus": gpus, **({} if wanted is None else {"memory": wanted})}
     shown = "".join(char if char.isalnum() or char in "._-" else "-" for char in function.__qualname__).strip("-._")
     request = {
@@ -112,15 +112,15 @@ def submit(
     return Call(client or Client(), request, folder, known)
 
 
-def _fitting(known: Path) -> int | None:
-    """What the function should ask for, by what it took before; None if it never ran."""
+def _memory_request(known: Path) -> int | None:
+    """Return the memory to request, from the peak of earlier runs; None if it never ran."""
     try:
-        most = int(json.loads(known.read_text(encoding="utf-8"))["memory_bytes"])
+        peak = int(json.loads(known.read_text(encoding="utf-8"))["memory_bytes"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return max(int(most * HEADROOM), LEAST_BYTES)
+    return max(int(peak * HEADROOM), MIN_BYTES)
 
 
 def _remember(known: Path, memory_bytes: int) -> None:
-    most = max(memory_bytes, int((_fitting(known) or 0) / HEADROOM))
-    known.write_text(json.dumps({"memory_bytes": most}), encoding="utf-8")
+    peak = max(memory_bytes, int((_memory_request(known) or 0) / HEADROOM))
+    known.write_text(json.dumps({"memory_bytes": peak}), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Opens a manager's database and brings its tables up to date.
+"""Opens a manager's database and migrates its tables.
 
-SQLite is made to keep what it has acknowledged (write-ahead log, `synchronous=FULL`). One process writes.
+SQLite is configured for durability (write-ahead log, `synchronous=FULL`). Only one process writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rota.store.schema import HEAD, metadata
 
 
 def open_database(where: Path | str) -> Engine:
-    """The database in a file, or at a URL such as `postgresql+psycopg://user@host/name`; its tables are made."""
+    """Open the database in a file, or at a URL such as `postgresql+psycopg://user@host/name`; create its tables."""
     url = f"sqlite:///{where}" if isinstance(where, Path) else where
     if isinstance(where, Path):
         _make_private(where)
@@ -35,7 +35,7 @@ def open_database(where: Path | str) -> Engine:
 
 
 def _make_private(path: Path) -> None:
-    """Nobody but its owner may read the file: jobs' secrets are in it. What SQLite puts beside it gets its mode."""
+    """Make the file readable by its owner only, as it holds secrets; SQLite copies the mode to its other files."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         path.chmod(0o600)
@@ -44,7 +44,7 @@ def _make_private(path: Path) -> None:
 
 
 def prepare(engine: Engine) -> None:
-    """Make the tables, or bring those of an older Rota up to date; refuse those of a newer one."""
+    """Create the tables, or migrate those of an older Rota; refuse those of a newer one."""
     with engine.begin() as connection:
         tables = set(inspect(connection).get_table_names())
         if "jobs" not in tables:
@@ -79,6 +79,6 @@ def _begin(connection: Any) -> None:
 
 
 def _plain(url: str) -> str:
-    """The URL without a password."""
+    """Return the URL without its password."""
     head, at, tail = url.rpartition("@")
     return f"{head.rpartition(':')[0]}:***@{tail}" if at and head.count(":") > 1 else url

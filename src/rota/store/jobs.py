@@ -1,4 +1,4 @@
-"""Questions about jobs to the database: one, a page, those that are searched for, those of the past."""
+"""Queries about jobs: one job, pages, searches, and past jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTED = [column for column in jobs.c if column.name not in ("job", "live")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which jobs to list, newest first; `before` is the last sequence number of the page before."""
+    """Which jobs to list, newest first; `before` is the last sequence number of the previous page."""
 
     states: tuple[str, ...] = ()
     live_only: bool = False
@@ -30,12 +30,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSearch:
-    """Which jobs to find, in which order, and which stretch of what is found."""
+    """Which jobs to find, in which order, and which slice of the result."""
 
     states: tuple[str, ...] = ()
     tenants: tuple[str, ...] | None = None
     text: str = ""
-    """In the name or the owner, or the whole id."""
+    """Matches a part of the name or owner, or the whole id."""
     order: str = "seq"
     descending: bool = True
     offset: int = 0
@@ -43,18 +43,18 @@ class JobSearch:
 
 
 class JobRecords:
-    """Jobs as the database has them, for any thread to read."""
+    """Read access to the jobs in the database, from any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def job(self, job_id: str) -> Row[Any] | None:
-        """One job's record."""
+        """Return a job's record."""
         with self._engine.connect() as connection:
             return connection.execute(select(*_LISTED).where(jobs.c.id == job_id)).first()
 
     def page(self, query: Query) -> Sequence[Row[Any]]:
-        """A page of jobs, newest first."""
+        """Return a page of jobs, newest first."""
         wanted = select(*_LISTED).order_by(jobs.c.seq.desc()).limit(query.limit)
         if query.live_only:
             wanted = wanted.where(jobs.c.state.not_in(FINAL))
@@ -70,7 +70,7 @@ class JobRecords:
             return connection.execute(wanted).all()
 
     def find(self, search: JobSearch) -> tuple[Sequence[Row[Any]], int]:
-        """A stretch of the jobs that are searched for, and how many there are in all."""
+        """Return a slice of the matching jobs, and the total number of matches."""
         wanted: list[ColumnElement[bool]] = []
         if search.states:
             wanted.append(jobs.c.state.in_(search.states))
@@ -87,29 +87,29 @@ class JobRecords:
             )
         column = jobs.c[search.order]
         order = column.desc().nulls_last() if search.descending else column.asc().nulls_last()
-        stretch = select(*_LISTED).where(*wanted).order_by(order, jobs.c.seq.desc())
+        found = select(*_LISTED).where(*wanted).order_by(order, jobs.c.seq.desc())
         with self._engine.connect() as connection:
             total = connection.execute(select(func.count()).select_from(jobs).where(*wanted)).scalar_one()
-            rows = connection.execute(stretch.offset(search.offset).limit(search.limit)).all()
+            rows = connection.execute(found.offset(search.offset).limit(search.limit)).all()
         return rows, int(total)
 
     def alive_at(self, at_s: float) -> Sequence[Any]:
-        """Jobs that had been submitted by a moment and had not ended: id, tenant, submission, the job itself."""
+        """Return the jobs submitted by a time and not ended then: id, tenant, submission, first start, and the job."""
         columns = (jobs.c.id, jobs.c.tenant, jobs.c.submitted_s, jobs.c.started_s, jobs.c.job)
         ended = jobs.c.ended_s.is_(None) | (jobs.c.ended_s > at_s)
         with self._engine.connect() as connection:
             return connection.execute(select(*columns).where(jobs.c.submitted_s <= at_s, ended)).all()
 
     def latest_named(self, name: str, tenant: str) -> list[str]:
-        """The ids of the newest job of a name in a tenant, and of those of that name that came together with it."""
-        mine = (jobs.c.name == name) & (jobs.c.tenant == tenant)
-        newest = select(func.max(jobs.c.submitted_s)).where(mine).scalar_subquery()
-        wanted = select(jobs.c.id).where(mine, jobs.c.submitted_s == newest).order_by(jobs.c.seq)
+        """Return the ids of a tenant's newest job of a name, and of those of that name submitted with it."""
+        of_name = (jobs.c.name == name) & (jobs.c.tenant == tenant)
+        newest = select(func.max(jobs.c.submitted_s)).where(of_name).scalar_subquery()
+        wanted = select(jobs.c.id).where(of_name, jobs.c.submitted_s == newest).order_by(jobs.c.seq)
         with self._engine.connect() as connection:
             return list(connection.execute(wanted).scalars())
 
     def past_runs(self, limit: int = 2000) -> dict[tuple[str, str], list[float]]:
-        """How long the jobs that succeeded last took from start to end, by tenant and name."""
+        """Return the run times of the latest successful jobs, by tenant and name."""
         wanted = (
             select(jobs.c.tenant, jobs.c.name, jobs.c.started_s, jobs.c.ended_s)
             .where(jobs.c.state == "succeeded", jobs.c.started_s.is_not(None))
@@ -123,7 +123,7 @@ class JobRecords:
         return found
 
     def succeeded(self, since_s: float, limit: int) -> Sequence[Any]:
-        """Jobs that succeeded since a moment, newest first: who they were, what they asked for, how long they took."""
+        """Return the jobs that succeeded since a time, newest first, with their requests and run times."""
         columns = (jobs.c.id, jobs.c.name, jobs.c.tenant, jobs.c.owner, jobs.c.attempt, jobs.c.spec)
         wanted = (
             select(*columns, jobs.c.started_s, jobs.c.ended_s)
@@ -135,11 +135,11 @@ class JobRecords:
             return connection.execute(wanted).all()
 
     def ran_out(self, failures: Sequence[str], since_s: float, limit: int = 500) -> Sequence[Any]:
-        """Jobs submitted since a moment that failed in one of some ways, for good or for a while, newest first."""
-        tried_again = (jobs.c.failures > 0) & jobs.c.spec.contains('"raised"')
+        """Return the jobs submitted since a time that failed in a given way, even if retried, newest first."""
+        retried = (jobs.c.failures > 0) & jobs.c.spec.contains('"raised"')
         wanted = (
             select(jobs.c.id, jobs.c.state, jobs.c.failure, jobs.c.spec)
-            .where(jobs.c.submitted_s >= since_s, jobs.c.failure.in_(failures) | tried_again)
+            .where(jobs.c.submitted_s >= since_s, jobs.c.failure.in_(failures) | retried)
             .order_by(jobs.c.seq.desc())
             .limit(limit)
         )
@@ -147,19 +147,19 @@ class JobRecords:
             return connection.execute(wanted).all()
 
     def succeeded_count(self) -> int:
-        """How many jobs have succeeded, of those that are still known."""
+        """Return the number of successful jobs in the database."""
         with self._engine.connect() as connection:
             wanted = select(func.count()).select_from(jobs).where(jobs.c.state == "succeeded")
             return int(connection.execute(wanted).scalar_one())
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """How many jobs there are of each tenant in each state."""
+        """Return the number of jobs by tenant and state."""
         wanted = select(jobs.c.tenant, jobs.c.state, func.count()).group_by(jobs.c.tenant, jobs.c.state)
         with self._engine.connect() as connection:
             return {(row[0], row[1]): int(row[2]) for row in connection.execute(wanted)}
 
     def tenant_names(self) -> list[str]:
-        """Tenants that have, or had, jobs: each found by one look into the index, however many jobs there are."""
+        """Return the tenants with jobs; takes one index look-up per tenant, for any number of jobs."""
         names: list[str] = []
         with self._engine.connect() as connection:
             name = connection.execute(select(func.min(jobs.c.tenant))).scalar()
@@ -169,7 +169,7 @@ class JobRecords:
         return names
 
     def spec(self, job_id: str) -> Json | None:
-        """A job as it was submitted, secrets included."""
+        """Return a job file as submitted, including secrets."""
         with self._engine.connect() as connection:
             found = connection.execute(select(jobs.c.spec).where(jobs.c.id == job_id)).scalar()
         return None if found is None else json.loads(found)

@@ -1,4 +1,4 @@
-"""Journals as files: a header line that says how the engine was set up, then a JSON line per step."""
+"""Journals as files: a header line with the setup of the engine, then one JSON line per step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FIRST = ("policy", "placement", "tenancy", "profiles")
 """Keys that stand at the head of the line."""
 
 _BROKEN = (ValueError, KeyError, TypeError, AttributeError, RotaError)
-"""What decoding raises when a line is not what it should be."""
+"""What decoding raises for an invalid line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class JournalHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step: what came in, what went out, who waits why from then on."""
+    """One step: events, decisions, and the reasons to wait that changed."""
 
     number: int
     now_s: float
@@ -91,7 +91,7 @@ def encode_step(
     waits: Sequence[tuple[JobId, Reason]],
     node_names: list[str],
 ) -> dict[str, Any]:
-    """A step as JSON values; nodes that it adds join the names."""
+    """Return a step as JSON values; the names of nodes that it adds are appended to `node_names`."""
     added = [str(event.node.id) for event in events if isinstance(event, NodeAdded)]
     if added:
         known = set(node_names)
@@ -141,7 +141,7 @@ def _dump(value: dict[str, Any]) -> str:
 
 
 class JournalReader:
-    """Reads a journal back, step by step, and refuses one with a gap."""
+    """Reads a journal step by step; refuses one with a gap."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -157,7 +157,7 @@ class JournalReader:
             value = json.loads(line)
             version = value["rota_journal"]
         except (ValueError, KeyError, TypeError):
-            raise RotaError(f"{self._path}:1: this is not a journal of Rota's") from None
+            raise RotaError(f"{self._path}:1: this is not a journal of Rota") from None
         if version != VERSION:
             raise RotaError(f"{self._path}:1: the journal's version is {version}; this Rota reads {VERSION}")
         try:
@@ -172,7 +172,7 @@ class JournalReader:
             raise RotaError(f"{self._path}:1: a broken header: {type(err).__name__}: {err}") from err
 
     def steps(self) -> Iterator[Step]:
-        """The steps in order."""
+        """Yield the steps in order."""
         index_by_node = {str(node.id): index for index, node in enumerate(self.header.cluster.nodes)}
         expected = 0 if self.header.snapshot is None else None
         with self._path.open("rb") as file:

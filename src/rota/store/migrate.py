@@ -1,6 +1,6 @@
-"""Brings the tables of an older Rota up to date with Alembic; loaded only when they are not.
+"""Migrates the tables of an older Rota with Alembic; imported only when that is needed.
 
-There is no way down: the older Rota works with the copy that is left beside the file before anything is changed.
+There are no downgrades: an older Rota can use the copy that is made beside the file before the migration.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def migrate(engine: Engine, found: str) -> None:
-    """Go from a revision to the newest, in one transaction; refuse a revision that is not known here.
+    """Migrate from a revision to the newest in one transaction; refuse an unknown revision.
 
-    A SQLite file is copied first, to its name with the old revision at the end.
+    A SQLite file is first copied to its name followed by the old revision.
     """
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if found not in known:
-        raise RotaError(f"the database is of a newer Rota (revision {found!r}); use that one, or restore a backup")
+        raise RotaError(f"the database is of a newer Rota (revision {found!r}); use that version, or restore a backup")
     if engine.dialect.name == "sqlite" and engine.url.database:
         copy_database(Path(engine.url.database), Path(f"{engine.url.database}.{found}"))
     with engine.begin() as connection:
@@ -38,7 +38,7 @@ def migrate(engine: Engine, found: str) -> None:
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy a SQLite file, whole and consistent though it may be in use, readable by its owner only."""
+    """Make a consistent copy of a SQLite file, even while it is in use, readable by its owner only."""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
     readable = f"{source.resolve().as_uri()}?mode=ro"

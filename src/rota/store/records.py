@@ -1,4 +1,4 @@
-"""What a manager keeps: jobs, the journal's steps, answers to repeated requests. One batch is one transaction."""
+"""The manager's records: jobs, journal steps, answers to repeated requests. One batch is one transaction."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _REVISE = update(jobs).where(jobs.c.id == bindparam("key")).values(job=bindparam
 
 @dataclass(slots=True)
 class WriteBatch:
-    """Changes that become durable together."""
+    """Changes that are written in one transaction."""
 
     new_jobs: list[Json] = field(default_factory=list)
     changed_jobs: list[Json] = field(default_factory=list)
     steps: list[Json] = field(default_factory=list)
     answers: list[Json] = field(default_factory=list)
     revised_jobs: list[Json] = field(default_factory=list)
-    """Jobs that ask for something else from now on: `key`, `new_job` and `new_spec`."""
+    """Jobs whose request changes: `key`, `new_job` and `new_spec`."""
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[Json] = field(default_factory=list)
     memory: str | None = None
-    """What the policy remembers from now on, if that is to be written."""
+    """The policy's memory as JSON, if it is to be written."""
     settings: dict[str, str] = field(default_factory=dict)
     stretch: tuple[int, Json] | None = None
-    """A new stretch of the journal that begins with these steps: the number of the first, and its header."""
+    """A new journal segment that begins with these steps: the number of the first, and the header."""
 
     @property
     def is_small(self) -> bool:
-        """Whether it is written in no time."""
+        """Whether writing it is quick."""
         return len(self.new_jobs) + len(self.changed_jobs) < SMALL
 
 
 class Records(JobRecords):
-    """The database as the manager uses it. One batch at a time is written; reading is for any thread."""
+    """The database of a manager. One batch is written at a time; any thread may read."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -66,16 +66,16 @@ class Records(JobRecords):
 
     @property
     def url(self) -> str:
-        """Where the database is, with all that is needed to open it."""
+        """The URL of the database, including its password."""
         return self._engine.url.render_as_string(hide_password=False)
 
     @property
     def is_near(self) -> bool:
-        """Whether writing costs only computing, so that a thread of its own for it would cost more than it saves."""
+        """Whether the database is local, so that writing in a separate thread would cost more than it saves."""
         return self._engine.dialect.name == "sqlite"
 
     def write(self, batch: WriteBatch) -> Callable[[], None]:
-        """Write a batch, all of it or nothing; it is durable when the function that is returned has returned."""
+        """Write a batch atomically; it is durable once the returned function has been called."""
         connection = self._engine.connect()
         try:
             connection.begin()
@@ -120,7 +120,7 @@ class Records(JobRecords):
     # -- what a restart needs --------------------------------------------------------------------
 
     def live_jobs(self) -> list[Row[Any]]:
-        """Jobs that have not ended, and ended ones on which they may depend, in order of submission."""
+        """Return the unfinished jobs, and the ended jobs that they depend on, in order of submission."""
         unfinished = jobs.c.state.not_in(FINAL)
         with self._engine.connect() as connection:
             found = connection.execute(select(jobs).where(unfinished).order_by(jobs.c.seq)).all()
@@ -134,24 +134,24 @@ class Records(JobRecords):
         return sorted([*found, *ended], key=lambda row: row.seq)
 
     def next_seq(self) -> int:
-        """The sequence number of the next job."""
+        """Return the sequence number of the next job."""
         with self._engine.connect() as connection:
             last = connection.execute(select(func.max(jobs.c.seq))).scalar()
         return 0 if last is None else int(last) + 1
 
     def drained(self) -> list[str]:
-        """Nodes on which nothing new may start."""
+        """Return the drained nodes."""
         with self._engine.connect() as connection:
             return list(connection.execute(select(nodes.c.id).where(nodes.c.drained == 1)).scalars())
 
     def setting(self, key: str) -> Any:
-        """What was last kept under a name; None if nothing was."""
+        """Return the setting of a name, or None."""
         with self._engine.connect() as connection:
             found = connection.execute(select(settings.c.value).where(settings.c.key == key)).scalar()
         return None if found is None else json.loads(found)
 
     def memory(self) -> Any:
-        """What the policy remembered last."""
+        """Return the policy's last memory, or None."""
         with self._engine.connect() as connection:
             found = connection.execute(select(memory.c.body)).scalar()
         return None if found is None else json.loads(found)
@@ -159,23 +159,23 @@ class Records(JobRecords):
     # -- the journal -----------------------------------------------------------------------------
 
     def begin_segment(self, header: Json) -> int:
-        """A new stretch of the journal, from the next step on; the number of that step."""
+        """Begin a journal segment at the next step; return the number of that step."""
         following = func.coalesce(select(func.max(steps.c.n) + 1).scalar_subquery(), 0)
         with self._engine.begin() as connection:
-            # A write comes first: SQLite refuses one at once after a read if somebody else has written meanwhile.
+            # Write first: after a read, SQLite refuses a write if another connection has written meanwhile.
             connection.execute(delete(segments).where(segments.c.first_step == following))
             first = int(connection.execute(select(following)).scalar_one())
             connection.execute(insert(segments), {"first_step": first, "header": json.dumps(header)})
         return first
 
     def segments(self) -> list[tuple[int, Json]]:
-        """The stretches of the journal: where each begins, and what has to be known to run it."""
+        """Return the journal segments: the first step and the header of each."""
         with self._engine.connect() as connection:
             rows = connection.execute(select(segments).order_by(segments.c.first_step)).all()
         return [(row.first_step, json.loads(row.header)) for row in rows]
 
     def last_policy(self) -> str | None:
-        """The policy of the journal's last stretch, with its options; None if nothing was ever scheduled."""
+        """Return the policy of the last journal segment with its options, or None."""
         with self._engine.connect() as connection:
             found = connection.execute(
                 select(segments.c.header).order_by(segments.c.first_step.desc()).limit(1)
@@ -183,7 +183,7 @@ class Records(JobRecords):
         return None if found is None else str(json.loads(found)["policy"])
 
     def steps(self, first: int = 0, before: int | None = None) -> Iterator[str]:
-        """The journal's steps as they were written."""
+        """Yield the journal's steps as stored."""
         wanted = select(steps.c.body).where(steps.c.n >= first)
         if before is not None:
             wanted = wanted.where(steps.c.n < before)
@@ -191,7 +191,7 @@ class Records(JobRecords):
             yield from connection.execution_options(yield_per=1000).execute(wanted.order_by(steps.c.n)).scalars()
 
     def first_step_since(self, at_s: float) -> int:
-        """The number of the first step at or after a moment, found by halving; one past the last if there is none."""
+        """Return the first step at or after a time, by binary search; one past the last if there is none."""
         with self._engine.connect() as connection:
             bounds = connection.execute(select(func.min(steps.c.n), func.max(steps.c.n))).one()
             low, high = (0, 0) if bounds[0] is None else (int(bounds[0]), int(bounds[1]) + 1)
@@ -205,42 +205,42 @@ class Records(JobRecords):
         return low
 
     def steps_about(self, job_id: str, first: int, before: int) -> Sequence[str]:
-        """The steps of a stretch that name a job."""
+        """Return the steps from `first` up to `before` that name a job."""
         named = steps.c.body.contains(f'"{job_id}"', autoescape=True)
         wanted = select(steps.c.body).where(steps.c.n >= first, steps.c.n < before, named)
         with self._engine.connect() as connection:
             return connection.execute(wanted.order_by(steps.c.n)).scalars().all()
 
-    # -- forgetting ------------------------------------------------------------------------------
+    # -- retention -------------------------------------------------------------------------------
 
     def drop_before(self, at_s: float, *, answers_before_s: float) -> list[str]:
-        """Drop jobs that ended before a time, and journal stretches that were over by then; the jobs' ids.
+        """Delete jobs that ended before a time, and journal segments that ended by then; return the jobs' ids.
 
-        The newest job stays whatever its age: numbers are counted on from it and never given twice.
+        The newest job is always kept: new sequence numbers continue from it and are never reused.
         """
         old = jobs.c.state.in_(FINAL) & (jobs.c.ended_s < at_s) & (jobs.c.seq < self.next_seq() - 1)
-        stretches = self.segments()
-        over = [first for (first, _), (_, header) in pairwise(stretches) if header["snapshot"]["now_s"] < at_s]
+        kept_segments = self.segments()
+        over = [first for (first, _), (_, header) in pairwise(kept_segments) if header["snapshot"]["now_s"] < at_s]
         with self._engine.begin() as connection:
             connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
-            gone = list(connection.execute(select(jobs.c.id).where(old)).scalars())
+            deleted = list(connection.execute(select(jobs.c.id).where(old)).scalars())
             connection.execute(delete(jobs).where(old))
             if over:
-                kept = next(first for first, _ in stretches if first > over[-1])
+                kept = next(first for first, _ in kept_segments if first > over[-1])
                 connection.execute(delete(steps).where(steps.c.n < kept))
                 connection.execute(delete(segments).where(segments.c.first_step < kept))
-        return gone
+        return deleted
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     def answer(self, key: str) -> tuple[str, Json] | None:
-        """What a request with this key was answered, with the digest of its body."""
+        """Return the digest and the answer of the request with this key, or None."""
         with self._engine.connect() as connection:
             row = connection.execute(select(answers).where(answers.c.key == key)).first()
         return None if row is None else (row.digest, json.loads(row.answer))
 
     def audit(self, limit: int) -> Sequence[Row[Any]]:
-        """Who changed what, newest first."""
+        """Return the audit log, newest first."""
         with self._engine.connect() as connection:
             return connection.execute(select(audit).order_by(audit.c.n.desc()).limit(limit)).all()
 
@@ -250,5 +250,5 @@ class Records(JobRecords):
             connection.execute(select(1))
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections to the database."""
         self._engine.dispose()

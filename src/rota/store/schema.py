@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 
 HEAD = "0004"
-"""The revision that this code works with; `migrations` leads there from every older one."""
+"""The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
 

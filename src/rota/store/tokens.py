@@ -1,4 +1,4 @@
-"""Tokens as they are kept: by digest, so that whoever reads the database can't use them."""
+"""Stored tokens: by digest, so that they can't be used by a reader of the database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.store.schema import audit, tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredToken:
-    """A token: who holds it, what for, until when. `tenants` with `*` in it means all."""
+    """A token: its holder, role, tenants and expiry. `*` among the tenants means all."""
 
     id: str
     digest: str
@@ -25,7 +25,7 @@ class StoredToken:
 
 
 class Tokens:
-    """All tokens, in memory and in the database; every change is written to the audit log with it."""
+    """All tokens, in memory and in the database; every change is also written to the audit log."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -37,34 +37,34 @@ class Tokens:
             self._by_digest[row.digest] = StoredToken(**fields)
 
     def find(self, digest: str) -> StoredToken | None:
-        """The token of a digest."""
+        """Return the token of a digest, or None."""
         return self._by_digest.get(digest)
 
     def all(self) -> list[StoredToken]:
-        """Every token, oldest first."""
+        """Return all tokens, oldest first."""
         return list(self._by_digest.values())
 
-    def add(self, token: StoredToken, who: str) -> None:
-        """Keep a new token."""
+    def add(self, token: StoredToken, actor: str) -> None:
+        """Store a new token."""
         row = {name: getattr(token, name) for name in StoredToken.__slots__}
         with self._engine.begin() as connection:
             connection.execute(insert(tokens), {**row, "tenants": json.dumps(token.tenants)})
-            connection.execute(insert(audit), _entry(token.created_s, who, "token-create", token))
+            connection.execute(insert(audit), _entry(token.created_s, actor, "token-create", token))
         self._by_digest[token.digest] = token
 
-    def revoke(self, token_id: str, now_s: float, who: str) -> StoredToken | None:
-        """Make a token worthless; None if there is none of this id."""
+    def revoke(self, token_id: str, now_s: float, actor: str) -> StoredToken | None:
+        """Revoke a token; return None if the id is unknown."""
         found = next((token for token in self._by_digest.values() if token.id == token_id), None)
         if found is None:
             return None
         with self._engine.begin() as connection:
             connection.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_s=now_s))
-            connection.execute(insert(audit), _entry(now_s, who, "token-revoke", found))
+            connection.execute(insert(audit), _entry(now_s, actor, "token-revoke", found))
         row = {name: getattr(found, name) for name in StoredToken.__slots__}
-        gone = StoredToken(**{**row, "revoked_s": now_s})
-        self._by_digest[found.digest] = gone
-        return gone
+        revoked = StoredToken(**{**row, "revoked_s": now_s})
+        self._by_digest[found.digest] = revoked
+        return revoked
 
 
-def _entry(at_s: float, who: str, what: str, token: StoredToken) -> dict[str, object]:
-    return {"at_s": at_s, "who": who, "what": what, "thing": token.id, "detail": f"{token.name} {token.role}"}
+def _entry(at_s: float, actor: str, action: str, token: StoredToken) -> dict[str, object]:
+    return {"at_s": at_s, "who": actor, "what": action, "thing": token.id, "detail": f"{token.name} {token.role}"}

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.errors import RotaError, did_you_mean
+from rota.plugins import find_plugin, names_of
 from rota.traces.assemble import collection_paused
 from rota.traces.readers import alibaba, blox, gavel, helios, journal, own, philly, philly_json, slurm, tiresias
+from rota.traces.readers.user import READERS, read_with
 from rota.traces.source import TraceSource, open_source
 from rota.traces.workload import Workload
 
@@ -91,13 +93,18 @@ FORMATS: Mapping[str, TraceFormat] = {entry.name: entry for entry in _ALL}
 
 
 def read_trace(path: Path, *, format: str | None = None, skip_bad_lines: bool = False) -> Workload:
-    """Read a trace; the format is recognised by the file's content unless it is named.
+    """Read a trace; the format is recognised by the file's content unless it is named, or `FILE.py:FUNCTION` reads it.
 
     A wrong line raises `RotaError` as `FILE:LINE: reason`; with `skip_bad_lines` it is counted instead.
     """
+    reader = None
     if format is not None and format not in FORMATS:
-        raise RotaError(f"unknown trace format {format!r}; {did_you_mean(format, FORMATS)}")
+        reader = find_plugin(READERS, format)
+        if reader is None:
+            raise RotaError(f"unknown trace format {format!r}; {did_you_mean(format, [*FORMATS, *names_of(READERS)])}")
     source = open_source(path, skip_bad_lines=skip_bad_lines)
+    if reader is not None:
+        return read_with(reader, source)
     chosen = FORMATS[format] if format is not None else detect(source)
     with collection_paused():
         return chosen.read(source)

@@ -12,7 +12,7 @@ import yaml
 from rota.core.errors import RotaError
 from rota.files.auto import unsettled
 from rota.files.document import parse_yaml
-from rota.files.job import MASK, job_file, masked
+from rota.files.job import MASK, masked
 
 Json = dict[str, Any]
 MAX_TEXT = 65536
@@ -31,10 +31,12 @@ def values_of(text: str) -> Json:
     return found
 
 
-def checked(values: Json) -> Json:
-    """Validate the values as a job file and return them as plain JSON, ready to submit."""
-    job_file(values)
-    plain: Json = json.loads(json.dumps(values, default=_plain))
+def plain_values(values: Json) -> Json:
+    """Return the values as plain JSON, ready to submit; the manager validates them."""
+    try:
+        plain: Json = json.loads(json.dumps(values, default=_plain))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RotaError(f"job: can't be written as JSON: {str(error)[:200]}") from error
     return plain
 
 

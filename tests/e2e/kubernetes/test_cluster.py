@@ -36,8 +36,16 @@ def test_settings_change_without_a_restart(bed: Bed, view: View, launch: Launch,
     configure(bed, policy="fifo:backfill=true")
 
     eventually(lambda: view.node_of("p2"))
-    configure(bed, policy="no-such-policy")
-    eventually(lambda: "no-such-policy" in replica.log.read_text())
+    refused = {
+        "no-such-policy": "unknown policy",
+        "fifo:nonsense=3": "has no parameter 'nonsense'",
+        "priority:consolidate_s=60": "emits move decisions, which the Kubernetes driver does not support",
+    }
+    for policy, why in refused.items():
+        configure(bed, policy=policy)
+        eventually(lambda why=why: why in replica.log.read_text())  # type: ignore[misc]
+    bed.admin.make(pod("p3", 0))
+    eventually(lambda: view.node_of("p3"))
     assert replica.process is not None
     assert replica.process.poll() is None
 

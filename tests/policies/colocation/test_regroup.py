@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from builders import job
 from rota.core.model.placement import Placement, Slot
@@ -27,13 +28,13 @@ def grouped(jobs: Sequence[LiveJob], devices: int, *, most: int = 2) -> list[lis
 def test_jobs_that_exactly_fill_groups_are_all_considered() -> None:
     jobs = [live(seq) for seq in range(4)]
 
-    assert sorted(sum(grouped(jobs, devices=2), [])) == [0, 1, 2, 3]
+    assert sorted(chain(*grouped(jobs, devices=2))) == [0, 1, 2, 3]
 
 
 def test_jobs_beyond_full_groups_wait() -> None:
     jobs = [live(seq) for seq in range(5)]
 
-    assert sorted(sum(grouped(jobs, devices=2), [])) == [0, 1, 2, 3]
+    assert sorted(chain(*grouped(jobs, devices=2))) == [0, 1, 2, 3]
 
 
 def test_jobs_with_devices_enough_stay_alone() -> None:

@@ -1,38 +1,29 @@
-"""What to tell the user of a study before it runs: what it takes for granted, and what has no effect."""
+"""Notes for the user before a simulation runs: its assumptions, and options or labels without effect."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations_with_replacement
 
 from rota.core.errors import did_you_mean
-from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job
+from rota.core.model.job import WHOLE
 from rota.drivers.simulator.load import LoadedScenario
+from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.rule import above_zero
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.contention_constants import KINDS
-from rota.perf.speed.shared_servers import kind_of
+from rota.perf.speed.shared_servers import unknown_kinds
 from rota.policies import find_policy
-from rota.policies.published.colocation.antman import AntManParams
-from rota.policies.published.colocation.horus import HorusParams
-from rota.policies.published.colocation.kubeshare import KubeShareParams
-from rota.policies.published.gavel.entries import names_of
-from rota.policies.published.learned.harmony import HarmonyParams, learned
-
-_FAMILY = "gavel/"
-_LABELS = {"priority_weight": "it counts as 1", "slo": "it is no deadline"}
 
 
 def scenario_notes(loaded: LoadedScenario) -> tuple[str, ...]:
-    """Everything worth a line on stderr, in the order in which it is found."""
+    """Return all notes, in the order in which they are found."""
     return (
         *_unknown_types(loaded),
         *_unmeasured_pairs(loaded),
         *_unread_labels(loaded),
-        *_unknown_names(loaded),
         *_unknown_kinds(loaded),
-        *_unshared(loaded),
+        *_remarks(loaded),
         *_undisturbed(loaded),
     )
 
@@ -83,7 +74,9 @@ def _pairs(loaded: LoadedScenario, profiles: Profiles) -> tuple[int, int]:
 
 
 def _unread_labels(loaded: LoadedScenario) -> Iterator[str]:
-    consequences = dict(_LABELS) if any(spec.startswith(_FAMILY) for spec in loaded.scenario.policies) else {}
+    consequences = {
+        name: what for spec in loaded.scenario.policies for name, what in find_policy(spec)[0].number_labels.items()
+    }
     wrong: dict[str, list[str]] = {}
     for submission in loaded.workload.submissions:
         for name, text in submission.job.labels:
@@ -94,76 +87,22 @@ def _unread_labels(loaded: LoadedScenario) -> Iterator[str]:
         yield f"{found[0]}, not a number above 0; {consequences[name]}{more}"
 
 
-def _unknown_names(loaded: LoadedScenario) -> Iterator[str]:
-    types = {str(kind) for kind in loaded.setting.cluster.devices_by_type}
-    for spec in loaded.scenario.policies:
-        declared, options = find_policy(spec)
-        if not declared.name.startswith(_FAMILY):
-            continue
-        params = declared.read(options)
-        for field in ("prices", "weights", "entities"):
-            names = names_of(getattr(params, field, ()))
-            known = types if field == "prices" else _entities(loaded) if names else set()
-            for name in names:
-                if name not in known:
-                    what = "no type of the cluster" if field == "prices" else "no job's entity"
-                    yield f"{spec}: {field} names {name!r}, which is {what}; {did_you_mean(name, known)}"
-
-
 def _unknown_kinds(loaded: LoadedScenario) -> Iterator[str]:
-    kinds = [kind_of(submission.job) for submission in loaded.workload.submissions]
-    if loaded.scenario.speed.contention and (lacking := _lacking(kinds, KINDS)):
-        yield f"--contention: {lacking}; they neither slow anybody down nor are slowed down"
-    for spec in loaded.scenario.policies:
-        declared, options = find_policy(spec)
-        params = declared.read(options)
-        if isinstance(params, HarmonyParams) and (lacking := _lacking(kinds, learned(params.weights).network.kinds)):
-            yield f"{spec}: {lacking}; its weights take them all for one unknown kind"
-
-
-_HOW_BUSY = "Measured pairs (--profiles), the label utilization or unknown=PART say how busy they are"
-
-
-def _unshared(loaded: LoadedScenario) -> Iterator[str]:
     jobs = [submission.job for submission in loaded.workload.submissions]
+    if loaded.scenario.speed.contention and (lacking := unknown_kinds(jobs, KINDS)):
+        yield f"--contention: {lacking}; they cause no interference and suffer none"
+
+
+def _remarks(loaded: LoadedScenario) -> Iterator[str]:
+    given = SimulationInput(
+        jobs=[submission.job for submission in loaded.workload.submissions],
+        device_types=loaded.setting.cluster.devices_by_type,
+        speed=loaded.setting.speed,
+    )
     for spec in loaded.scenario.policies:
         declared, options = find_policy(spec)
-        params = declared.read(options)
-        if isinstance(params, AntManParams) and (lack := _lacks_guests(loaded, jobs, params)):
-            yield f"{spec}: {lack}"
-        if isinstance(params, HorusParams) and (lack := _lacks_idle(loaded, jobs, params)):
-            yield f"{spec}: {lack}"
-        if isinstance(params, KubeShareParams) and not any(role.is_fraction for job in jobs for role in job.roles):
-            yield f"{spec}: no job asks for a part of a device (gpus below 1); nobody shares one"
-
-
-def _lacks_guests(loaded: LoadedScenario, jobs: Sequence[Job], params: AntManParams) -> str:
-    """Why no job can run beside one that has whole devices under `antman`; nothing if some can."""
-    if params.patience_s == math.inf and not any(job.priority == OPPORTUNISTIC for job in jobs):
-        return (
-            "no job is opportunistic (priority -1); nobody joins a job that has whole devices. "
-            "With patience_s=SECONDS jobs that have waited for so long do"
-        )
-    kinds, speed = loaded.setting.cluster.devices_by_type, loaded.setting.speed
-    guaranteed = [job for job in jobs if job.priority > OPPORTUNISTIC and not job.roles[0].is_fraction]
-    if any(speed.use(job, kind, params.unknown) < params.busy for job in guaranteed for kind in kinds):
-        return ""
-    return (
-        f"no guaranteed job is known to keep its devices busy for less than {params.busy:g} of the time; "
-        f"nobody joins one. {_HOW_BUSY}"
-    )
-
-
-def _lacks_idle(loaded: LoadedScenario, jobs: Sequence[Job], params: HorusParams) -> str:
-    """Why no two jobs run together under `horus`; nothing if some can, or if that is predicted from their models."""
-    kinds, speed = loaded.setting.cluster.devices_by_type, loaded.setting.speed
-    busy = sorted(min((speed.use(job, kind, params.unknown) for kind in kinds), default=1.0) for job in jobs)
-    if speed.knows_pairs or sum(busy[:2]) <= params.limit:
-        return ""
-    return (
-        f"no two jobs are known to keep a device busy for at most {params.limit:g} together; "
-        f"nobody shares one. {_HOW_BUSY}"
-    )
+        for remark in declared.remarks_on(options, given):
+            yield f"{spec}: {remark}"
 
 
 def _undisturbed(loaded: LoadedScenario) -> Iterator[str]:
@@ -172,22 +111,3 @@ def _undisturbed(loaded: LoadedScenario) -> Iterator[str]:
             f"--contention: what neighbours had cost the jobs of {loaded.workload.source} is taken out of their run "
             "times first, so that it does not count twice"
         )
-
-
-def _lacking(kinds: Sequence[str | None], known: Collection[str]) -> str:
-    """Which kinds of jobs are not known, and of how many jobs; nothing if all are."""
-    lacking = [kind for kind in kinds if kind not in known]
-    if not lacking:
-        return ""
-    named = sorted({kind for kind in lacking if kind is not None})
-    shown = [*map(repr, named[:3]), *([f"{len(named) - 3:,} more"] if len(named) > 3 else [])]
-    if None in lacking:
-        shown.append("jobs that name no model")
-    return (
-        f"{len(lacking):,} of {len(kinds):,} jobs are of no known kind ({', '.join(shown)}; known: {', '.join(known)})"
-    )
-
-
-def _entities(loaded: LoadedScenario) -> set[str]:
-    jobs = [submission.job for submission in loaded.workload.submissions]
-    return {dict(job.labels).get("entity", str(job.tenant)) for job in jobs}

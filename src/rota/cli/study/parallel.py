@@ -26,6 +26,7 @@ def run_all(
     loaded: LoadedScenario,
     folders: Sequence[Path | None],
     keep: Keep,
+    metrics: Sequence[str],
     report: Callable[[int], None],
 ) -> Iterator[Finished]:
     """Run every policy and yield the results in order; `report` is called with the jobs that have arrived in all."""
@@ -34,9 +35,11 @@ def run_all(
     workers = min(len(policies), os.cpu_count() or 1)
     if workers == 1 or jobs < WORTH_A_PROCESS:
         for index, (policy, folder) in enumerate(zip(policies, folders, strict=True)):
-            yield run_policy(loaded, policy, keep=keep, folder=folder, progress=_after(index * jobs, report))
+            yield run_policy(
+                loaded, policy, keep=keep, metrics=metrics, folder=folder, progress=_after(index * jobs, report)
+            )
         return
-    yield from _in_processes(loaded.scenario, folders, keep, workers, report)
+    yield from _in_processes(loaded.scenario, folders, keep, metrics, workers, report)
 
 
 def _after(done: int, report: Callable[[int], None]) -> Callable[[int], None]:
@@ -47,6 +50,7 @@ def _in_processes(
     scenario: Scenario,
     folders: Sequence[Path | None],
     keep: Keep,
+    metrics: Sequence[str],
     workers: int,
     report: Callable[[int], None],
 ) -> Iterator[Finished]:
@@ -55,7 +59,7 @@ def _in_processes(
     counters: Any = context.Array(c_longlong, len(policies), lock=False)
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep_progress, initargs=(counters,)) as pool:
         futures = [
-            pool.submit(_work, scenario, policy, folder, keep, index)
+            pool.submit(_work, scenario, policy, folder, keep, metrics, index)
             for index, (policy, folder) in enumerate(zip(policies, folders, strict=True))
         ]
         try:
@@ -78,10 +82,12 @@ def _keep_progress(counters: Any) -> None:
     _progress = counters
 
 
-def _work(scenario: Scenario, policy: str, folder: Path | None, keep: Keep, index: int) -> Finished:
+def _work(
+    scenario: Scenario, policy: str, folder: Path | None, keep: Keep, metrics: Sequence[str], index: int
+) -> Finished:
     """Run in the other process: read the files again, which is quicker than to send what was read."""
 
     def count(arrived: int) -> None:
         _progress[index] = arrived
 
-    return run_policy(prepare(scenario), policy, keep=keep, folder=folder, progress=count)
+    return run_policy(prepare(scenario), policy, keep=keep, metrics=metrics, folder=folder, progress=count)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.render import FiguresOption, OutputFormat, OutputOption, emit, progress, refuse_figures
+from rota.cli.render import FiguresOption, MetricOption, OutputFormat, OutputOption, emit, progress, refuse_figures
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
+    from rota.plugins import Plugin
     from rota.report.runs import RunReport
     from rota.store.journal import JournalHeader
 
@@ -22,6 +23,7 @@ def report(
     journals: Annotated[list[Path], typer.Argument(help="Journals to compare.", metavar="JOURNAL")],
     out: Annotated[Path, typer.Option(help="Where to write the page.", metavar="FILE")] = Path("report.html"),
     figures: FiguresOption = None,
+    metric: MetricOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Draw the figures of one or more journals on one page, and print their summary.
@@ -34,18 +36,21 @@ def report(
 
       rota report results/journal.jsonl --figures paper/figures
     """
-    from rota.cli.study.summary import SUMMARY_COLUMNS, summary_row
+    from rota.cli.study.summary import columns_with, summary_row
     from rota.report.html import write_report
+    from rota.report.user_metrics import user_metrics
     from rota.store.journal import JournalReader
 
     _refuse_twins(journals)
     _refuse_lost_work(out)
     if figures is not None:
         refuse_figures(figures)
+    metrics = user_metrics(metric or ())
     headers = [JournalReader(path).header for path in journals]
     names = _names([header.scenario.policy for header in headers], journals)
     runs = [
-        replace(_replayed(path, header), name=name) for path, header, name in zip(journals, headers, names, strict=True)
+        replace(_replayed(path, header, metrics), name=name)
+        for path, header, name in zip(journals, headers, names, strict=True)
     ]
     command = shlex.join(["rota", "report", *map(str, journals), "--out", str(out)])
     about = dict.fromkeys(header.about for header in headers if header.about)
@@ -53,9 +58,14 @@ def report(
     rows = [
         _as_journalled(summary_row(run.name, run.metrics, run.tenants, events=run.timeline.events, wall_s=None))
         | {"placement": run.scenario.placement, "journal": str(path)}
+        | dict(run.more)
         for run, path in zip(runs, journals, strict=True)
     ]
-    emit(rows, [column for column in SUMMARY_COLUMNS if column.key in rows[0] and column.key != "wall_s"], output)
+    emit(
+        rows,
+        [column for column in columns_with(runs[0].more) if column.key in rows[0] and column.key != "wall_s"],
+        output,
+    )
     typer.echo(f"report: {out}", err=True)
     if figures is not None:
         typer.echo(f"figures: {figures}", err=True)
@@ -91,11 +101,12 @@ def _names(policies: Sequence[str], journals: Sequence[Path]) -> list[str]:
     ]
 
 
-def _replayed(path: Path, header: JournalHeader) -> RunReport:
+def _replayed(path: Path, header: JournalHeader, metrics: Sequence[Plugin]) -> RunReport:
     from rota.drivers.simulator.replay import replay
     from rota.report.metrics import measure, measure_tenants
     from rota.report.runs import RunReport
     from rota.report.timeline import Timeline
+    from rota.report.user_metrics import measure_by
 
     timeline = Timeline(header.cluster)
     with progress(f"replaying {path}") as bar:
@@ -116,6 +127,7 @@ def _replayed(path: Path, header: JournalHeader) -> RunReport:
         tenants=measure_tenants(outcome.history),
         history=outcome.history,
         timeline=timeline,
+        more=measure_by(metrics, outcome.history),
     )
 
 

@@ -34,6 +34,7 @@ def write_results(
                 tenants=run.tenants,
                 history=run.history,
                 timeline=run.timeline,
+                more=run.more,
             )
         )
     facts = {"notes": "; ".join(notes)} if notes else {}

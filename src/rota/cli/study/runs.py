@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from rota.drivers.simulator.load import PROFILES, LoadedScenario, load, read_wor
 from rota.drivers.simulator.study import Result, simulate
 from rota.perf.profiles.profile_files import write_profiles
 from rota.report.metrics import Metrics, measure, measure_tenants
+from rota.report.user_metrics import measure_by, user_metrics
 from rota.scenario import Scenario
 from rota.store.journal import JournalWriter
 from rota.traces.readers.journal import JOURNAL
@@ -45,6 +46,8 @@ class Finished:
     events: int
     wall_s: float
     cpu_s: float
+    more: Mapping[str, float | None] = field(default_factory=dict)
+    """Metrics of the user's own, by name."""
     history: History | None = None
     timeline: Timeline | None = None
     sketch: Sketch | None = None
@@ -65,28 +68,31 @@ def run_policy(
     policy: str,
     *,
     keep: Keep = Keep.FIGURES,
+    metrics: Sequence[str] = (),
     folder: Path | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Finished:
     """Simulate one policy; with a folder, write its journal there."""
     if keep is Keep.FIGURES and folder is None:
         result = simulate(loaded.workload, policy, loaded.setting, progress=progress)
-        return _finished(loaded, result, keep, None)
+        return _finished(loaded, result, keep, metrics, None)
     from rota.report.timeline import Tee, Timeline
 
     timeline = Timeline(loaded.setting.cluster)
     if folder is None:
         result = simulate(loaded.workload, policy, loaded.setting, journal=timeline, progress=progress)
-        return _finished(loaded, result, keep, timeline)
+        return _finished(loaded, result, keep, metrics, timeline)
     folder.mkdir(parents=True, exist_ok=True)
     if loaded.speeds.profiles is not None and not loaded.speeds.is_file:
         write_profiles(loaded.speeds.profiles, folder / PROFILES)
     with JournalWriter(folder / "journal.jsonl", loaded.header_of(policy)) as writer:
         result = simulate(loaded.workload, policy, loaded.setting, journal=Tee(writer, timeline), progress=progress)
-    return _finished(loaded, result, keep, timeline)
+    return _finished(loaded, result, keep, metrics, timeline)
 
 
-def _finished(loaded: LoadedScenario, result: Result, keep: Keep, timeline: Timeline | None) -> Finished:
+def _finished(
+    loaded: LoadedScenario, result: Result, keep: Keep, metrics: Sequence[str], timeline: Timeline | None
+) -> Finished:
     from rota.report.sketch import sketch_of
 
     return Finished(
@@ -96,6 +102,7 @@ def _finished(loaded: LoadedScenario, result: Result, keep: Keep, timeline: Time
         events=result.events,
         wall_s=result.wall_s,
         cpu_s=result.cpu_s,
+        more=measure_by(user_metrics(metrics), result.history),
         history=result.history if keep is Keep.ALL else None,
         timeline=timeline if keep is Keep.ALL else None,
         sketch=None if timeline is None else sketch_of(result.history, timeline),

@@ -73,10 +73,13 @@ def _run(scenario: Scenario, options: SimOptions) -> None:
     from rota.cli.study.parallel import run_all
     from rota.cli.study.runs import Keep, prepare
     from rota.drivers.simulator.study import scheduler
+    from rota.report.user_metrics import user_metrics
 
     out, figures, output = options.out, options.figures, options.output
     if figures is not None:
         refuse_figures(figures)
+    metrics = tuple(options.metric or ())
+    user_metrics(metrics)
     loaded = prepare(scenario)
     for policy in scenario.policies:
         scheduler(policy, loaded.setting)
@@ -90,7 +93,7 @@ def _run(scenario: Scenario, options: SimOptions) -> None:
         keep = Keep.ALL
     total = len(loaded.workload.submissions) * len(scenario.policies)
     with progress("simulating", total) as bar:
-        finished = list(run_all(loaded, folders, keep, lambda done: bar.update(done)))
+        finished = list(run_all(loaded, folders, keep, metrics, lambda done: bar.update(done)))
     _print_results(loaded, finished, output)
     if keep is Keep.ALL:
         from rota.cli.study.results import write_results
@@ -104,7 +107,7 @@ def _run(scenario: Scenario, options: SimOptions) -> None:
 
 def _print_results(loaded: LoadedScenario, finished: Sequence[Finished], output: OutputFormat) -> None:
     from rota.cli.study.sketch import sketch_lines
-    from rota.cli.study.summary import SUMMARY_COLUMNS, summary_row
+    from rota.cli.study.summary import columns_with, summary_row
 
     scenario = loaded.scenario
     shared = {"restart_cost_s": scenario.costs.restart_s, "seed": scenario.seed} | _knowledge(loaded)
@@ -112,9 +115,10 @@ def _print_results(loaded: LoadedScenario, finished: Sequence[Finished], output:
         summary_row(run.scenario.policy, run.metrics, run.tenants, events=run.events, wall_s=run.wall_s)
         | {"placement": run.scenario.placement}
         | shared
+        | dict(run.more)
         for run in finished
     ]
-    emit(rows, SUMMARY_COLUMNS, output)
+    emit(rows, columns_with(finished[0].more), output)
     if output is OutputFormat.TABLE:
         sketches = {run.scenario.policy: run.sketch for run in finished if run.sketch is not None}
         for line in sketch_lines(sketches, encoding=sys.stdout.encoding or "utf-8"):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from rota.cli.render import FiguresOption, OutputFormat, OutputOption
+from rota.cli.render import FiguresOption, MetricOption, OutputFormat, OutputOption
 from rota.core.errors import RotaError
 
 
@@ -62,7 +62,7 @@ class SimOptions:
         str | None,
         _option(
             "any, consolidate[:relax_after=S], spread, best-fit, even, attempts[:every=S], skew, liquid[:h=H]; "
-            "default: the policy's."
+            "FILE.py:FUNCTION; default: the policy's."
         ),
     ] = None
     tenancy: Annotated[str, _option("How devices are divided among tenants: none, quota or cells.")] = "none"
@@ -105,6 +105,9 @@ class SimOptions:
         bool, _flag("--contention", "Jobs of known kinds contend for the resources of the servers that they share.")
     ] = False
     type_speed: Annotated[str, _option("Speed of device types, e.g. v100=1,k80=0.3.")] = ""
+    speed_factor: Annotated[
+        str | None, _option("FILE.py:FUNCTION that every speed is multiplied with.", "FILE.py:FUNCTION")
+    ] = None
     scaling: Annotated[float, _option("Exponent of an elastic job's speed over its size.")] = 1.0
     uneven_batches: Annotated[
         bool,
@@ -125,13 +128,14 @@ class SimOptions:
     jobs: Annotated[int | None, _option("Take only the first N jobs.", "N", min=1)] = None
     skip_bad_lines: Annotated[bool, _option("Leave out lines that can't be read.")] = False
     skip_oversized: Annotated[bool, _option("Leave out jobs that can never fit.")] = False
+    metric: MetricOption = None
     out: Annotated[Path | None, _option("Write journal, tables and report.html here.", "DIR")] = None
     figures: FiguresOption = None
     replay: Annotated[Path | None, _option("Run a journal again and compare every decision.", "JOURNAL")] = None
     output: OutputOption = OutputFormat.TABLE
 
 
-OUTPUTS = frozenset({"scenario", "out", "figures", "replay", "output"})
+OUTPUTS = frozenset({"scenario", "metric", "out", "figures", "replay", "output"})
 """Options that are no part of the scenario."""
 _FACTORS = ("spread", "neighbours", "type_speed")
 

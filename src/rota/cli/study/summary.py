@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 from rota.cli import human
@@ -45,6 +45,17 @@ SUMMARY_COLUMNS: tuple[Column, ...] = (
     Column(key="wall_s", title="took", show=human.duration, right=True),
 )
 """What a person sees; programs get every field of `summary_row`."""
+
+
+def columns_with(metrics: Iterable[str]) -> list[Column]:
+    """The columns, with metrics of the user's own before what the run cost."""
+    *figures, events, wall_s = SUMMARY_COLUMNS
+    return [
+        *figures,
+        *(Column(key=name, title=name, show=human.figure, right=True) for name in metrics),
+        events,
+        wall_s,
+    ]
 
 
 def summary_row(

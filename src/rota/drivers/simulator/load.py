@@ -16,6 +16,7 @@ from rota.drivers.simulator.speeds import ScenarioSpeeds, scenario_speeds
 from rota.drivers.simulator.study import Setting, believed, oversized, refuse_unknown_types, setting_of
 from rota.files.cluster import read_cluster
 from rota.files.faults import read_faults
+from rota.perf.speed.factor import speed_factor
 from rota.perf.speed.options import fingerprint
 from rota.policies import find_policy
 from rota.scenario import ClusterChange, Scenario
@@ -151,6 +152,8 @@ def _setting(scenario: Scenario, cluster: Cluster, speeds: ScenarioSpeeds) -> Se
     for kind in scenario.speed.type_speed:
         if kind not in known:
             raise RotaError(f"--type-speed: unknown name {kind!r}; {did_you_mean(kind, known)}")
+    if scenario.speed.factor:
+        speed_factor(scenario.speed.factor)
     changes = tuple((change.at_s, _replacement(change, scenario.tenancy)) for change in scenario.changes)
     listed = () if scenario.faults is None else read_faults(scenario.faults, cluster, *(after for _, after in changes))
     return setting_of(

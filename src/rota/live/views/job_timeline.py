@@ -1,4 +1,4 @@
-"""A job's life as its journal tells it: what happened when, and in which state it was in between."""
+"""The timeline of a job from the journal: its events, and its states between them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rota.store.records import Records
 
 MARGIN_S = 60.0
 _STOPPED = {
-    Cause.PREEMPTED: (JobState.SUSPENDED, "has made room for another job"),
-    Cause.MOVED: (JobState.SUSPENDED, "was stopped to go on elsewhere"),
-    Cause.CANCELLED: (JobState.CANCELLED, "was cancelled"),
-    Cause.TIME_LIMIT: (JobState.FAILED, "ran into its time limit"),
+    Cause.PREEMPTED: (JobState.SUSPENDED, "preempted"),
+    Cause.MOVED: (JobState.SUSPENDED, "stopped to move"),
+    Cause.CANCELLED: (JobState.CANCELLED, "cancelled"),
+    Cause.TIME_LIMIT: (JobState.FAILED, "reached its time limit"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEvent:
-    """Something that happened to a job, and the state in which that left it; None if it is a remark."""
+    """An event of a job, and the state that it led to; None if the state did not change."""
 
     at_s: float
     what: str
@@ -33,7 +33,7 @@ class TimelineEvent:
 
 
 def life_of(records: Records, job_id: str, submitted_s: float, ended_s: float | None) -> list[TimelineEvent]:
-    """What happened to a job, oldest first, as far as the journal reaches back."""
+    """Return the events of a job, oldest first, as far as the journal reaches back."""
     first = records.first_step_since(submitted_s)
     before = records.first_step_since((ended_s if ended_s is not None else 1e18) + MARGIN_S)
     stopping = Cause.CANCELLED
@@ -63,38 +63,36 @@ def _is_about(event: dict[str, Any], job_id: str) -> bool:
 def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[TimelineEvent]:
     match event:
         case ev.JobArrived(held=held):
-            yield TimelineEvent(at_s=at_s, what="was submitted", state=JobState.HELD if held else JobState.WAITING)
+            yield TimelineEvent(at_s=at_s, what="submitted", state=JobState.HELD if held else JobState.WAITING)
         case ev.JobHeld():
-            yield TimelineEvent(at_s=at_s, what="was held", state=JobState.HELD)
+            yield TimelineEvent(at_s=at_s, what="held", state=JobState.HELD)
         case ev.JobReleased():
-            yield TimelineEvent(at_s=at_s, what="was released", state=JobState.WAITING)
+            yield TimelineEvent(at_s=at_s, what="released", state=JobState.WAITING)
         case ev.JobCancelled():
-            yield TimelineEvent(at_s=at_s, what="somebody asked to cancel it")
+            yield TimelineEvent(at_s=at_s, what="cancellation requested")
         case ev.Started():
-            yield TimelineEvent(at_s=at_s, what="all tasks run", state=JobState.RUNNING)
+            yield TimelineEvent(at_s=at_s, what="running", state=JobState.RUNNING)
         case ev.StartFailed(why=why):
-            yield TimelineEvent(at_s=at_s, what=f"could not be started: {why}", state=JobState.WAITING)
+            yield TimelineEvent(at_s=at_s, what=f"failed to start: {why}", state=JobState.WAITING)
         case ev.Stopped():
             state, what = _STOPPED[stopping]
             yield TimelineEvent(at_s=at_s, what=what, state=state)
         case ev.Interrupted(job=job) if job is not None:
-            yield TimelineEvent(
-                at_s=at_s, what="ran out of memory and will be tried again with more", state=JobState.WAITING
-            )
+            yield TimelineEvent(at_s=at_s, what="ran out of memory; will be retried with more", state=JobState.WAITING)
         case ev.Interrupted():
-            yield TimelineEvent(at_s=at_s, what="was interrupted and will be tried again", state=JobState.WAITING)
+            yield TimelineEvent(at_s=at_s, what="interrupted; will be retried", state=JobState.WAITING)
         case ev.JobEnded(end=end):
             yield TimelineEvent(at_s=at_s, what=end.value, state=JobState(end.value))
         case ev.Resized():
-            yield TimelineEvent(at_s=at_s, what="runs with another number of tasks or another part of its devices")
+            yield TimelineEvent(at_s=at_s, what="resized: number of tasks or fraction of its devices changed")
         case ev.Moved():
-            yield TimelineEvent(at_s=at_s, what="runs elsewhere", state=JobState.RUNNING)
+            yield TimelineEvent(at_s=at_s, what="moved", state=JobState.RUNNING)
         case ev.WorkDone():
-            yield TimelineEvent(at_s=at_s, what="has done its work, leaves its devices and saves")
+            yield TimelineEvent(at_s=at_s, what="work done; devices released while it saves")
         case ev.Suspended():
-            yield TimelineEvent(at_s=at_s, what="rests where it is", state=JobState.SUSPENDED)
+            yield TimelineEvent(at_s=at_s, what="suspended in memory", state=JobState.SUSPENDED)
         case ev.Resumed():
-            yield TimelineEvent(at_s=at_s, what="goes on", state=JobState.RUNNING)
+            yield TimelineEvent(at_s=at_s, what="resumed", state=JobState.RUNNING)
         case _:
             return
 
@@ -104,8 +102,8 @@ def _ordered(decision: dict[str, Any], at_s: float) -> Iterator[TimelineEvent]:
         case "start":
             nodes = list(dict.fromkeys(slot[0] for slot in decision["on"]))
             where = ", ".join(nodes[:6]) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
-            yield TimelineEvent(at_s=at_s, what=f"is started on {where}", state=JobState.STARTING)
+            yield TimelineEvent(at_s=at_s, what=f"starting on {where}", state=JobState.STARTING)
         case "stop":
-            yield TimelineEvent(at_s=at_s, what="is told to stop")
+            yield TimelineEvent(at_s=at_s, what="stop ordered")
         case _:
             return

@@ -18,49 +18,49 @@ from rota.core.errors import RotaError, Unavailable
 from rota.live.loop.boot import Scheduling, header_of
 from rota.live.loop.control import Control, JournalSegment, LoopEntry
 from rota.live.workers.worker_process import Json, WorkerProcess
-from rota.mechanisms.consolidation import Consolidating
-from rota.mechanisms.learned.actor import Actor
-from rota.mechanisms.learned.interval_placement import IntervalPlacement
-from rota.mechanisms.learned.weights import load_learned
+from rota.mechanisms.hooks import RetrainingPlan
 from rota.policies import find_policy
-from rota.policies.published.learned.harmony import SHIPPED, HarmonyParams
 
 log = logging.getLogger(__name__)
-FILE = "harmony.npz"
 KEPT = "weights"
-"""The folder of all weights that were ever used, for those who run the journal again."""
-WHO = "rota"
+"""The folder of all weights that were ever used, so that every journal can be replayed."""
+ACTOR = "rota"
+"""Who changes weights, by the audit log."""
 WHOLE_S = 600.0
 LEAST_PART = 0.5
 
 
+def weights_file(home: Path, policy: str) -> Path:
+    """Return where a manager keeps the weights that it has learned for a policy."""
+    return home / f"{policy}.npz"
+
+
 def with_learned(scheduling: Scheduling, home: Path) -> Scheduling:
-    """The same, with the weights that the manager has learned if there are any; such as can't be right are left."""
-    own = home / FILE
-    if _params(scheduling) is None or not own.is_file():
+    """Return the scheduling with the weights that the manager has learned, if there are any that can be used."""
+    declared, options = find_policy(scheduling.policy)
+    own = weights_file(home, declared.name)
+    if declared.retraining is None or not own.is_file():
         return scheduling
     try:
-        load_learned(own)
-        kept = home / KEPT / f"harmony-{hashlib.sha256(own.read_bytes()).hexdigest()[:12]}.npz"
+        declared.retraining.check(own)
+        kept = home / KEPT / f"{declared.name}-{hashlib.sha256(own.read_bytes()).hexdigest()[:12]}.npz"
         kept.parent.mkdir(exist_ok=True)
         if not kept.is_file():
             kept.write_bytes(own.read_bytes())
     except (RotaError, OSError) as error:
         log.warning("weights refused", extra={"why": str(error)})
         return scheduling
-    declared, options = find_policy(scheduling.policy)
-    others = [part for part in options.split(",") if part and part.partition("=")[0].strip() != "weights"]
-    return replace(scheduling, policy=f"{declared.name}:{','.join([f'weights={kept}', *others])}")
+    return replace(scheduling, policy=f"{declared.name}:{declared.retraining.options_with(options, kept)}")
 
 
-def _params(scheduling: Scheduling) -> HarmonyParams | None:
+def plan_of(scheduling: Scheduling) -> RetrainingPlan | None:
+    """Return how the policy's weights are improved; None if it has none."""
     declared, options = find_policy(scheduling.policy)
-    params = declared.read(options)
-    return params if isinstance(params, HarmonyParams) else None
+    return None if declared.retraining is None else declared.retraining.plan(declared.read(options))
 
 
 class Retraining:
-    """The asking end: asks now and then, and lets the policy use weights that proved better."""
+    """Asks the worker for better weights at intervals, and lets the policy use those that proved better."""
 
     def __init__(self, control: Control, scheduling: Scheduling, database: str, home: Path) -> None:
         self._control = control
@@ -69,33 +69,30 @@ class Retraining:
         self._home = home
         self._helper = WorkerProcess("rota.live.workers.retraining_worker")
 
-    @property
-    def weights(self) -> Path:
-        """Those in use."""
-        params = _params(self._scheduling)
-        return Path(params.weights) if params is not None and params.weights else SHIPPED
-
     async def run(self) -> None:
-        """For ever, if the policy is one that learns."""
-        params = _params(self._scheduling)
-        if params is None or not params.learn_s:
+        """Retrain until cancelled; return at once if the policy is not retrained."""
+        plan = plan_of(self._scheduling)
+        if plan is None or not plan.every_s:
             return
         while True:
-            await asyncio.sleep(params.learn_s)
+            await asyncio.sleep(plan.every_s)
             try:
                 await self.learn()
             except (RotaError, Unavailable) as error:
                 log.warning("nothing learned", extra={"why": str(error)})
 
     async def learn(self) -> Json:
-        """Ask once, and do as the answer says."""
-        params = _params(self._scheduling) or HarmonyParams()
+        """Retrain once, and use the new weights if they are better."""
+        plan = plan_of(self._scheduling)
+        assert plan is not None, "the policy is retrained"
+        name = find_policy(self._scheduling.policy)[0].name
         question = {
-            "fewest": params.learn_from,
-            "part": part_of(params.learn_s),
+            "fewest": plan.fewest,
+            "part": part_of(plan.every_s),
             "database": self._database,
             "home": str(self._home),
-            "weights": str(self.weights),
+            "policy": name,
+            "weights": str(plan.weights),
             "cluster": encode_cluster(self._scheduling.cluster),
             "placement": self._scheduling.placement,
         }
@@ -107,7 +104,7 @@ class Retraining:
             log.info("nothing learned", extra=said)
             return said
         what = "weights-swap" if said["better"] else "weights-keep"
-        audit: Json = {"at_s": time.time(), "who": WHO, "what": what, "thing": "harmony", "detail": detail_of(said)}
+        audit: Json = {"at_s": time.time(), "who": ACTOR, "what": what, "thing": name, "detail": detail_of(said)}
         entry = LoopEntry([], audit=[audit])
         if said["better"]:
             entry.stretch = self._taken_up()
@@ -116,19 +113,17 @@ class Retraining:
         return said
 
     def _taken_up(self) -> JournalSegment | None:
-        """From now on decisions are made with the weights in the manager's folder."""
+        """Return the journal segment that begins with the weights in the manager's folder."""
         self._scheduling = scheduling = with_learned(self._scheduling, self._home)
         control = self._control
-        policy, present = control.engine.policy, control.present
-        placing = policy.inner if isinstance(policy, Consolidating) else policy
-        assert isinstance(placing, IntervalPlacement)
-        assert present is not None
-        params = _params(scheduling) or HarmonyParams()
-        actor = Actor(load_learned(self.weights).network, knows_length=params.length)
+        present = control.present
         declared, options = find_policy(scheduling.policy)
+        assert declared.retraining is not None
+        assert present is not None
+        change = declared.retraining.swap(control.engine.policy, declared.read(options))
         placement = scheduling.placement or declared.placement_with(options)
         return JournalSegment(
-            lambda: placing.use(actor),
+            change,
             lambda: header_of(
                 control.engine,
                 present,

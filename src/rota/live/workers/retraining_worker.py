@@ -6,6 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.codec.values import decode_cluster
@@ -16,7 +17,7 @@ from rota.drivers.local.folder import curve
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.from_journal import experience_of
 from rota.learn.undisturbed import undisturbed
-from rota.live.workers.retraining import FILE
+from rota.live.workers.retraining import weights_file
 from rota.live.workers.worker_process import Json, answer_all
 from rota.mechanisms.learned.weights import load_learned, save_learned
 from rota.perf.speed.model import SpeedModel
@@ -32,6 +33,17 @@ LEAST_GAIN = 0.005
 """By how much completion times must be shorter with new weights."""
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The jobs on which weights of a policy are compared, and the manager's folder."""
+
+    journal: Path
+    cluster: Cluster
+    placement: str | None
+    policy: str
+    home: Path
+
+
 def main() -> None:
     """Until there are no more questions."""
     answer_all(_answer)
@@ -43,57 +55,56 @@ def _answer(question: Json) -> Json:
     try:
         with tempfile.TemporaryDirectory(prefix="rota-tutor-") as folder:
             journal = Path(folder) / "journal.jsonl"
-            _write(journal, cluster, records)
+            _write(journal, cluster, question["policy"], records)
             weights, home = Path(question["weights"]), Path(question["home"])
             effort = {"fewest": question["fewest"], "part": question["part"]}
-            return teach(journal, cluster, question["placement"], weights, home, **effort)
+            trial = Trial(journal, cluster, question["placement"], question["policy"], home)
+            return teach(trial, weights, **effort)
     finally:
         records.close()
 
 
-def _write(path: Path, cluster: Cluster, records: Records) -> None:
+def _write(path: Path, cluster: Cluster, policy: str, records: Records) -> None:
     """The journal of the last days."""
-    header = JournalHeader(scenario=Scenario(policies=("harmony",), placement="any", cluster=cluster))
+    header = JournalHeader(scenario=Scenario(policies=(policy,), placement="any", cluster=cluster))
     steps = records.steps(records.first_step_since(time.time() - DAYS * 86400.0))
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(encode_header(header), separators=(",", ":")) + "\n")
         file.writelines(f"{body}\n" for body in steps)
 
 
-def teach(
-    journal: Path, cluster: Cluster, placement: str | None, weights: Path, home: Path, *, fewest: int, part: float = 1.0
-) -> Json:
-    """Learn from a journal; new weights are kept in `home` only if its jobs end sooner with them."""
+def teach(trial: Trial, weights: Path, *, fewest: int, part: float = 1.0) -> Json:
+    """Learn from a journal; new weights are kept in the manager's folder only if its jobs end sooner with them."""
     now = load_learned(weights)
-    with journal.open(encoding="utf-8") as lines:
-        seen = experience_of(lines, now.network.kinds, StepRates(home).speed)
+    with trial.journal.open(encoding="utf-8") as lines:
+        seen = experience_of(lines, now.network.kinds, StepRates(trial.home).speed)
     told = {"seen": seen.samples, "of_unknown_kinds": seen.nameless}
     if seen.samples < fewest:
         return {"better": False, "why": f"{seen.samples} speeds were seen; {fewest} are needed", **told}
     from rota.learn.retrain import retrain
 
-    draft = home / f"{FILE}.new"
+    draft = weights_file(trial.home, trial.policy).with_suffix(".npz.new")
     save_learned(draft, retrain(seen, now, seen.samples, part))
-    return {**told, **judge(journal, cluster, placement, weights, draft, home)}
+    return {**told, **judge(trial, weights, draft)}
 
 
-def judge(journal: Path, cluster: Cluster, placement: str | None, weights: Path, draft: Path, home: Path) -> Json:
+def judge(trial: Trial, weights: Path, draft: Path) -> Json:
     """Run the journal's jobs with the weights in use and with new ones; keep the new ones if the jobs end sooner."""
-    with journal.open(encoding="utf-8") as lines:
-        work = undisturbed(read_trace(journal), lines, cluster)
-    setting = Setting(cluster=cluster, placement=placement, speed=SpeedModel(contention=True))
-    old_s, new_s = (_jct_s(work, path, setting) for path in (weights, draft))
+    with trial.journal.open(encoding="utf-8") as lines:
+        work = undisturbed(read_trace(trial.journal), lines, trial.cluster)
+    setting = Setting(cluster=trial.cluster, placement=trial.placement, speed=SpeedModel(contention=True))
+    old_s, new_s = (_jct_s(work, f"{trial.policy}:weights={path}", setting) for path in (weights, draft))
     better = new_s < old_s * (1.0 - LEAST_GAIN)
     if better:
-        draft.replace(home / FILE)
+        draft.replace(weights_file(trial.home, trial.policy))
     else:
         draft.unlink()
     why = "jobs of the journal end sooner" if better else "jobs of the journal do not end sooner"
     return {"better": better, "why": why, "old_s": old_s, "new_s": new_s}
 
 
-def _jct_s(work: Workload, weights: Path, setting: Setting) -> float:
-    rows = simulate(work, f"harmony:weights={weights}", setting).history.jobs
+def _jct_s(work: Workload, policy: str, setting: Setting) -> float:
+    rows = simulate(work, policy, setting).history.jobs
     times = [row.end_s - row.submit_s for row in rows if row.end_s is not None]
     if not times:
         raise RotaError("no job of the journal has ended, so that nothing can be judged by it")

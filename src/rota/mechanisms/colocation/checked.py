@@ -13,7 +13,7 @@ from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.groups import DeviceGroups
 from rota.mechanisms.colocation.regroup import Group, SameDevices
 from rota.mechanisms.colocation.rule import ColocationRule
-from rota.mechanisms.user_code import UserCode, as_count, is_sequence
+from rota.mechanisms.user_code import UserCode, as_count, as_number, is_sequence
 
 _FUNCTIONS = (
     "order",
@@ -49,8 +49,11 @@ class CheckedColocationRule:
         self.moves_parts = bool(user.attribute(rule, "moves_parts"))
         self.refusals_stand = bool(user.attribute(rule, "refusals_stand"))
         self.observes_nodes = bool(user.attribute(rule, "observes_nodes"))
-        expected = "a number of seconds above 0, or math.inf for never"
-        self.regroup_s = user.number(f"{self._name}.regroup_s", user.attribute(rule, "regroup_s"), expected, least=1e-9)
+        regroup_s = as_number(user.attribute(rule, "regroup_s"))
+        if regroup_s is None or regroup_s <= 0:
+            expected = "a number of seconds above 0, or math.inf for never"
+            user.refuse_attribute(f"{self._name}.regroup_s", user.attribute(rule, "regroup_s"), expected)
+        self.regroup_s: float = regroup_s
 
     def _call(self, name: str, *args: Any, **named: Any) -> Any:
         return self._user.call(f"{self._name}.{name}", getattr(self._rule, name), *args, **named)

@@ -42,7 +42,10 @@ class CheckedSizeRule:
             if found is None:
                 self._user.refuse(function, plan, f"targets for candidates only; {seq!r} is not the seq of one")
             targets[seq] = self._target(found, target, question)
-        return SizePlan(targets, self._user.moment(f"{function} with until_s", plan.until_s, question.now_s))
+        until_s = as_number(plan.until_s)
+        if until_s is None or until_s <= question.now_s:
+            self._user.refuse(function, plan, f"until_s after now ({question.now_s:g})")
+        return SizePlan(targets, until_s)
 
     def _target(self, found: Candidate, target: object, question: SizeQuestion) -> Target:
         function = f"{self._name}.plan"

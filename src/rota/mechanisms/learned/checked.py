@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.learned.interval_placement import Chooser
 from rota.mechanisms.learned.server_arrays import Chosen, ServerArrays
+from rota.mechanisms.network.layout import needs_of
 from rota.mechanisms.user_code import UserCode, as_count
 
 
@@ -36,20 +38,32 @@ class CheckedChooser:
             return None
         if not isinstance(answer, Mapping):
             self._user.refuse(function, answer, "None, or a dict of numbers of tasks by (role, node)")
+        chosen = self._tasks(function, answer, live, len(free))
+        for number, role in enumerate(live.job.roles):
+            placed = sum(tasks for (at, _), tasks in chosen.items() if at == number)
+            if placed != role.count:
+                self._user.refuse(function, answer, f"all {role.count} tasks of role {number}, not {placed}")
+        used = np.zeros_like(free)
+        for (number, node), tasks in chosen.items():
+            role = live.job.roles[number]
+            used[node] += tasks * np.array(needs_of(role), np.float64)
+            if not arrays.fits(role)[node] or (used[node] > free[node]).any():
+                self._user.refuse(
+                    function, answer, f"nodes with room for the tasks (arrays.fits); node {node} has none"
+                )
+        return chosen
+
+    def _tasks(self, function: str, answer: Mapping[Any, Any], live: LiveJob, nodes: int) -> Chosen:
+        """The numbers of tasks by role and node, if there are such roles and nodes."""
         chosen: Chosen = {}
         for key, value in answer.items():
-            pair = tuple(map(as_count, key)) if isinstance(key, tuple) and len(key) == 2 else (None, None)
-            role, node = pair
+            role, node = map(as_count, key) if isinstance(key, tuple) and len(key) == 2 else (None, None)
             tasks = as_count(value)
             if role is None or node is None or tasks is None or tasks < 1:
                 self._user.refuse(function, answer, "numbers of tasks, 1 or more, by (role, node)")
-            if not 0 <= role < len(live.job.roles) or not 0 <= node < len(free):
-                self._user.refuse(function, answer, f"roles below {len(live.job.roles)} and nodes below {len(free)}")
+            if not 0 <= role < len(live.job.roles) or not 0 <= node < nodes:
+                self._user.refuse(function, answer, f"roles below {len(live.job.roles)} and nodes below {nodes}")
             chosen[role, node] = tasks
-        for number, wanted in enumerate(live.job.roles):
-            placed = sum(tasks for (role, _), tasks in chosen.items() if role == number)
-            if placed != wanted.count:
-                self._user.refuse(function, answer, f"all {wanted.count} tasks of role {number}, not {placed}")
         return chosen
 
     def observe(self, running: dict[int, LiveJob], now_s: float) -> None:

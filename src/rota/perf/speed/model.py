@@ -18,6 +18,7 @@ from rota.core.model.placement import Placement, devices_of, tasks_of
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.speed_table import Speeds
 from rota.perf.speed.busy_fraction import UNKNOWN, of_pair, said_by
+from rota.perf.speed.factor import factor_of
 from rota.perf.speed.interleaving import rounds_each, stages_of
 from rota.perf.speed.network import LEVELS, Distances, network_cost
 from rota.perf.speed.throttling import duty, left_by
@@ -104,6 +105,8 @@ class SpeedModel:
     is_estimate: bool = False
     uneven: bool = False
     contention: bool = False
+    factor: str = ""
+    """A user's function that every speed is multiplied with, as `FILE.py:FUNCTION` or by entry point."""
 
     def __post_init__(self) -> None:
         factors = [(f"spread over a {level.name.lower()}", factor) for level, factor in self.spread.items()]
@@ -308,7 +311,7 @@ class SpeedModel:
             rate *= self._slowed(placement, left_by(self.device_neighbour, device_neighbours))
         if node_neighbours:
             rate *= left_by(self.node_neighbour, node_neighbours)
-        return rate
+        return rate * factor_of(self.factor, job, placement, nodes) if self.factor else rate
 
     def by_itself(self, job: Job, placement: Placement, nodes: list[Node]) -> float:
         """Return the speed of a job alone on the devices of a placement, without spread."""

@@ -24,6 +24,7 @@ _NUMBERS = (
     "scattered",
     "uneven",
     "contention",
+    "factor",
 )
 
 

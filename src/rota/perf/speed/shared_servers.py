@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rota.core.model.cluster import Node
 from rota.core.model.job import WHOLE, Job, JobId
@@ -18,6 +18,21 @@ BITS = 8
 def kind_of(job: Job) -> str | None:
     """Return a job's kind: its model, or its label `model`."""
     return job.model or dict(job.labels).get("model")
+
+
+def unknown_kinds(jobs: Iterable[Job], known: Collection[str]) -> str:
+    """Return in words which kinds of jobs are not known, and of how many jobs; empty if all are."""
+    kinds = [kind_of(job) for job in jobs]
+    lacking = [kind for kind in kinds if kind not in known]
+    if not lacking:
+        return ""
+    named = sorted({kind for kind in lacking if kind is not None})
+    shown = [*map(repr, named[:3]), *([f"{len(named) - 3:,} more"] if len(named) > 3 else [])]
+    if None in lacking:
+        shown.append("jobs that name no model")
+    return (
+        f"{len(lacking):,} of {len(kinds):,} jobs are of no known kind ({', '.join(shown)}; known: {', '.join(known)})"
+    )
 
 
 def contends(job: Job) -> bool:

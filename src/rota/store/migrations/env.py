@@ -1,4 +1,4 @@
-"""Alembic's entry: it works on the connection that `migrate` hands it."""
+"""Alembic's entry point; uses the connection that `migrate` passes in."""
 
 from __future__ import annotations
 

@@ -13,6 +13,6 @@ cells they are is decided when they are used, by buddy allocation. Jobs without 
 | `mapping` | where virtual cells come to lie |
 | `schedule` | a request in, a plan out: devices and who must go |
 | `recovery` | work that runs already, found again after a restart or under new promises |
-| `groups` | gangs that come pod by pod, and preemption in phases |
+| `shortage` | how much of its cells a job lacks |
 | `allocator` | all of it as the engine's allocator |
 """

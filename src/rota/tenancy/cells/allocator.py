@@ -21,14 +21,13 @@ from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.tenancy.cells.books import Books
-from rota.tenancy.cells.claims import Claim, Seat
-from rota.tenancy.cells.groups import HIGHEST_PRIORITY
+from rota.tenancy.cells.claims import HIGHEST_PRIORITY, Claim, Seat
 from rota.tenancy.cells.reasons import reason_for
 from rota.tenancy.cells.recovery import HeldDevice, recover, return_to
 from rota.tenancy.cells.schedule import GangPlan, GangRequest, Obstacle, Refusal, Scheduler, downgrade, upgrade
 from rota.tenancy.cells.shortage import CellReservation, CellShortage
 from rota.tenancy.cells.sites import Sites, is_sound
-from rota.tenancy.cells.wishes import is_lazy, not_owned, odd_wish, pinned_cell
+from rota.tenancy.cells.wishes import is_lazy, not_owned, odd_wish, pinned_cell, pinned_without_guarantee
 
 _REMEMBERED = 4096
 """Claims given up lately of which it is remembered how they were bound, in case a draft takes them back."""
@@ -52,7 +51,7 @@ class CellAllocator:
     def _open(self, plan: CellPlan, nodes: Sequence[Node]) -> None:
         """Empty books of a plan; refused before anything is changed if the nodes are not those of the plan."""
         books = Books(plan)
-        self._sites = Sites(books.forest, nodes)
+        self.sites = Sites(books.forest, nodes)
         self._nodes = list(nodes)
         self.books = books
         self.scheduler = Scheduler(books)
@@ -69,7 +68,7 @@ class CellAllocator:
         """What cells can't give, or the job's tenant does not own."""
         if job.priority > OPPORTUNISTIC and job.gpu_milli:
             return odd_wish(job) or not_owned(job, self.books.forest)
-        return odd_wish(job)
+        return odd_wish(job) or pinned_without_guarantee(job)
 
     # -- what the engine asks --------------------------------------------------------------------
 
@@ -97,7 +96,7 @@ class CellAllocator:
             return Reason(code=ReasonCode.NEVER_FITS, need_milli=live.job.gpu_milli)
         if not live.job.gpu_milli:
             return self._anywhere(live.job, inventory)
-        found = self._plan(live)
+        found = self._plan(live, inventory)
         if isinstance(found, Refusal):
             return reason_for(found, self.request(live), self.books.forest)
         if found.victims:
@@ -115,7 +114,7 @@ class CellAllocator:
         """Devices of the tenant's own cells that others are on: work without a guarantee, or of lower priority."""
         if odd_wish(live.job) is not None or not live.job.gpu_milli:
             return None
-        found = self._plan(live)
+        found = self._plan(live, inventory)
         if isinstance(found, Refusal) or not found.victims:
             return None
         placement = self._placement(live.job, found)
@@ -201,10 +200,10 @@ class CellAllocator:
         self._turn(index, inventory)
 
     def _turn(self, index: int, inventory: Inventory) -> None:
-        machine = self._sites.machine(index)
+        machine = self.sites.machine(index)
         if machine is None:
             return
-        if all(is_sound(inventory.nodes[at]) for at in self._sites.nodes_of(machine)):
+        if all(is_sound(inventory.nodes[at]) for at in self.sites.nodes_of(machine)):
             self.books.set_healthy(machine)
         else:
             self.books.set_bad(machine)
@@ -253,7 +252,7 @@ class CellAllocator:
 
     def _recover(self, claim: Claim, after: Placement) -> None:
         """Devices that were not offered by us: the tenant's if they fit any of its cells, the largest first."""
-        leaves = self._sites.devices(after)
+        leaves = self.sites.devices(after)
         forest = self.books.forest
         estate = forest.estates.get(claim.tenant)
         types: list[CellTypeName] = []
@@ -289,7 +288,7 @@ class CellAllocator:
         kind = DeviceType(forest.chains[root.chain].leaf_type)
         return all(not role.device_types or kind in role.device_types for role in job.roles)
 
-    def _plan(self, live: LiveJob) -> GangPlan | Refusal:
+    def _plan(self, live: LiveJob, inventory: Inventory) -> GangPlan | Refusal:
         job = live.job
         if not self.is_known(live):
             return Refusal(obstacle=Obstacle.QUOTA, need=job.gpu_milli // WHOLE, room=0, owned=0)
@@ -298,9 +297,19 @@ class CellAllocator:
         if found is None or stamp != self._stamp:
             found = self.known_refusal(live)
         if found is None:
-            found = self.scheduler.plan(self.request(live), spares=True)
+            found = self.scheduler.plan(self.request(live), self._allowed(live.job, inventory), spares=True)
             self._memo[shape] = (self._stamp, self._version(live), found)
         return found
+
+    def _allowed(self, job: Job, inventory: Inventory) -> set[str] | None:
+        """The machines with the labels that all roles of a job require; None if it requires none."""
+        if not any(role.requires for role in job.roles):
+            return None
+        fits = ~0
+        for role in job.roles:
+            fits &= inventory.matching(role)
+        machines = (self.sites.machine(index) for index in range(len(inventory.nodes)) if fits >> index & 1)
+        return {machine for machine in machines if machine is not None}
 
     def known_refusal(self, live: LiveJob) -> Refusal | None:
         """What was found before of a job like this one, if nothing has happened that could change it."""
@@ -344,7 +353,7 @@ class CellAllocator:
         bare = [index for size, index in roles if not size]
         slots: dict[tuple[int, int], list[int]] = {}
         for (_, role), task in zip([entry for entry in roles if entry[0]], plan.tasks, strict=True):
-            homes = [self._sites.home(leaf) for leaf, _ in task]
+            homes = [self.sites.home(leaf) for leaf, _ in task]
             slot = slots.setdefault((homes[0][0], role), [0, 0])
             slot[0] |= sum(1 << bit for _, bit in homes)
             slot[1] += 1

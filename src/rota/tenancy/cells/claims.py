@@ -12,6 +12,10 @@ Seat = tuple[Physical, Virtual | None]
 """A device and the virtual device it stands for; None for work without a guarantee."""
 
 
+HIGHEST_PRIORITY = 1000
+"""Priorities above it count as this one."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Claim:
     """One gang's hold. `seats` are its devices, task by task, as far as they exist in this cluster."""
@@ -23,12 +27,8 @@ class Claim:
     """Whether it would rather lose its guarantee than its devices."""
     pinned: PinnedId | None = None
     seats: list[Seat] = field(default_factory=list)
-    reserves: bool = False
-    """Whether it only waits for its devices: those on them have been told to go, or have gone."""
-    evicted: bool = False
-    """Whether it has been told to go."""
     downgraded_by: str | None = None
-    """Who took its guarantee; itself if the promises changed."""
+    """The gang that took its guarantee; its own name if the tenants' guarantees changed."""
 
     @property
     def is_guaranteed(self) -> bool:

@@ -11,13 +11,13 @@ _OWN = {
     Obstacle.QUOTA: ReasonCode.QUOTA_USED,
     Obstacle.SHAPE: ReasonCode.CELLS_SCATTERED,
     Obstacle.BAD: ReasonCode.BAD_HARDWARE,
-    Obstacle.NOT_SUGGESTED: ReasonCode.BAD_HARDWARE,
+    Obstacle.NOT_SUGGESTED: ReasonCode.NO_MATCHING_NODE,
 }
 _ANYWHERE = {
     Obstacle.BUSY: ReasonCode.DEVICES_BUSY,
     Obstacle.SHAPE: ReasonCode.FRAGMENTED,
     Obstacle.BAD: ReasonCode.BAD_HARDWARE,
-    Obstacle.NOT_SUGGESTED: ReasonCode.BAD_HARDWARE,
+    Obstacle.NOT_SUGGESTED: ReasonCode.NO_MATCHING_NODE,
 }
 
 

@@ -74,8 +74,6 @@ class GangPlan:
     tasks: tuple[tuple[Seat, ...], ...]
     victims: tuple[Claim, ...] = ()
     """Gangs that must go."""
-    cancelled: tuple[Claim, ...] = ()
-    """Weaker reservations that end."""
     downgraded: tuple[Claim, ...] = ()
     """Gangs that lose their guarantee; those that are not victims too go on running."""
 
@@ -199,7 +197,7 @@ class Scheduler:
         if isinstance(found, Shortage):
             return found
         books = self._books
-        yielding = _who_would_rather_yield(found)
+        yielding = _lazily_preempted(found)
         version = dict(books.version) if yielding else None
         had = [(claim, downgrade(books, claim, request.name)) for claim in yielding]
         sites = find_sites(books, (leaf for task in found.tasks for leaf in task), suggested)
@@ -208,10 +206,10 @@ class Scheduler:
         if version is not None:
             books.version.update(version)
         if sites is None:
-            return Shortage.BAD
+            return Shortage.BAD if suggested is None else Shortage.NOT_SUGGESTED
         tasks = tuple(tuple((sites[leaf], leaf) for leaf in task) for task in found.tasks)
-        victims, cancelled = _who_is_in_the_way(tasks)
-        return GangPlan(request=request, tasks=tasks, victims=victims, cancelled=cancelled, downgraded=tuple(yielding))
+        victims = tuple(dict.fromkeys(leaf.claim for task in tasks for leaf, _ in task if leaf.claim is not None))
+        return GangPlan(request=request, tasks=tasks, victims=victims, downgraded=tuple(yielding))
 
     def _refusal(self, request: GangRequest, shortage: Shortage) -> Refusal:
         owned, room = self._best_chain(request)
@@ -237,28 +235,14 @@ def nodes_of(roots: Sequence[Virtual], level: int) -> list[Virtual]:
     return whole + [root for root in roots if root.level < level]
 
 
-def _who_would_rather_yield(found: Packed[Virtual]) -> list[Claim]:
-    """Gangs in the way that would rather lose their guarantee than their devices; a pinned cell is nowhere else."""
+def _lazily_preempted(found: Packed[Virtual]) -> list[Claim]:
+    """Gangs on these cells that prefer to lose their guarantee, not their devices; pinned cells can't be replaced."""
     yielding: dict[Claim, None] = {}
     for task in found.tasks:
         for leaf in task:
             claim = None if leaf.physical is None else leaf.physical.claim
-            if claim is None or not claim.lazy or claim.reserves or claim.evicted or leaf.root.is_pinned:
+            if claim is None or not claim.lazy or leaf.root.is_pinned:
                 continue
             if claim.is_guaranteed:
                 yielding[claim] = None
     return list(yielding)
-
-
-def _who_is_in_the_way(tasks: Sequence[Sequence[Seat]]) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
-    victims: dict[Claim, None] = {}
-    cancelled: dict[Claim, None] = {}
-    for task in tasks:
-        for leaf, _ in task:
-            if leaf.claim is not None and leaf.claim.reserves:
-                cancelled[leaf.claim] = None
-            elif leaf.claim is not None:
-                victims[leaf.claim] = None
-            if leaf.displaced is not None:
-                victims[leaf.displaced] = None
-    return tuple(victims), tuple(cancelled)

@@ -49,7 +49,6 @@ class Physical(Cell):
         "bad",
         "children",
         "claim",
-        "displaced",
         "index",
         "is_listed",
         "is_whole",
@@ -84,8 +83,6 @@ class Physical(Cell):
         """How many cells of each level there are in it, itself included."""
         self.claim: Claim | None = None
         """Of a device: who holds it."""
-        self.displaced: Claim | None = None
-        """Of a device: who is still on it although another holds it already."""
 
     @property
     def is_healthy(self) -> bool:

@@ -34,8 +34,6 @@ def odd_wish(job: Job) -> str | None:
     for role in job.roles:
         if role.is_fraction:
             return f"gpus is {role.device_milli / WHOLE:g}; tenancy 'cells' gives whole devices, ask for one"
-        if role.requires:
-            return "a node selector or affinity; tenancy 'cells' chooses the nodes itself, ask for a type of device"
     if job.exclusive:
         return "exclusive is true; tenancy 'cells' can't keep others off a node, ask for all of its devices instead"
     types = list(dict.fromkeys(role.device_types for role in job.roles if role.device_milli and role.device_types))
@@ -45,6 +43,14 @@ def odd_wish(job: Job) -> str | None:
             "'cells' has devices of one type, name the same for all roles"
         )
     return None
+
+
+def pinned_without_guarantee(job: Job) -> str | None:
+    """The pinned cell that an opportunistic job asks for: those are for jobs with a guarantee."""
+    label = _label(job, PINNED_LABEL)
+    if not label:
+        return None
+    return f"labels.{PINNED_LABEL} is {label!r}; a job of priority {job.priority} can't ask for a pinned cell"
 
 
 def not_owned(job: Job, forest: Forest) -> str | None:
@@ -60,6 +66,8 @@ def not_owned(job: Job, forest: Forest) -> str | None:
     wanted = next((role.device_types for role in job.roles if role.device_types), ())
     fit = [roots for roots in owned if not wanted or DeviceType(forest.chains[roots[0].chain].leaf_type) in wanted]
     if not fit:
+        if not owned and not wanted:
+            return f"gpus: tenant {job.tenant!r} owns no cells; ask for priority -1{_or_pinned(pinned, estate)}"
         types = {forest.chains[roots[0].chain].leaf_type for roots in owned}
         return f"gpu is {', '.join(wanted)}; tenant {job.tenant!r} owns {', '.join(sorted(types)) or 'nothing'}"
     most = max(sum(root.leaves for root in roots) for roots in fit)

@@ -73,13 +73,18 @@ def read(source: TraceSource) -> Workload:
         rows = _json_rows(source)
     else:
         rows = _csv_rows(source)
+    return read_rows(source, rows, "rota")
+
+
+def read_rows(source: TraceSource, rows: Iterable[tuple[int, Record | str]], format: str) -> Workload:
+    """A workload from records of Rota's columns, each with its line; a record that can't be read is its own reason."""
     intake = TraceBuilder(source)
     units = _take(rows, intake)
     if len(units) > 1:
         raise RotaError(
             f"{source.path}: work_unit is {SECONDS} in some rows and {STEPS} in others; a trace has one unit"
         )
-    return intake.workload("rota", counts_steps=units == {STEPS})
+    return intake.workload(format, counts_steps=units == {STEPS})
 
 
 def _take(rows: Iterable[tuple[int, Record | str]], intake: TraceBuilder) -> set[str]:
@@ -246,6 +251,11 @@ def _json_record(text: str) -> Record | str:
         return f"it is not JSON: {err.msg} at column {err.colno}"
     if not isinstance(record, dict):
         return "expected a JSON object"
+    return known_columns(record)
+
+
+def known_columns(record: Record) -> Record | str:
+    """The record, or why it is refused: it has a column that does not exist."""
     for name in record:
         if name not in COLUMNS:
             return f"unknown field {name!r}; {meant(name)}"

@@ -149,7 +149,7 @@ class SubmitPage:
         """Forecast the start of the job; if it is refused, show why and return None."""
         self._show_verdict("", "")
         try:
-            values = draft.checked(draft.values_of(self._text.value or ""))
+            values = draft.plain_values(draft.values_of(self._text.value or ""))
             principal = self._context.principal()
             principal.must_change(str(values.get("tenant", "default")))
             return await self._context.service.requests.try_out(values, Asker(name=principal.name))
@@ -166,7 +166,7 @@ class SubmitPage:
         found = await self._forecast_start()
         if found is None:
             return
-        values = draft.checked(draft.values_of(self._text.value or ""))
+        values = draft.plain_values(draft.values_of(self._text.value or ""))
         name = values.get("name", "the job")
         if not await confirm(f"Submit {name}?", _forecast_text(found), "Submit"):
             return

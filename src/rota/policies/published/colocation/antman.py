@@ -6,7 +6,7 @@ Xiao et al., OSDI 2020.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,10 @@ from rota.mechanisms.colocation.fractional import FractionalPlacement, on_unshar
 from rota.mechanisms.colocation.groups import DeviceGroups, wants_fraction
 from rota.mechanisms.colocation.interference_bound import InterferenceBounds, ThrottledNeighbour, throttled
 from rota.mechanisms.colocation.pair_placement import HALF
+from rota.mechanisms.colocation.remarks import lacks_idle_hosts, lacks_opportunistic
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import MOVES, SHARES, Knowledge, Traits
+from rota.mechanisms.hooks import SimulationInput
 from rota.perf.speed.busy_fraction import check_fraction
 from rota.perf.speed.throttling import PAUSED
 
@@ -228,6 +230,12 @@ def _is_guaranteed(live: LiveJob) -> bool:
     return live.job.priority > OPPORTUNISTIC
 
 
+def _remarks(params: AntManParams, given: SimulationInput) -> Iterator[str]:
+    """Tell why no job is packed with one that has whole devices, if so."""
+    refused = list(lacks_opportunistic(given)) if params.patience_s == math.inf else []
+    yield from refused or lacks_idle_hosts(given, params.busy, params.unknown)
+
+
 antman = colocation(
     "antman",
     AntMan,
@@ -254,5 +262,6 @@ antman = colocation(
         intrusiveness="framework",
     ),
     emits=SHARES | MOVES,
+    remarks=_remarks,
     packs=True,
 )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import colocation
+from rota.mechanisms.colocation.remarks import lacks_pairs
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import SHARES, Knowledge, Traits
+from rota.mechanisms.hooks import SimulationInput
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.busy_fraction import check_fraction, said_by
 from rota.perf.speed.utilisation import Predictor
@@ -63,6 +65,11 @@ class Horus(DefaultColocationRule):
         return self._predictors[kind].of(model)
 
 
+def lacks_pairs_under(params: HorusParams, given: SimulationInput) -> Iterator[str]:
+    """Tell why no two jobs share a device, if so."""
+    yield from lacks_pairs(given, params.limit, params.unknown)
+
+
 horus = colocation(
     "horus",
     Horus,
@@ -75,5 +82,6 @@ horus = colocation(
         placement="consolidated, packed",
     ),
     emits=SHARES,
+    remarks=lacks_pairs_under,
     packs=True,
 )

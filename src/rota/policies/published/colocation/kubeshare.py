@@ -13,6 +13,7 @@ from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import colocation, label, number
 from rota.mechanisms.colocation.fractional import FractionalPlacement, SharedDevice, on_unshared_devices, place_tasks
 from rota.mechanisms.colocation.groups import DeviceGroups, wants_fraction
+from rota.mechanisms.colocation.remarks import lacks_fractions
 from rota.mechanisms.colocation.rule import DefaultColocationRule
 from rota.mechanisms.declare import SHARES, Knowledge, Traits
 
@@ -147,4 +148,5 @@ kubeshare = colocation(
         intrusiveness="CUDA calls are intercepted",
     ),
     emits=SHARES,
+    remarks=lambda params, given: lacks_fractions(given),
 )

@@ -18,7 +18,7 @@ from rota.mechanisms.network.genetic import SearchBudget
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
 from rota.mechanisms.ordering.rule import Backfill, SimpleRule, Turn
 from rota.perf.speed.network import weighting
-from rota.policies.published.colocation.horus import Horus, HorusParams
+from rota.policies.published.colocation.horus import Horus, HorusParams, lacks_pairs_under
 
 _CITES = "Gu et al., TPDS 2022"
 USUAL_BYTES = 8 << 30
@@ -79,6 +79,7 @@ liquid = replace(
         traits=_TRAITS,
         predicts_use=True,
         emits=SHARES,
+        remarks=lacks_pairs_under,
         packs=True,
     ),
     places=_placement,

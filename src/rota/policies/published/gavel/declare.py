@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -13,6 +13,7 @@ from rota.core.errors import RotaError
 from rota.core.messages.decisions import DecisionKind
 from rota.mechanisms.declare import LEASES, RESIZES, SHARES, DeclaredPolicy, Knowledge, Traits
 from rota.mechanisms.family import Build
+from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.declare import RoundParams, round_length, rounds
 from rota.mechanisms.rounds.lease_rules import LeaseRules
 from rota.mechanisms.rounds.rule import SHARES_ONLY, RoundFeatures, ShareRule
@@ -46,6 +47,10 @@ class GavelParams(RoundParams):
     def features(self) -> RoundFeatures:
         """What the rounds may decide beyond the shares."""
         return SHARES_ONLY
+
+    def remarks(self, given: SimulationInput) -> Iterable[str]:
+        """Return which names in the parameters mean nothing in a simulation."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,5 +165,7 @@ def gavel(
         live="compat=none",
         emits=emits,
         packs=packs,
+        remarks=lambda values, given: values.remarks(given),
+        number_labels={"priority_weight": "it counts as 1", "slo": "it is no deadline"},
         spans_types=lambda values: values.features.cross_type,
     )

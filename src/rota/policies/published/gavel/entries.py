@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, did_you_mean
 
 
 def names_of(entries: Sequence[str]) -> list[str]:
     """All names that are listed."""
     return [entry.partition(":")[0] for entry in entries]
+
+
+def unknown_names(field: str, entries: Sequence[str], known: Collection[str], what: str) -> Iterator[str]:
+    """Yield a sentence for each listed name that is not known; `what` is what the names should be."""
+    for name in names_of(entries):
+        if name not in known:
+            yield f"{field} names {name!r}, which is no {what}; {did_you_mean(name, known)}"
 
 
 def entry_of(entries: Sequence[str], name: str) -> str | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from rota.mechanisms.arrays import Floats
+from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.rule import RoundFeatures, RoundJob, ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import Program, Programmed, Solution
 from rota.policies.published.gavel.declare import LpParams, SizeParams, gavel, refuse_with_quirks
-from rota.policies.published.gavel.entries import amount_of, names_of
+from rota.policies.published.gavel.entries import amount_of, names_of, unknown_names
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
 from rota.policies.published.gavel.least import nothing
 
@@ -29,6 +31,12 @@ class CostParams(SizeParams):
         SizeParams.__post_init__(self)
         for name in names_of(self.prices):
             self.price(name)
+
+    def remarks(self, given: SimulationInput) -> Iterator[str]:
+        """Return which prices are of types that the cluster lacks."""
+        yield from unknown_names(
+            "prices", self.prices, [str(kind) for kind in given.device_types], "type of the cluster"
+        )
 
     def price(self, kind: str) -> float:
         """The price of a type."""

@@ -5,6 +5,7 @@ Everyone's level rises together until some can rise no further; those are frozen
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 
 from rota.core.errors import RotaError
 from rota.mechanisms.arrays import Floats
+from rota.mechanisms.hooks import SimulationInput
 from rota.mechanisms.rounds.rule import ShareQuestion, Shares
 from rota.mechanisms.solvers.lp import NoSolution, Program, Programmed, Solution, Solver
 from rota.policies.published.gavel.declare import LpParams, PackParams, SizeParams, gavel
-from rota.policies.published.gavel.entries import amount_of, entry_of, names_of
+from rota.policies.published.gavel.entries import amount_of, entry_of, names_of, unknown_names
 from rota.policies.published.gavel.layout import ProgramLayout, lay_out
 from rota.policies.published.gavel.least import inverse, nothing
 from rota.policies.published.gavel.max_min import fair_need
@@ -51,6 +53,12 @@ class HierarchyParams(SizeParams):
             self.rule_of(name)
         for name in names_of(self.weights):
             self.weight_of(name)
+
+    def remarks(self, given: SimulationInput) -> Iterator[str]:
+        """Return which weights and rules are of entities that no job belongs to."""
+        known = {dict(job.labels).get("entity", str(job.tenant)) for job in given.jobs}
+        yield from unknown_names("weights", self.weights, known, "job's entity")
+        yield from unknown_names("entities", self.entities, known, "job's entity")
 
     def rule_of(self, entity: str) -> Inside:
         """How this entity divides its part."""

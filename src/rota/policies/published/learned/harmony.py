@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from rota.core.engine.protocols import Policy
 from rota.core.errors import RotaError
+from rota.mechanisms.consolidation import Consolidating
 from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.hooks import RetrainingPlan, SimulationInput
 from rota.mechanisms.learned import declare as family
 from rota.mechanisms.learned.actor import Actor
+from rota.mechanisms.learned.interval_placement import IntervalPlacement
 from rota.mechanisms.learned.weights import Learned, load_learned
+from rota.perf.speed.shared_servers import unknown_kinds
 
 SHIPPED = Path(__file__).with_name("harmony.npz")
 """Weights that come with Rota; they contain how they were trained."""
@@ -54,6 +60,37 @@ def _chooser(params: HarmonyParams, knowledge: Knowledge) -> Actor:
     return Actor(learned(params.weights).network, knows_length=params.length)
 
 
+def _remarks(params: HarmonyParams, given: SimulationInput) -> Iterator[str]:
+    """Tell of which jobs the network knows no kind."""
+    if lacking := unknown_kinds(given.jobs, learned(params.weights).network.kinds):
+        yield f"{lacking}; its weights take them all for one unknown kind"
+
+
+class HarmonyWeights:
+    """The weights of the placement network, as a manager retrains them."""
+
+    def plan(self, params: HarmonyParams) -> RetrainingPlan:
+        """Return the plan that the parameters ask for."""
+        weights = Path(params.weights) if params.weights else SHIPPED
+        return RetrainingPlan(weights=weights, every_s=params.learn_s, fewest=params.learn_from)
+
+    def check(self, weights: Path) -> None:
+        """Raise a `RotaError` if a file does not hold usable weights."""
+        load_learned(weights)
+
+    def options_with(self, options: str, weights: Path) -> str:
+        """Return the options with these weights in place of those they name."""
+        others = [part for part in options.split(",") if part and part.partition("=")[0].strip() != "weights"]
+        return ",".join([f"weights={weights}", *others])
+
+    def swap(self, policy: Policy, params: HarmonyParams) -> Callable[[], None]:
+        """Load the weights that the parameters name; return what lets the built policy use them."""
+        placing = policy.inner if isinstance(policy, Consolidating) else policy
+        assert isinstance(placing, IntervalPlacement)
+        actor = Actor(load_learned(self.plan(params).weights).network, knows_length=params.length)
+        return lambda: placing.use(actor)
+
+
 harmony = family.learned(
     "harmony",
     _chooser,
@@ -70,4 +107,6 @@ harmony = family.learned(
     "Training compares several placements of a job by the reward model. Jobs that are elastic, request fractions, "
     "exclusive nodes or a hard locality, and those whose tasks the network finds no room for, are placed by "
     "`--placement`.",
+    remarks=_remarks,
+    retraining=HarmonyWeights(),
 )

@@ -1,4 +1,4 @@
-"""Jobs say what went wrong in a word for programs, beside the message for people."""
+"""Add the class of a job's failure, for programs, to the message for people."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """A column for it; of jobs that ended before, nothing is known but the message."""
+    """Add the column; older jobs have only the message."""
     op.add_column("jobs", sa.Column("failure", sa.String(32)))

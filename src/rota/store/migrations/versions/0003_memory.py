@@ -1,4 +1,4 @@
-"""What the policy remembers outlives the server."""
+"""Keep the policy's memory over restarts."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """A place for it; a policy of an older Rota begins anew."""
+    """Add the table; policies of an older Rota start with an empty memory."""
     op.create_table("memory", sa.Column("body", sa.Text, nullable=False))

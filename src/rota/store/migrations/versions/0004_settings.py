@@ -1,4 +1,4 @@
-"""What was changed at run time outlives the server: the cluster, and what accounts have had."""
+"""Keep changes at run time over restarts: the cluster, and the past usage of accounts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """A place for it; a manager of an older Rota goes on with the cluster that it is given."""
+    """Add the table; managers of an older Rota continue with their given cluster."""
     op.create_table(
         "settings",
         sa.Column("key", sa.String(64), primary_key=True),

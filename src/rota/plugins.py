@@ -1,0 +1,151 @@
+"""Code of users: a function in a file (`./file.py:name`), or one that another package adds by entry point.
+
+Placements, speed factors, metrics and trace readers are found here. Every fault of such code becomes one line that
+names the code and what was wrong with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from numbers import Real
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rota.core.errors import RotaError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginKind:
+    """A kind of function that users may add."""
+
+    what: str
+    """What such a function is, in messages."""
+    group: str
+    """The entry point group of other packages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A user's function and the name by which messages call it."""
+
+    kind: PluginKind
+    spec: str
+    function: Callable[..., Any]
+
+    @property
+    def name(self) -> str:
+        """The function's name, or that of its entry point."""
+        return self.spec.rpartition(":")[2]
+
+    def call(self, *args: Any) -> Any:
+        """Call the function; what it raises is the user's mistake."""
+        with self.faults_named():
+            return self.function(*args)
+
+    def number(self, about: str, *args: Any) -> float:
+        """Call the function for a finite number; `about` names what it was called for."""
+        return self.as_number(about, self.call(*args))
+
+    def as_number(self, about: str, found: object) -> float:
+        """What the function returned, if it is a finite number."""
+        if isinstance(found, bool) or not isinstance(found, Real) or not math.isfinite(found):
+            raise self.fault(f"for {about} it returned {_short(found)}; it must return a finite number")
+        return float(found)
+
+    def fault(self, what: str) -> RotaError:
+        """The error for something that is wrong with the function."""
+        return RotaError(f"{self.kind.what} {self.spec}: {what}")
+
+    @contextmanager
+    def faults_named(self) -> Iterator[None]:
+        """Turn whatever the user's code raises into one line that names it."""
+        try:
+            yield
+        except RotaError:
+            raise
+        except Exception as error:  # the code is the user's: any fault of it is reported by its name
+            raise self.fault(f"it failed: {_describe(error)}") from error
+
+
+def is_file(spec: str) -> bool:
+    """Whether a name means a function in a file."""
+    return spec.partition(":")[0].endswith(".py")
+
+
+def names_of(kind: PluginKind) -> list[str]:
+    """The names that other packages add to a kind."""
+    return sorted(point.name for point in entry_points(group=kind.group))
+
+
+@cache
+def find_plugin(kind: PluginKind, spec: str) -> Plugin | None:
+    """The function that `FILE.py:NAME` or an entry point's name means; None for a name that no package adds."""
+    if is_file(spec):
+        path, _, name = spec.partition(":")
+        return Plugin(kind=kind, spec=spec, function=_from_file(kind, path, name))
+    points = [point for point in entry_points(group=kind.group) if point.name == spec]
+    return Plugin(kind=kind, spec=spec, function=_from_package(kind, points[0])) if points else None
+
+
+def _from_package(kind: PluginKind, point: EntryPoint) -> Callable[..., Any]:
+    where = f"{kind.what} {point.name} ({point.value})"
+    try:
+        found = point.load()
+    except Exception as error:  # the package is not ours: any fault of it is reported by its name
+        raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
+    return _checked(found, where)
+
+
+def _from_file(kind: PluginKind, path: str, name: str) -> Callable[..., Any]:
+    where = f"{kind.what} file {path}"
+    if not name:
+        raise RotaError(f"{where}: name the function, as {path}:FUNCTION")
+    if not Path(path).is_file():
+        raise RotaError(f"{where}: there is no such file")
+    module = _module(path, where)
+    found = getattr(module, name, None)
+    if found is None:
+        known = [
+            each for each, value in vars(module).items() if callable(value) and value.__module__ == module.__name__
+        ]
+        raise RotaError(f"{where}: it has no {name!r}; {did_you_mean(name, known)}")
+    return _checked(found, f"{where}: {name!r}")
+
+
+def _module(path: str, where: str) -> ModuleType:
+    digest = hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:12]
+    module_spec = importlib.util.spec_from_file_location(f"rota_plugin_{Path(path).stem}_{digest}", path)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module
+    try:
+        module_spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # the file is the user's: any fault of it is reported by its name
+        raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
+    return module
+
+
+def _checked(found: object, where: str) -> Callable[..., Any]:
+    if not callable(found):
+        raise RotaError(f"{where} is {_short(found)}; it must be a function")
+    return found
+
+
+def _describe(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
