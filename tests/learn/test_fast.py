@@ -18,7 +18,7 @@ from rota.learn.evaluation.play import mean_jct_s, play
 from rota.learn.experience import Experience
 from rota.learn.fast_cluster import Arrival, FastClusters
 from rota.learn.fast_speeds import speeds
-from rota.learn.seen import rows_of
+from rota.learn.network_inputs import rows_of
 from rota.learn.workloads import KIND_NAMES, MODELS, WorkloadShape, cluster_of, workload, workloads
 from rota.mechanisms.learned.actor import checked, shapes
 from rota.mechanisms.learned.weights import Learned, save_learned

@@ -13,13 +13,13 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'rota[le
 from rota.cli.main import status
 from rota.core.errors import RotaError
 from rota.learn import session
-from rota.learn.again import learn_again
 from rota.learn.collect import collect
 from rota.learn.decisions import Ints, Situation
 from rota.learn.evaluation.play import mean_jct_s, play
 from rota.learn.experience import Experience
 from rota.learn.fast_cluster import FREE, Arrival
 from rota.learn.networks import ActorCritic, Views
+from rota.learn.retrain import retrain
 from rota.learn.reward import fit_reward
 from rota.learn.session import TrainingRequest, run_training
 from rota.learn.train import Progress, Recipe, Trainer
@@ -211,7 +211,7 @@ def test_impossible_orders_are_refused(
 def test_learning_again_begins_with_the_weights_in_use(experience: Experience) -> None:
     now = load_learned(SHIPPED)
 
-    new = learn_again(experience, now, 1, part=0.05)
+    new = retrain(experience, now, 1, part=0.05)
 
     assert new.about["seen"] == experience.samples
     assert new.network.kinds == now.network.kinds

@@ -110,7 +110,7 @@ def test_broken_order_of_a_journal_is_one_line(lab: Lab, capsys: pytest.CaptureF
     assert capsys.readouterr().err == f"error: {journal}: can't be read: KeyError: 'job_id'\n"
 
 
-def test_time_before_the_first_step_counts_for_nobody() -> None:
+def test_time_before_the_first_step_counts_for_no_job() -> None:
     def runs(name: str, device: int) -> dict[str, Any]:
         job = {"id": name, "model": "alexnet", "roles": [{"cpu_milli": 10_000}]}
         return {"job": job, "placement": [["n1", [device], 1, 0, 1000]], "rate": 1.0}

@@ -86,7 +86,7 @@ def test_two_that_send_much_share_the_network() -> None:
     assert one == other < alone
 
 
-def test_max_min_parts_use_all_there_is_and_give_nobody_more_than_wanted() -> None:
+def test_max_min_fractions_use_the_capacity_and_exceed_no_demand() -> None:
     assert fill([1.0, 10.0, 10.0], [1.0, 1.0, 1.0], 9.0) == pytest.approx([1.0, 4.0, 4.0])
     assert fill([1.0, 2.0], [1.0, 1.0], 9.0) == pytest.approx([1.0, 2.0])
     assert left_to(1, [1.0, 3.0, 10.0], [1.0, 1.0, 1.0], 9.0) == pytest.approx(4.0)

@@ -66,7 +66,7 @@ def test_each_factor_multiplies_the_speed() -> None:
         (0.5, 125, 3, 0.25),
     ],
 )
-def test_who_is_held_back_does_a_part_of_its_work(gpus: float, milli: int, mates: int, part: float) -> None:
+def test_throttled_job_does_a_fraction_of_its_work(gpus: float, milli: int, mates: int, part: float) -> None:
     assert duty(job(gpus=gpus), on("n1", 1, milli=milli), mates) == part
 
 
@@ -104,7 +104,7 @@ def test_pair_that_can_not_share_all_memory_says_nothing_of_parts_of_it() -> Non
     assert speed.beside(half, half, V100) == 10.0
 
 
-def test_mate_that_is_held_back_takes_less_by_interleaving_too() -> None:
+def test_throttled_mate_interferes_less_when_interleaved() -> None:
     speed = SpeedModel(interleaved=True)
     same = job(labels=(("stages", "0.1/0.1/0.7/0.1"),))
 
@@ -175,13 +175,13 @@ def test_gavel_table_is_read(tmp_path: Path) -> None:
     [
         ("{", "this is not JSON"),
         ("[1]", "it is a list, not an object"),
-        ('{"v100": [1]}', "'v100' is no object of models"),
+        ('{"v100": [1]}', "'v100' is not an object of models"),
         ('{"v100": {"x": {}}}', r"v100: x: 'x' is not of the form \('MODEL', DEVICES\)"),
-        ('{"v100": {"(\'m\', 1)": {}}}', r"v100: \('m', 1\): it has no speed alone"),
+        ('{"v100": {"(\'m\', 1)": {}}}', r'v100: \(.m., 1\): the speed alone, "null", is missing'),
         ('{"v100": {"(\'m\', 1)": {"null": -1}}}', r"v100: \('m', 1\): a speed is -1"),
         ('{"v100": {"(\'m\', 1)": {"null": "fast"}}}', r"v100: \('m', 1\): a speed is 'fast'; it must be a number"),
         ('{"v100": {"(\'m\', 1)": {"null": 1, "(\'n\', 2)": [1, 1]}}}', "another number of devices"),
-        ('{"v100": {"(\'m\', 1)": {"null": 1, "(\'n\', 1)": [1]}}}', r"beside \('n', 1\) it has \[1\]"),
+        ('{"v100": {"(\'m\', 1)": {"null": 1, "(\'n\', 1)": [1]}}}', r"packed with \('n', 1\) it has \[1\]"),
     ],
 )
 def test_wrong_table_is_refused(tmp_path: Path, text: str, message: str) -> None:

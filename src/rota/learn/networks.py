@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rota.learn.seen import ObservationRows, row_inputs
+from rota.learn.network_inputs import ObservationRows, row_inputs
 from rota.mechanisms.learned.actor import FREE, OWN, PAIR, ROLES, server_inputs
 
 HIDDEN, NARROW, POOL = 64, 32, 24

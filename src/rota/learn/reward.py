@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from rota.learn.experience import Experience
+from rota.learn.network_inputs import rows_of
 from rota.learn.networks import RewardModel
-from rota.learn.seen import rows_of
 
 HELD_OUT = 0.1
 BATCH = 64

@@ -19,9 +19,9 @@ import torch
 
 from rota.learn.decisions import Bools, Floats, Ints, Situation, balanced, packed
 from rota.learn.fast_cluster import Arrival, FastClusters
+from rota.learn.network_inputs import on_servers, rows_of
 from rota.learn.networks import ActorCritic, RewardModel, Views
 from rota.learn.replay import ReplayBuffer
-from rota.learn.seen import on_servers, rows_of
 from rota.learn.workloads import KIND_NAMES, WorkloadShape
 from rota.mechanisms.learned.actor import servers_seen
 

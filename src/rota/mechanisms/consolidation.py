@@ -20,8 +20,7 @@ from rota.core.model.placement import Placement, Slot, device_indexes
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.colocation.groups import devices_of, is_settled, may_share
-from rota.mechanisms.colocation.time_slicing import is_suspended
+from rota.mechanisms.colocation.groups import devices_of, may_share
 from rota.mechanisms.constrained_job import on_node
 
 Targets = list[tuple[LiveJob, Placement]]
@@ -157,7 +156,7 @@ class _NodeOccupants:
 
 def is_movable(live: LiveJob) -> bool:
     """Whether a job runs on one node and shares what it holds with no other: whole devices, or its fraction."""
-    if not is_settled(live) or not may_share(live.job) or live.lease is not None or live.placement is None:
+    if not live.is_settled or not may_share(live.job) or live.lease is not None or live.placement is None:
         return False
     (slot, *others) = live.placement
     role = live.job.roles[0]
@@ -261,7 +260,7 @@ class Consolidating:
 
 def is_calm(live: LiveJob) -> bool:
     """Whether no decision about a job is unanswered."""
-    return is_settled(live) or is_suspended(live)
+    return live.is_settled or live.is_suspended
 
 
 def read_every_s(options: str, owner: str) -> tuple[str, float | None]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders import World, cluster, job, node, on
-from policies.colocation.courses import ends, run, speeds
+from policies.colocation.small_runs import ends, run, speeds
 from rota.core.messages.decisions import Move
 from rota.core.model.job import Elastic, JobId
 from rota.perf.speed.model import Costs
@@ -38,10 +38,16 @@ def test_gandiva_pays_for_every_slice() -> None:
         (6.0, {"b": 160.0, "a": 220.0}),
         # At 120 the trial is undone: b has 360 left, alone; a had done 240 and goes on when b has ended at 156.
         (4.0, {"b": 156.0, "a": 156.0 + 96.0}),
+        # Just more than time slicing: they stay packed, and b takes 600 / 5.12 s.
+        (5.12, {"b": 177.1875, "a": 237.1875}),
+        # As much as time slicing: the trial is undone at 120, when b has 300 left and a 900.
+        (5.0, {"b": 150.0, "a": 240.0}),
     ],
-    ids=["pays", "does-not"],
+    ids=["faster", "slower", "just-faster", "equal"],
 )
-def test_gandiva_keeps_a_pair_only_if_it_does_more_than_in_turn(together: float, expected: dict[str, float]) -> None:
+def test_gandiva_keeps_a_pair_packed_only_if_it_outruns_time_slicing(
+    together: float, expected: dict[str, float]
+) -> None:
     speed = speeds(("m", "m", together, together))
 
     assert (

@@ -60,7 +60,7 @@ def test_memory_has_to_fit_beside_it() -> None:
     assert run("liquid", *full(single("guest", 0.5, gib=16)))["guest"].start_s == 100.0
 
 
-def test_gangs_and_unknown_jobs_share_with_nobody() -> None:
+def test_gangs_and_jobs_without_profile_share_no_device() -> None:
     gang = job("gang", workers=2, work=10.0, labels=(("utilization", "0.1"),))
 
     assert run("liquid", *full(gang))["gang"].start_s == 1000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import GIB, World, at_once, cluster, job, node, on, start
-from policies.colocation.courses import GPU, ends, run, speeds
+from policies.colocation.small_runs import GPU, ends, run, speeds
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import Resize
 from rota.core.messages.events import SpeedChanged
@@ -20,7 +20,7 @@ from rota.policies import find_policy
 # -- antman --------------------------------------------------------------------------------------
 
 
-def test_antman_holds_an_opportunistic_job_back_to_what_the_guaranteed_one_can_bear() -> None:
+def test_antman_throttles_an_opportunistic_job_to_what_the_guaranteed_one_tolerates() -> None:
     # Unhindered, the guaranteed job would lose 20 %: it may lose 5, so that the other does a quarter of what it could.
     speed = speeds(("g", "o", 8.0, 7.0), ("g", "g", 7.0, 7.0))
     rows = run("antman", job("rg", work=950.0, model="g"), job("ot", work=875.0, model="o", priority=-1), speed=speed)
@@ -46,7 +46,7 @@ def test_antman_stops_an_opportunistic_job_that_stands_in_the_way() -> None:
     assert rows["ot"].preemptions == 1
 
 
-def test_antman_stops_nobody_who_is_in_nobodys_way() -> None:
+def test_antman_preempts_no_job_whose_devices_are_not_needed() -> None:
     # The youngest is looked at first, but shares the device of a guaranteed job: without it there is no more room.
     idle, busy = ((("utilization", text),) for text in ("0.3", "1.0"))
     rows = run(
@@ -140,7 +140,7 @@ def test_antman_lets_others_pause_where_even_a_little_of_each_is_too_much() -> N
 
 
 def test_antman_does_not_leave_a_job_paused_that_it_finds_so() -> None:
-    # As after a change of policy: nothing is remembered, and nobody's speed changes.
+    # As after a change of policy: nothing is remembered, and no speed changes.
     world = World(gpus=1, policy="antman:unknown=0.5")
     world.running("rg", at=on("n1", 1, milli=999))
     world.running("ot", at=on("n1", 1, milli=1), priority=-1)
@@ -150,8 +150,8 @@ def test_antman_does_not_leave_a_job_paused_that_it_finds_so() -> None:
     assert [(world.live(name).placement or ())[0].milli for name in ("rg", "ot")] == [500, 500]
 
 
-def test_antman_counts_loss_by_guaranteed_neighbours_as_nobodys() -> None:
-    # The two guaranteed ones take a fifth from each other, whoever else is there; of what is left they keep 95 %.
+def test_antman_does_not_throttle_for_loss_by_guaranteed_neighbours() -> None:
+    # The two guaranteed ones take a fifth from each other in any case; of the rest they keep 95 %.
     speed = SpeedModel(node_neighbour=0.8)
     both = [job(name, work=760.0) for name in ("a", "b")]
 

@@ -93,7 +93,7 @@ def test_opportunistic_job_has_the_memory_that_is_left_and_the_rest_on_the_host(
     assert ends(rows) == {"rg": 100.0, "ot": round(100.0 + (875.0 - 96.25) / 10.0, 6)}
 
 
-def test_nobody_joins_who_would_have_no_memory_at_all() -> None:
+def test_job_without_any_device_memory_is_not_admitted() -> None:
     rows = run(
         "antman",
         (0.0, needs("rg", 16, work=1000.0, model="g")),

@@ -144,7 +144,9 @@ def test_guaranteed_job_is_never_slower_than_its_bound(gaps: float, guard: float
 @pytest.mark.parametrize("guard", [0.95, 0.7])
 @given(asked=asked_for)
 @settings(max_examples=8)
-def test_guaranteed_job_keeps_its_bound_whoever_is_near(speed: SpeedModel, guard: float, asked: list[Asked]) -> None:
+def test_guaranteed_job_keeps_its_bound_with_any_neighbours(
+    speed: SpeedModel, guard: float, asked: list[Asked]
+) -> None:
     watch = Bound(speed)
 
     course(f"antman:guard={guard},unknown=0.5", _jobs(asked), watch, speed, Costs(restart_s=9.0, checkpoint_s=5.0))

@@ -95,8 +95,8 @@ def test_who_grows_has_a_node_to_itself() -> None:
     assert found["due"] == 60.0
 
 
-def test_promises_are_kept_on_several_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many elastic jobs on nodes of eight, nobody whose deadline was promised is late."""
+def test_guarantees_hold_on_several_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many elastic jobs on nodes of eight, no job with a guaranteed deadline is late."""
     promised: dict[str, bool] = {}
 
     def note(self: ElasticFlow, live: LiveJob) -> None:

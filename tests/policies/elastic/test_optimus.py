@@ -32,7 +32,7 @@ def test_losses_tell_how_far_a_job_is_whatever_its_user_says() -> None:
 
 
 def test_a_job_that_comes_between_two_plans_waits_for_the_next() -> None:
-    """At 600, though a device was free all the time; but `last` finds nobody running and starts at once."""
+    """At 600, though a device was free all the time; but `last` finds no running job and starts at once."""
     found = ends(
         "optimus",
         elastic("a", 1400.0, most=2),

@@ -36,7 +36,7 @@ def test_a_restart_must_be_worth_its_penalty() -> None:
     assert found["b"] == round(a_s + 300 / ROOT2, 2)
 
 
-def test_nobody_is_left_out_for_the_good_of_another() -> None:
+def test_no_job_starves_for_the_mean_speedup() -> None:
     """Three jobs on two devices: two run; the third starts when they have ended, at 90, and has both
     devices from 150 on."""
     found = ends("pollux", *(elastic(name, 90.0, most=2) for name in "abc"), gpus=2)

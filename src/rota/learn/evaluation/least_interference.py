@@ -6,7 +6,7 @@ import numpy as np
 
 from rota.core.state.job_record import LiveJob
 from rota.learn.experience import Experience
-from rota.learn.seen import Floats, on_servers
+from rota.learn.network_inputs import Floats, on_servers
 from rota.mechanisms.learned.heuristics import one_by_one
 from rota.mechanisms.learned.server_arrays import SERVER, WORKER, Chosen, ServerArrays
 from rota.perf.speed.network import is_server

@@ -81,10 +81,10 @@ def teach(trial: Trial, weights: Path, *, fewest: int, part: float = 1.0) -> Jso
     told = {"seen": seen.samples, "of_unknown_kinds": seen.nameless}
     if seen.samples < fewest:
         return {"better": False, "why": f"{seen.samples} speeds were seen; {fewest} are needed", **told}
-    from rota.learn.again import learn_again
+    from rota.learn.retrain import retrain
 
     draft = weights_file(trial.home, trial.policy).with_suffix(".npz.new")
-    save_learned(draft, learn_again(seen, now, seen.samples, part))
+    save_learned(draft, retrain(seen, now, seen.samples, part))
     return {**told, **judge(trial, weights, draft)}
 
 

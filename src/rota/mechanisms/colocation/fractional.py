@@ -14,7 +14,7 @@ from rota.core.messages.reasons import Reason
 from rota.core.model.job import WHOLE, DeviceType, Job, Role
 from rota.core.model.placement import Placement, Slot, device_indexes
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.groups import Device, DeviceGroups, is_settled
+from rota.mechanisms.colocation.groups import Device, DeviceGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class FractionalPlacement:
 
 def can_resize(live: LiveJob, draft: Draft) -> bool:
     """Return whether the fraction of a job can change: it is settled, or this plan assigned it."""
-    return is_settled(live) or live in draft.touched
+    return live.is_settled or live in draft.touched
 
 
 def requested_fractions(live: LiveJob, placement: Placement) -> Placement:

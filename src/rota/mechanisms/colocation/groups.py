@@ -173,11 +173,6 @@ def wants_fraction(job: Job) -> bool:
     return may_share(job) and job.roles[0].is_fraction
 
 
-def is_settled(live: LiveJob) -> bool:
-    """Return whether a job runs as ordered, with no order that the driver has still to answer."""
-    return live.is_settled
-
-
 def on_devices_of(job: Job, host: LiveJob, inventory: Inventory) -> Placement | None:
     """Return a placement of a job on all devices of `host`; None if its tasks do not match them."""
     role = job.roles[0]

@@ -9,7 +9,6 @@ from rota.core.engine.draft import Draft
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import tasks_of
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.groups import is_settled
 from rota.mechanisms.elastic.resize import fewer, more
 
 
@@ -66,4 +65,4 @@ class Growth:
 
 
 def _may_change(live: LiveJob) -> bool:
-    return live.job.elastic is not None and is_settled(live) and live.job.roles[0].device_milli >= WHOLE
+    return live.job.elastic is not None and live.is_settled and live.job.roles[0].device_milli >= WHOLE

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rota.core.model.job import WHOLE, DeviceType, Job, Role
 from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.groups import DeviceSet, is_settled
+from rota.mechanisms.colocation.groups import DeviceSet
 from rota.mechanisms.colocation.pair_placement import HALF
 from rota.perf.speed.model import SpeedModel
 from rota.perf.speed.throttling import PAUSED, duty, left_by
@@ -75,11 +75,11 @@ class InterferenceBounds:
         before = (known.level, known.around)
         around = tuple(sorted(other.live.seq for other in others))
         is_new = known.clear is None or around != known.around
-        if all(is_settled(other.live) and _is_paused(other.live) for other in others):
+        if all(other.live.is_settled and _is_paused(other.live) for other in others):
             known.clear = live.rate
         if known.clear is not None and is_new:
             known.level, known.was_lowered = self._predicted(live.job, others, kind), False
-        if known.clear is not None and all(is_settled(other.live) for other in others):
+        if known.clear is not None and all(other.live.is_settled for other in others):
             self._lower(known, live.rate, others)
         known.around = around
         return (known.level, known.around) != before

@@ -23,7 +23,6 @@ from rota.mechanisms.colocation.groups import (
     DeviceGroups,
     DeviceSet,
     follow,
-    is_settled,
     on_devices_of,
     with_fraction,
 )
@@ -96,7 +95,7 @@ class ColocationScheduler:
         """Let the rule observe the speeds of jobs; mark their groups and those that the rule names as stale."""
         for live in jobs:
             self._mark_stale(live)
-            if is_settled(live):
+            if live.is_settled:
                 for other in self._rule.observe(live, self._groups):
                     self._mark_stale(other)
 
@@ -131,7 +130,7 @@ class ColocationScheduler:
         """Recompute the fractions of changed groups, move and regroup jobs, then place waiting jobs."""
         for devices in list(self._stale):
             jobs = self._groups.at(devices)
-            if all(map(is_settled, jobs)):
+            if all(live.is_settled for live in jobs):
                 del self._stale[devices]
                 self._recompute(draft, jobs)
         self._migrate(draft)
@@ -172,7 +171,7 @@ class ColocationScheduler:
     def _regroup(self, draft: Draft) -> None:
         """Form the groups of all running and waiting jobs from scratch."""
         self._regroup_s = draft.now_s + self._rule.regroup_s
-        held = [live for _, jobs in self._groups.groups() if all(map(is_settled, jobs)) for live in jobs]
+        held = [live for _, jobs in self._groups.groups() if all(live.is_settled for live in jobs) for live in jobs]
         able = [live for live in (*held, *self._waiting) if self._rule.is_shareable(live.job)]
         able.sort(key=lambda live: (*self._rule.order(live, draft.now_s), live.seq))
         device_sets = {self._groups.devices_of(live) for live in able} - {None}
@@ -202,7 +201,7 @@ class ColocationScheduler:
         """Move jobs that the rule selects from their group to free devices, the largest groups first."""
         shared = (jobs for _, jobs in self._groups.groups() if len(jobs) > 1)
         for jobs in sorted(shared, key=lambda jobs: (-len(jobs), jobs[0].seq)):
-            if not all(is_settled(live) and self._rule.is_shareable(live.job) for live in jobs):
+            if not all(live.is_settled and self._rule.is_shareable(live.job) for live in jobs):
                 continue
             selected = self._rule.select_to_move(jobs, jobs_wait=bool(self._waiting))
             if selected is None:
@@ -214,7 +213,7 @@ class ColocationScheduler:
 
     def _is_in_transition(self, devices: DeviceSet) -> bool:
         """Return whether the driver has still to answer an order for a group, which causes the next plan."""
-        return not all(map(is_settled, self._groups.at(devices)))
+        return not all(live.is_settled for live in self._groups.at(devices))
 
     def _place(self, draft: Draft, live: LiveJob, job_class: Hashable) -> Reason | None:
         """Place a job on free devices, co-locate it, or preempt victims for it; return why if all three fail."""
@@ -250,7 +249,7 @@ class ColocationScheduler:
         candidates = self._refusals.candidates(job_class, self._groups.device_sets)
         for devices in list(candidates):
             hosts = self._groups.at(devices)
-            if hosts and not all(map(is_settled, hosts)):
+            if hosts and not all(live.is_settled for live in hosts):
                 continue
             admitted = self._admitted(draft, live, hosts)
             if admitted is not None:

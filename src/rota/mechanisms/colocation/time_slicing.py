@@ -14,7 +14,6 @@ from rota.core.errors import PlanRefused
 from rota.core.model.job import WHOLE
 from rota.core.model.placement import packed
 from rota.core.state.job_record import LiveJob
-from rota.mechanisms.colocation.groups import is_settled
 
 HALF = WHOLE // 2
 _SLACK = 1e-9
@@ -53,7 +52,7 @@ class TimeSlices:
 
     def observe(self, live: LiveJob) -> None:
         """Record the present speed of a job if it has its devices to itself."""
-        if is_settled(live) and live.rate > 0 and has_whole_devices(live):
+        if live.is_settled and live.rate > 0 and has_whole_devices(live):
             self.alone[live.seq] = live.rate
 
     def forget(self, live: LiveJob) -> None:
@@ -67,7 +66,7 @@ class TimeSlices:
         """Serve one group; return when to serve it again, None if the driver has still to answer orders for it."""
         running = [live for live in jobs if not _is_off_device(live)]
         suspended = sorted((live for live in jobs if _is_off_device(live)), key=lambda live: (live.since_s, live.seq))
-        if not all(map(is_settled, running)) or any(not is_suspended(live) for live in suspended):
+        if not all(live.is_settled for live in running) or any(not live.is_suspended for live in suspended):
             return None
         if not running:
             return draft.now_s + self._quantum_s if self._resume_next(draft, suspended) else draft.now_s
@@ -180,8 +179,3 @@ def has_whole_devices(live: LiveJob) -> bool:
 
 def _is_off_device(live: LiveJob) -> bool:
     return live.suspended_on is not None
-
-
-def is_suspended(live: LiveJob) -> bool:
-    """Return whether a job is suspended with no order that the driver has still to answer."""
-    return live.is_suspended

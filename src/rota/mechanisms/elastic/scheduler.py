@@ -62,7 +62,7 @@ class ElasticScheduler:
         self._reset()
         self._rule.attach(state.jobs)
         for live in state.jobs.values():
-            if live.placement is not None or live.is_leaving or _waits(live):
+            if live.placement is not None or live.is_leaving or live.is_contending:
                 self._jobs[live] = None
         memory = state.memory
         if not isinstance(memory, dict) or memory.get("policy") != self._name:
@@ -82,14 +82,14 @@ class ElasticScheduler:
                 self._resizer.forget(live)
                 self._rule.forget(live)
         for live in changes.arrived:
-            if _waits(live):
+            if live.is_contending:
                 self._jobs[live] = None
         for live in changes.started:
             if live.placement is not None and live.rate > 0:
                 self._rule.observe(live, len({slot.node for slot in live.placement}), now_s)
         if changes.arrived or changes.left or changes.freed or changes.shrunk:
             self._stale = True
-        if self._unfinished and not any(map(_is_in_transition, self._jobs)):
+        if self._unfinished and not any(live.is_in_transition for live in self._jobs):
             self._stale = True
         if self._stale:
             self.wakeup_s = self._next_s(now_s)
@@ -118,7 +118,9 @@ class ElasticScheduler:
             self._start_cpu_jobs(draft)
             return
         contending = (
-            live for live in self._jobs if _is_available(live) and (live.job.gpu_milli or self._rule.plans_cpu_jobs)
+            live
+            for live in self._jobs
+            if not live.is_in_transition and (live.job.gpu_milli or self._rule.plans_cpu_jobs)
         )
         candidates = [candidate(live, draft.inventory) for live in contending]
         candidates.sort(key=lambda found: found.seq)
@@ -126,7 +128,7 @@ class ElasticScheduler:
         if not self._unfinished:
             self._planned_s = draft.now_s
         self._stale = False
-        self._unfinished = any(map(_is_in_transition, self._jobs))
+        self._unfinished = any(live.is_in_transition for live in self._jobs)
         self._follow(draft, candidates, plan)
         self._start_cpu_jobs(draft)
         self._record_reasons(draft)
@@ -138,7 +140,7 @@ class ElasticScheduler:
 
     def _question(self, candidates: list[Candidate], draft: Draft) -> SizeQuestion:
         pools = draft.inventory.pools
-        busy = sum(live.gpu_milli for live in self._jobs if live.placement is not None and not _is_available(live))
+        busy = sum(live.gpu_milli for live in self._jobs if live.placement is not None and live.is_in_transition)
         nodes = draft.inventory.nodes
         return SizeQuestion(
             now_s=draft.now_s,
@@ -278,21 +280,8 @@ def _exclusive_devices(inventory: Inventory) -> int:
     )
 
 
-def _waits(live: LiveJob) -> bool:
-    return live.is_contending
-
-
-def _is_in_transition(live: LiveJob) -> bool:
-    """Return whether the driver has still to answer an order for a job."""
-    return live.is_in_transition
-
-
 def _holds_devices(live: LiveJob) -> bool:
     return live.placement is not None and live.job.gpu_milli > 0
-
-
-def _is_available(live: LiveJob) -> bool:
-    return not _is_in_transition(live)
 
 
 def _tasks_of(live: LiveJob) -> int:

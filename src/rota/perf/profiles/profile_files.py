@@ -63,23 +63,23 @@ def _read_gavel(table: dict[str, Any], path: Path) -> Profiles:
         kind = DeviceType(name.removesuffix(_SCATTERED))
         if not isinstance(models, dict):
             raise RotaError(
-                f"profiles {path}: {name!r} is no object of models; it is neither Gavel's form nor Rota's own, "
-                f'which says "{OWN}": {VERSION}'
+                f"profiles {path}: {name!r} is not an object of models; this is neither Gavel's format nor Rota's own, "
+                f'which has "{OWN}": {VERSION}'
             )
         for key, rates in models.items():
             try:
                 model, devices = _gavel_key(key)
                 alone = _speed(rates["null"])
-                beside = {} if name.endswith(_SCATTERED) else _gavel_pairs(rates, devices)
+                packed = {} if name.endswith(_SCATTERED) else _gavel_pairs(rates, devices)
             except KeyError:
-                raise RotaError(f'profiles {path}: {name}: {key}: it has no speed alone, "null"') from None
+                raise RotaError(f'profiles {path}: {name}: {key}: the speed alone, "null", is missing') from None
             except (ValueError, TypeError, AttributeError) as err:
                 raise RotaError(f"profiles {path}: {name}: {key}: {err}") from err
             if name.endswith(_SCATTERED):
                 scattered[(kind, model, devices)] = alone
             else:
                 speeds[(kind, model, devices)] = alone
-                pairs.update({(kind, model, other, devices): both for other, both in beside.items()})
+                pairs.update({(kind, model, other, devices): both for other, both in packed.items()})
     return Profiles(steps_per_s=speeds, source=str(path), scattered=scattered, pairs=pairs)
 
 
@@ -99,9 +99,9 @@ def _gavel_pairs(rates: dict[str, Any], devices: int) -> dict[str, tuple[float, 
             continue
         other, size = _gavel_key(key)
         if size != devices:
-            raise ValueError(f"it is paired with {key}, which has another number of devices")
+            raise ValueError(f"paired with {key}, which has another number of devices")
         if not isinstance(both, list) or len(both) != 2:
-            raise ValueError(f"beside {key} it has {both!r}; expected two speeds, its own and the other's")
+            raise ValueError(f"packed with {key} it has {both!r}; expected two speeds, its own and the other's")
         pairs[other] = (_speed(both[0]), _speed(both[1]))
     return pairs
 

@@ -18,7 +18,7 @@ from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.colocation.declare import colocation
 from rota.mechanisms.colocation.fractional import FractionalPlacement, on_unshared_devices, place_tasks
-from rota.mechanisms.colocation.groups import DeviceGroups, is_settled, wants_fraction
+from rota.mechanisms.colocation.groups import DeviceGroups, wants_fraction
 from rota.mechanisms.colocation.interference_bound import InterferenceBounds, ThrottledNeighbour, throttled
 from rota.mechanisms.colocation.pair_placement import HALF
 from rota.mechanisms.colocation.remarks import lacks_idle_hosts, lacks_opportunistic
@@ -182,7 +182,7 @@ class AntMan(DefaultColocationRule):
             self._lent.discard(live.seq)
         slowed = [live] if self._has_guarantee(live) else filter(self._has_guarantee, self._neighbours(live, groups))
         found: dict[LiveJob, None] = {}
-        for each in filter(is_settled, slowed):
+        for each in (each for each in slowed if each.is_settled):
             neighbours = self._neighbours(each, groups)
             others = [
                 ThrottledNeighbour(other, shared)

@@ -16,9 +16,9 @@ from rota.core.model.placement import Placement
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.mechanisms.colocation.groups import DeviceGroups, DeviceSet, follow, is_settled, may_share, on_devices_of
+from rota.mechanisms.colocation.groups import DeviceGroups, DeviceSet, follow, may_share, on_devices_of
 from rota.mechanisms.colocation.growth import Growth
-from rota.mechanisms.colocation.time_slicing import TimeSlices, has_whole_devices, is_suspended
+from rota.mechanisms.colocation.time_slicing import TimeSlices, has_whole_devices
 from rota.mechanisms.constrained_job import on_node
 from rota.mechanisms.declare import MOVES, SHARES, DeclaredPolicy, Knowledge, Traits
 
@@ -204,7 +204,7 @@ class Gandiva:
             there = on_devices_of(live.job, jobs[0], draft.inventory)
             if there is None:
                 continue
-            if all(can_be_sliced(each.job) and (is_settled(each) or is_suspended(each)) for each in jobs):
+            if all(can_be_sliced(each.job) and (each.is_settled or each.is_suspended) for each in jobs):
                 found.append((len(jobs), jobs[0].seq, jobs, there))
         for _, _, jobs, there in sorted(found, key=lambda entry: entry[:2]):
             mark = draft.mark()
@@ -225,8 +225,8 @@ class Gandiva:
         for jobs in map(_time_sliced, groups):
             if not jobs or any(map(draft.alters, jobs)):
                 continue
-            last = max(jobs, key=lambda live: (is_suspended(live), live.seq))
-            if is_suspended(last) or (is_settled(last) and not has_whole_devices(last)):
+            last = max(jobs, key=lambda live: (live.is_suspended, live.seq))
+            if last.is_suspended or (last.is_settled and not has_whole_devices(last)):
                 self._move(draft, last, self._find_free(draft, last))
 
     def _defragment(self, draft: Draft) -> None:
@@ -234,7 +234,7 @@ class Gandiva:
         for _, jobs in list(self._groups.groups()):
             (live, *others) = jobs
             nodes = {slot.node for slot in live.placement or ()}
-            if others or len(nodes) < 2 or not is_settled(live) or not can_be_sliced(live.job) or draft.alters(live):
+            if others or len(nodes) < 2 or not live.is_settled or not can_be_sliced(live.job) or draft.alters(live):
                 continue
             mark = draft.mark()
             draft.release(live)

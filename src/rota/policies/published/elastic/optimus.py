@@ -35,7 +35,7 @@ class OptimusParams:
 
     def __post_init__(self) -> None:
         if not 0 < self.round_s < math.inf:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and finite")
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
 
 
 class Optimus(DefaultSizeRule):

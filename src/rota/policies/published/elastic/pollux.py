@@ -43,7 +43,7 @@ class PolluxParams:
 
     def __post_init__(self) -> None:
         if not 0 < self.round_s < math.inf:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and finite")
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
         if not self.power or self.power > 1:
             raise RotaError(f"power is {self.power:g}; it must be at most 1, and not 0")
         if self.population < 4 or self.generations < 0:

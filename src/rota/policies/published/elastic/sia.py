@@ -42,7 +42,7 @@ class SiaParams:
 
     def __post_init__(self) -> None:
         if not 0 < self.round_s < math.inf:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and finite")
+            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
         if not -5 <= self.power < 0:
             raise RotaError(f"power is {self.power:g}; it must be below 0 and at least -5")
         if not self.idle > 1:

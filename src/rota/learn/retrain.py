@@ -27,7 +27,7 @@ INTERVALS = 60
 CLUSTERS = 24
 
 
-def learn_again(
+def retrain(
     seen: Experience,
     now: Learned,
     seed: int,

@@ -1,4 +1,4 @@
-"""Small courses of events under policies that share devices."""
+"""Small simulations of policies that share devices."""
 
 from __future__ import annotations
 
