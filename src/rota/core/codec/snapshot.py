@@ -50,7 +50,7 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A state at rest: its jobs as `encode_live` writes them, in order of submission."""
+    """A state between two steps: its jobs as `encode_live` writes them, in order of submission."""
 
     now_s: float
     seq: int = 0
@@ -58,13 +58,13 @@ class Snapshot:
     drained: tuple[NodeId, ...] = ()
     down: tuple[NodeId, ...] = ()
     memory: Any = None
-    """What the policy remembered then."""
+    """What the policy remembered at that time."""
     removed: tuple[NodeId, ...] = ()
     """Nodes that have left, but for jobs that still run there."""
     others: tuple[tuple[NodeId, int, int, int], ...] = ()
-    """What those hold who are not scheduled here: node, devices, CPU thousandths, memory bytes."""
+    """What pods and processes hold that are not scheduled here: node, devices, CPU thousandths, memory bytes."""
     past: Json = field(default_factory=dict)
-    """What accounts have had, as the state keeps it."""
+    """What accounts have used, as the state keeps it."""
 
 
 def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
@@ -126,7 +126,7 @@ def restore(cluster: Cluster, snapshot: Snapshot) -> State:
 
 
 def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], frame: Snapshot) -> State:
-    """A state from jobs and where they stand; `frame` says the rest (its own jobs are not looked at)."""
+    """Build a state from jobs and their records; `frame` has the rest (its own jobs are ignored)."""
     state = State(cluster)
     state.now_s = frame.now_s
     state.memory = frame.memory

@@ -1,6 +1,6 @@
 """The invariants: recount everything from the jobs alone and compare it with what the state keeps.
 
-Slow on purpose and free of the code that it checks. Tests run it after every step; a server may on request.
+Slow on purpose and independent of the code that it checks. Tests run it after every step.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from rota.core.state.state import State
 
 _ON_DEVICES = frozenset({JobState.STARTING, JobState.RUNNING})
 _SLACK = 1e-6
-"""How far sums of floats may stray, as a part of the amount."""
+"""The relative error that sums of floats may have."""
 
 
 @dataclass(slots=True)
 class _Usage:
-    """What is held of one node: by device, of the host, in how many slots, and who is alone here."""
+    """What is held of one node: by device, of the host, in how many slots, and by which exclusive job."""
 
     milli: dict[int, int] = field(default_factory=dict)
     memory: dict[int, int] = field(default_factory=dict)
@@ -77,19 +77,19 @@ def check(state: State) -> None:
 
 
 def _check_standing(live: LiveJob, state: State) -> None:
-    """What a job may have depends on where it stands."""
+    """What a job may claim and hold in each state."""
     holds, stopping = live.placement is not None, live.stopping
     _must((live.run_since_s is not None) == (live.state is JobState.RUNNING), live, "its clock is wrong")
     _must(live.reserved == (live.job.id in state.reserved), live, "its reservation is not registered")
     _must(holds or not live.reserved, live, "it has a reservation of nothing")
     _must(stopping is None or live.job.id in state.vacating, live, "it is being stopped but vacates nothing")
     if live.suspended_on is not None:
-        _check_resting(live, live.suspended_on, state)
+        _check_suspended_at(live, live.suspended_on, state)
     if live.phase is Phase.SAVING:
         _must(not holds or is_suspended_claim(live.placement or ()), live, "it saves on devices")
     if live.state is JobState.SUSPENDED:
-        _must(live.suspended_on is not None, live, "it rests nowhere")
-        _must(holds or stopping is not None, live, "it keeps nothing of where it rests")
+        _must(live.suspended_on is not None, live, "it is suspended nowhere")
+        _must(holds or stopping is not None, live, "it keeps no host resources")
     elif live.state in _ON_DEVICES:
         if stopping is None:
             _must(holds and not live.reserved, live, "it holds nothing")
@@ -113,16 +113,16 @@ def _check_phase(live: LiveJob, state: State) -> None:
     _must(live.state is STATE_BY_PHASE[live.phase], live, "its state is not that of its phase")
 
 
-def _check_resting(live: LiveJob, resting: Placement, state: State) -> None:
-    """A suspended job keeps its place on the host, or has its devices back; one on its way there vacates them."""
-    _must(live.state in (JobState.SUSPENDED, JobState.RUNNING), live, "it rests and is not suspended")
+def _check_suspended_at(live: LiveJob, former: Placement, state: State) -> None:
+    """A suspended job keeps its host resources, or has its devices again; one that is being suspended vacates them."""
+    _must(live.state in (JobState.SUSPENDED, JobState.RUNNING), live, "it has a suspended claim and is not suspended")
     if live.state is JobState.RUNNING:
-        _must(live.job.id in state.vacating, live, "it is told to rest and vacates nothing")
+        _must(live.job.id in state.vacating, live, "it is being suspended and vacates nothing")
     if live.stopping is None and live.placement is not None:
-        is_back = same_devices(live.placement, resting) and live.state is JobState.SUSPENDED
+        is_back = same_devices(live.placement, former) and live.state is JobState.SUSPENDED
         is_moved = live.job.id in state.vacating and not is_suspended_claim(live.placement)
         _must(
-            is_back or is_moved or live.placement == suspended_claim(resting),
+            is_back or is_moved or live.placement == suspended_claim(former),
             live,
             "it claims other devices than its own",
         )
@@ -223,21 +223,21 @@ def _must(holds: bool, live: LiveJob, fault: str) -> None:
 def _physical(state: State) -> Iterator[tuple[LiveJob, Placement]]:
     """Where tasks really are: where they were started, until they have answered a stop or a resize.
 
-    Packed ones that leave are not counted: they do not stand in the way of the one that stays.
+    Packed tasks that leave are not counted: a neighbour that stays may claim the whole device at once.
     """
     for live in state.jobs.values():
         if live.state not in _ON_DEVICES and live.state is not JobState.SUSPENDED:
             continue
         if live.suspended_on is not None and live.stopping is None:
-            yield live, _resting(live, state)
+            yield live, _suspended_at(live, state)
             continue
         leaving = _leaving(live, state)
         here = leaving if live.stopping is not None else (live.placement or ()) + leaving
         yield live, _merged(here) if live.job.elastic is not None or leaving else here
 
 
-def _resting(live: LiveJob, state: State) -> Placement:
-    """Where the tasks of a job are that is suspended, is told to be, or is on its way back or elsewhere."""
+def _suspended_at(live: LiveJob, state: State) -> Placement:
+    """Where the tasks are of a job that is suspended, being suspended, resumed or moved."""
     if live.state is JobState.RUNNING:
         return _leaving(live, state)
     return state.where(live) + _leaving(live, state)
@@ -250,9 +250,9 @@ def _leaving(live: LiveJob, state: State) -> Placement:
 
 
 def _is_packed(slot: Slot, role: Role) -> bool:
-    """Whether tasks run beside others on devices that they could have had whole.
+    """Whether tasks are packed: they asked for whole devices and hold less.
 
-    One that leaves does not stand in the way of a neighbour that stays and claims the whole of them.
+    When one leaves, a neighbour that stays may claim the whole devices at once.
     """
     return role.device_milli >= WHOLE > slot.milli
 
@@ -319,7 +319,7 @@ def _refuse_excess(usage: _Usage, books: NodeAccount, how: str) -> None:
 
 
 def _check_node(books: NodeAccount, usage: _Usage) -> None:
-    """One node's books against the claims on it."""
+    """One node's account against the claims on it."""
     node = books.node
     free_mask = (1 << node.devices) - 1 & ~books.others_mask
     shares: dict[int, tuple[int, int]] = {}
@@ -363,7 +363,7 @@ def _check_pools(inventory: Inventory) -> None:
             (pool.usable, sum(books.node.devices for _, books in usable), "usable devices"),
             (pool.free, sum(books.free for _, books in usable), "free devices"),
             (pool.by_free, by_free, "nodes by free devices"),
-            (pool.partial, partial, "devices held in part"),
+            (pool.partial, partial, "fractionally held devices"),
         ):
             _agree(kept, counted, f"pool {pool.device_type}: {what}")
 
@@ -397,4 +397,4 @@ def _left(has: int | None, used: int) -> int:
 
 def _agree(kept: object, counted: object, what: str) -> None:
     if kept != counted:
-        raise InvariantBroken(f"{what}: the books say {kept}, a recount says {counted}")
+        raise InvariantBroken(f"{what}: the accounts have {kept}, a recount gives {counted}")

@@ -34,7 +34,7 @@ class Inventory:
     )
 
     def __init__(self, cluster: Cluster | None = None) -> None:
-        """The books of a cluster, all free; without one, books of nothing."""
+        """The inventory of a cluster, all free; empty without one."""
         self.nodes: list[NodeAccount] = []
         self.pools: list[Pool] = []
         self.pool_by_type: dict[DeviceType, int] = {}
@@ -44,7 +44,7 @@ class Inventory:
         self.free = 0
         """Wholly free devices on usable nodes."""
         self.idle_free = 0
-        """Free devices on nodes that hold nothing; the rest of the free ones lie in fragments."""
+        """Free devices on idle nodes; the other free ones are fragmented."""
         self.cpu_total = 0
         self.memory_total = 0
         """CPU thousandths and memory bytes of all nodes that count theirs."""
@@ -134,7 +134,7 @@ class Inventory:
     def is_free(
         self, placement: Placement, roles: tuple[Role, ...], exclusive: bool = False, *, back: bool = False
     ) -> bool:
-        """Whether a placement could be taken now; `back`: by one who never left it, drained or not."""
+        """Whether a placement could be taken now; `back`: by a job that never left it, drained or not."""
         if exclusive and any(self.nodes[slot.node].users for slot in placement):
             return False
         taken: list[Slot] = []
@@ -166,7 +166,7 @@ class Inventory:
         self._enlist(index)
 
     def occupy(self, index: int, devices: int, cpu_milli: int, memory_bytes: int) -> None:
-        """Others hold so much of a node; of its devices the last that are free, since nobody says which."""
+        """Record what is held of a node outside of the scheduler. Which devices is not known: the last free ones."""
         books = self.nodes[index]
         self._delist(index)
         mask = books.free_mask | books.others_mask

@@ -1,4 +1,4 @@
-"""All that the engine knows, with the transitions that change it and keep its indexes true."""
+"""The state of the engine, with the named transitions that change it and its indexes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RUNNING_AFTER = {Phase.STOPPING_START: Phase.STOPPING, Phase.RELOCATING_START: 
 
 
 class State:
-    """One owner, the engine. Claims live in `inventory`; what a stop has not vacated yet in `vacating`."""
+    """Owned by the engine. Claims are in `inventory`; what a stop has not vacated yet is in `vacating`."""
 
     __slots__ = (
         "dependents",
@@ -48,27 +48,27 @@ class State:
     )
 
     def __init__(self, of: Cluster | Inventory) -> None:
-        """A fresh state of a cluster, or one around books that exist."""
+        """A fresh state of a cluster, or one with an existing inventory."""
         self.inventory = of if isinstance(of, Inventory) else Inventory(of)
         self.ledger: Ledger | None = None
-        """The allocator's own books, told of claims that end."""
+        """The allocator's own accounts, notified of claims that end."""
         self.jobs: dict[JobId, LiveJob] = {}
         self.reserved: dict[JobId, LiveJob] = {}
         """Jobs that wait for their claimed devices to be vacated, oldest reservation first."""
         self.vacating: dict[JobId, tuple[LiveJob, Placement]] = {}
-        """Jobs that were told to leave these devices and have not answered yet."""
+        """Jobs that have been ordered to leave these devices and have not answered yet."""
         self.dependents: dict[JobId, list[LiveJob]] = {}
         self.memory: Any = None
-        """What the policy remembered when this state was copied or written down, for the one that adopts it."""
+        """What the policy remembered when this state was copied or saved, for the policy that adopts it."""
         self.past: dict[str, Past] = {}
-        """What accounts have had over time: for each who counts it, plain values that it keeps up to date."""
+        """Usage over time by the name of the component that counts it, as plain values."""
         self.seq = 0
         self.now_s = 0.0
         self.free_device_s = 0.0
         self.fragmented_device_s = 0.0
 
     def advance(self, now_s: float) -> None:
-        """Time passes; what lay idle meanwhile is added up."""
+        """Advance the clock and add up idle device-seconds."""
         passed_s = now_s - self.now_s
         if passed_s > 0:
             free = self.inventory.free
@@ -76,7 +76,7 @@ class State:
             self.fragmented_device_s += (free - self.inventory.idle_free) * passed_s
             self.now_s = now_s
         elif passed_s < 0:
-            raise InvariantBroken(f"time runs backwards: {self.now_s} s, then {now_s} s")
+            raise InvariantBroken(f"time goes backwards: {self.now_s} s, then {now_s} s")
 
     def live(self, job_id: JobId) -> LiveJob:
         """The record of a job."""
@@ -93,7 +93,7 @@ class State:
             raise RotaError(f"there is no node {node_id!r}") from None
 
     def add_node(self, node: Node) -> None:
-        """A node joins. Its name must be new or that of a removed one, and its rack in no other domain."""
+        """Add a node. Its name must be new or that of a removed node, and its rack in no other domain."""
         known = self.inventory.by_name.get(node.id)
         if known is not None:
             books = self.inventory.nodes[known]
@@ -101,8 +101,8 @@ class State:
                 raise RotaError(f"there is a node {node.id!r} already")
             if not books.node.is_same_hardware(node) and self.is_in_use(known):
                 raise RotaError(
-                    f"node {node.id!r} was removed and jobs still run there; it can come back as it was, "
-                    "or changed when they have ended"
+                    f"node {node.id!r} was removed and jobs still run there; it can be added unchanged, "
+                    "or with other hardware when they have ended"
                 )
         for books in self.inventory.nodes:
             if not books.removed and books.node.rack == node.rack and books.node.domain != node.domain:
@@ -361,16 +361,16 @@ class State:
         live.memo = None
 
     def forget(self, job_id: JobId) -> None:
-        """Drop the record of a job that has ended and on which no other waits."""
+        """Drop the record of a job that has ended and on which no other depends."""
         if not self.live(job_id).state.is_final:
             raise InvariantBroken(f"job {job_id} has not ended and can't be forgotten")
         del self.jobs[job_id]
 
     def is_clear(self, live: LiveJob) -> bool:
-        """Whether nobody is still on the devices that a job claims.
+        """Whether the devices that a job claims are vacated.
 
-        Where host resources, shares or whole nodes are at stake, anyone still leaving the node counts.
-        A job that is being resized is not in its own way.
+        Where host resources, fractions or whole nodes are claimed, any job still leaving the node counts.
+        A job that is being resized does not block itself.
         """
         if not self.vacating:
             return True
@@ -392,7 +392,7 @@ class State:
         return True
 
     def fork(self) -> State:
-        """An independent copy of everything that still matters: jobs that ended stay shared."""
+        """Return an independent copy; records of ended jobs stay shared."""
         copy = State(self.inventory.fork())
         twin = {name: live if live.state.is_final else live.fork() for name, live in self.jobs.items()}
         copy.jobs = twin
