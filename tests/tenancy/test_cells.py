@@ -27,7 +27,7 @@ def world(policy: str = "fifo:backfill=true") -> World:
 def holds_together(w: World) -> None:
     allocator = w.engine.state.ledger
     assert isinstance(allocator, CellAllocator)
-    check_cells(allocator.books)
+    check_cells(allocator.accounts)
 
 
 def submit(w: World, name: str, tenant: str, **fields: Any) -> None:

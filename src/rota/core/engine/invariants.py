@@ -67,8 +67,8 @@ def check(state: State) -> None:
     claims = ((live, live.placement) for live in state.jobs.values() if live.placement is not None)
     claimed = _usage(claims, state.inventory, "claimed")
     _usage(_physical(state), state.inventory, "physically held")
-    for index, books in enumerate(state.inventory.nodes):
-        _check_node(books, claimed[index])
+    for index, account in enumerate(state.inventory.nodes):
+        _check_node(account, claimed[index])
     _check_pools(state.inventory)
     _check_totals(state.inventory)
 
@@ -159,8 +159,8 @@ def _check_claim(live: LiveJob, placement: Placement, inventory: Inventory) -> N
     _must(fault is None, live, fault or "")
     type_by_role: dict[int, str] = {}
     for slot in placement:
-        role, books = live.job.roles[slot.role], inventory.nodes[slot.node]
-        kind, memory = books.node.device_type, books.node.device_memory_bytes
+        role, account = live.job.roles[slot.role], inventory.nodes[slot.node]
+        kind, memory = account.node.device_type, account.node.device_memory_bytes
         if role.device_types:
             _must(kind in role.device_types, live, f"a task of role {role.name!r} is on type {kind!r}")
         is_mixed = type_by_role.setdefault(slot.role, kind) != kind
@@ -170,9 +170,9 @@ def _check_claim(live: LiveJob, placement: Placement, inventory: Inventory) -> N
             _must(role.device_memory_bytes <= memory, live, "a device has less memory than a task needs")
         if live.reserved and live.state is not JobState.SUSPENDED:
             _must(
-                books.up and not books.drained,
+                account.up and not account.drained,
                 live,
-                f"its reservation is on node {books.node.id}, out of use",
+                f"its reservation is on node {account.node.id}, out of use",
             )
 
 
@@ -284,8 +284,8 @@ def _usage(placed: Iterator[tuple[LiveJob, Placement]], inventory: Inventory, ho
             node.jobs[live.job.id] = None
             if live.job.exclusive:
                 node.alone = live.job.id
-    for node, books in zip(usage, inventory.nodes, strict=True):
-        _refuse_excess(node, books, how)
+    for node, account in zip(usage, inventory.nodes, strict=True):
+        _refuse_excess(node, account, how)
     return usage
 
 
@@ -296,8 +296,8 @@ def _add_devices(node: _Usage, slot: Slot, role: Role) -> None:
             node.memory[device] = node.memory.get(device, 0) + device_memory(slot, role)
 
 
-def _refuse_excess(usage: _Usage, books: NodeAccount, how: str) -> None:
-    node = books.node
+def _refuse_excess(usage: _Usage, account: NodeAccount, how: str) -> None:
+    node = account.node
     for device, milli in usage.milli.items():
         if device >= node.devices:
             raise InvariantBroken(f"node {node.id}: device {device} is {how}, it has {node.devices}")
@@ -318,50 +318,50 @@ def _refuse_excess(usage: _Usage, books: NodeAccount, how: str) -> None:
         raise InvariantBroken(f"node {node.id} is {how} by {', '.join(usage.jobs)}, though {usage.alone} is exclusive")
 
 
-def _check_node(books: NodeAccount, usage: _Usage) -> None:
+def _check_node(account: NodeAccount, usage: _Usage) -> None:
     """One node's account against the claims on it."""
-    node = books.node
-    free_mask = (1 << node.devices) - 1 & ~books.others_mask
+    node = account.node
+    free_mask = (1 << node.devices) - 1 & ~account.others_mask
     shares: dict[int, tuple[int, int]] = {}
     for device, milli in usage.milli.items():
-        if books.others_mask >> device & 1:
+        if account.others_mask >> device & 1:
             raise InvariantBroken(f"node {node.id}: device {device} is claimed, though others hold it")
         free_mask &= ~(1 << device)
         if device in usage.memory:
             has = UNCOUNTED if node.device_memory_bytes is None else node.device_memory_bytes
             shares[device] = (WHOLE - milli, has - usage.memory[device])
     for kept, counted, what in (
-        (books.all_mask, (1 << node.devices) - 1, "devices"),
-        (books.free_mask, free_mask, "free devices"),
-        (books.free, free_mask.bit_count(), "number of free devices"),
-        (books.shares, shares, "shares"),
-        (books.users, usage.slots, "slots"),
-        (books.locked, usage.alone is not None, "exclusive use"),
-        (books.cpu_milli, _left(node.cpu_milli, usage.cpu_milli + books.others_cpu_milli), "CPUs"),
-        (books.memory_bytes, _left(node.memory_bytes, usage.memory_bytes + books.others_memory_bytes), "memory"),
-        (books.network_bps, _left(node.network_bps, usage.network_bps), "network"),
-        (books.disk_bps, _left(node.disk_bps, usage.disk_bps), "disk"),
+        (account.all_mask, (1 << node.devices) - 1, "devices"),
+        (account.free_mask, free_mask, "free devices"),
+        (account.free, free_mask.bit_count(), "number of free devices"),
+        (account.shares, shares, "shares"),
+        (account.users, usage.slots, "slots"),
+        (account.locked, usage.alone is not None, "exclusive use"),
+        (account.cpu_milli, _left(node.cpu_milli, usage.cpu_milli + account.others_cpu_milli), "CPUs"),
+        (account.memory_bytes, _left(node.memory_bytes, usage.memory_bytes + account.others_memory_bytes), "memory"),
+        (account.network_bps, _left(node.network_bps, usage.network_bps), "network"),
+        (account.disk_bps, _left(node.disk_bps, usage.disk_bps), "disk"),
     ):
         _agree(kept, counted, f"node {node.id}: {what}")
 
 
 def _check_pools(inventory: Inventory) -> None:
-    """The indexes by type against the nodes' books."""
+    """The indexes by type against the nodes' account."""
     for number, pool in enumerate(inventory.pools):
         _agree(inventory.pool_by_type.get(pool.device_type), number, f"pool {pool.device_type}: its number")
-        members = [(i, books) for i, books in enumerate(inventory.nodes) if books.pool == number and not books.removed]
-        usable = [(i, books) for i, books in members if books.up and not books.drained and not books.locked]
+        members = [(i, each) for i, each in enumerate(inventory.nodes) if each.pool == number and not each.removed]
+        usable = [(i, account) for i, account in members if account.up and not account.drained and not account.locked]
         by_free = [0] * len(pool.by_free)
-        for index, books in usable:
-            by_free[books.free] |= 1 << index
+        for index, account in usable:
+            by_free[account.free] |= 1 << index
         partial = sorted(
-            (milli, index, device) for index, books in usable for device, (milli, _) in books.shares.items()
+            (milli, index, device) for index, account in usable for device, (milli, _) in account.shares.items()
         )
         for kept, counted, what in (
             (pool.nodes, sum(1 << index for index, _ in members), "nodes"),
-            (pool.devices, sum(books.node.devices for _, books in members), "devices"),
-            (pool.usable, sum(books.node.devices for _, books in usable), "usable devices"),
-            (pool.free, sum(books.free for _, books in usable), "free devices"),
+            (pool.devices, sum(account.node.devices for _, account in members), "devices"),
+            (pool.usable, sum(account.node.devices for _, account in usable), "usable devices"),
+            (pool.free, sum(account.free for _, account in usable), "free devices"),
             (pool.by_free, by_free, "nodes by free devices"),
             (pool.partial, partial, "fractionally held devices"),
         ):
@@ -372,21 +372,21 @@ def _check_totals(inventory: Inventory) -> None:
     nodes = inventory.nodes
     racks: dict[str, int] = {}
     domains: dict[str, int] = {}
-    for index, books in enumerate(nodes):
-        if books.removed:
+    for index, account in enumerate(nodes):
+        if account.removed:
             continue
-        racks[books.node.rack] = racks.get(books.node.rack, 0) | 1 << index
-        domains[books.node.domain] = domains.get(books.node.domain, 0) | 1 << index
-    there = [books for books in nodes if not books.removed]
+        racks[account.node.rack] = racks.get(account.node.rack, 0) | 1 << index
+        domains[account.node.domain] = domains.get(account.node.domain, 0) | 1 << index
+    there = [account for account in nodes if not account.removed]
     idle = sum(b.free for b in there if b.up and not b.drained and not b.locked and not b.users)
     for kept, counted, what in (
         (inventory.racks, racks, "racks"),
         (inventory.domains, domains, "domains"),
         (inventory.free, sum(pool.free for pool in inventory.pools), "free devices"),
         (inventory.idle_free, idle, "free devices of idle nodes"),
-        (inventory.by_name, {books.node.id: index for index, books in enumerate(nodes)}, "nodes by name"),
-        (inventory.cpu_total, sum(books.node.cpu_milli or 0 for books in there), "all CPUs"),
-        (inventory.memory_total, sum(books.node.memory_bytes or 0 for books in there), "all memory"),
+        (inventory.by_name, {account.node.id: index for index, account in enumerate(nodes)}, "nodes by name"),
+        (inventory.cpu_total, sum(account.node.cpu_milli or 0 for account in there), "all CPUs"),
+        (inventory.memory_total, sum(account.node.memory_bytes or 0 for account in there), "all memory"),
     ):
         _agree(kept, counted, f"inventory: {what}")
 

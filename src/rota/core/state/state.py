@@ -96,17 +96,17 @@ class State:
         """Add a node. Its name must be new or that of a removed node, and its rack in no other domain."""
         known = self.inventory.by_name.get(node.id)
         if known is not None:
-            books = self.inventory.nodes[known]
-            if not books.removed:
+            account = self.inventory.nodes[known]
+            if not account.removed:
                 raise RotaError(f"there is a node {node.id!r} already")
-            if not books.node.is_same_hardware(node) and self.is_in_use(known):
+            if not account.node.is_same_hardware(node) and self.is_in_use(known):
                 raise RotaError(
                     f"node {node.id!r} was removed and jobs still run there; it can be added unchanged, "
                     "or with other hardware when they have ended"
                 )
-        for books in self.inventory.nodes:
-            if not books.removed and books.node.rack == node.rack and books.node.domain != node.domain:
-                raise RotaError(f"rack {node.rack!r} is in two domains: {books.node.domain!r} and {node.domain!r}")
+        for account in self.inventory.nodes:
+            if not account.removed and account.node.rack == node.rack and account.node.domain != node.domain:
+                raise RotaError(f"rack {node.rack!r} is in two domains: {account.node.domain!r} and {node.domain!r}")
         self.inventory.add(node)
 
     def is_in_use(self, index: int) -> bool:
