@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from rota.core.errors import InvariantBroken
 from rota.core.messages.decisions import Cause, Lease
 from rota.core.messages.reasons import ReasonCode
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job, JobState
 from rota.core.model.placement import Placement, held_milli, is_suspended_claim
-from rota.core.state.phases import IN_TRANSITION, RESERVATIONS, STATE_BY_PHASE, Phase
+from rota.core.state.phases import AFTER_ORDER, IN_TRANSITION, RESERVATIONS, STATE_BY_PHASE, Order, Phase
 
 
 class JobView(Protocol):
@@ -288,6 +289,13 @@ class LiveJob:
         """Go on to another phase."""
         self.phase = phase
         self.state = STATE_BY_PHASE[phase]
+
+    def follow(self, order: Order) -> None:
+        """Go on to the phase that follows an order."""
+        after = AFTER_ORDER[order].get(self.phase)
+        if after is None:
+            raise InvariantBroken(f"job {self.job.id} is {self.phase.label}: {order.label!r} can't be ordered")
+        self.enter(after)
 
     def set_placement(self, placement: Placement | None) -> None:
         """Claim devices, or none."""

@@ -15,7 +15,8 @@ from rota.core.model.placement import Placement, suspended_claim
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
-from rota.core.state.phases import AFTER_ORDER, Order, Phase
+from rota.core.state.phases import Order, Phase
+from rota.core.state.vacating import is_blocked_by
 
 if TYPE_CHECKING:
     from rota.core.engine.protocols import Ledger
@@ -180,7 +181,7 @@ class State:
 
     def order_stop(self, live: LiveJob, held: Placement, cause: Cause) -> None:
         """Let a job leave the devices that it holds; they stay physically held until it answers."""
-        _follow(live, Order.STOP)
+        live.follow(Order.STOP)
         live.stopping = cause
         _, leaving = self.vacating.get(live.job.id, (live, ()))
         self.vacating[live.job.id] = (live, leaving + held)
@@ -206,7 +207,7 @@ class State:
 
     def order_suspend(self, live: LiveJob, held: Placement) -> None:
         """Let a job's tasks pause; their devices stay physically held until it answers."""
-        _follow(live, Order.SUSPEND)
+        live.follow(Order.SUSPEND)
         live.suspended_on = held
         self.vacating[live.job.id] = (live, held)
 
@@ -226,13 +227,13 @@ class State:
         """Give a suspended job its devices back; the driver resumes it."""
         if live.phase is Phase.RESUME_RESERVED:
             del self.reserved[live.job.id]
-        _follow(live, Order.RESUME)
+        live.follow(Order.RESUME)
         live.since_s = self.now_s
         live.run_milli = live.gpu_milli
 
     def order_resize(self, live: LiveJob, before: Placement) -> None:
         """Let a job continue on other devices; it holds the former ones until it answers."""
-        _follow(live, Order.RESIZE_OR_MOVE)
+        live.follow(Order.RESIZE_OR_MOVE)
         self.vacating[live.job.id] = (live, before)
 
     def withdraw_resize(self, live: LiveJob) -> None:
@@ -279,20 +280,20 @@ class State:
 
     def reserve(self, live: LiveJob) -> None:
         """Let a job wait for its claimed devices to be vacated."""
-        _follow(live, Order.RESERVE)
+        live.follow(Order.RESERVE)
         self.reserved[live.job.id] = live
 
     def drop_reservation(self, live: LiveJob) -> None:
         """Let a job wait no longer for devices to be vacated, if it does."""
         if live.reserved:
-            _follow(live, Order.DROP_RESERVATION)
+            live.follow(Order.DROP_RESERVATION)
             del self.reserved[live.job.id]
 
     def begin(self, live: LiveJob) -> None:
         """Give a waiting job its devices; the driver starts it."""
         if live.phase is Phase.RESERVED:
             del self.reserved[live.job.id]
-        _follow(live, Order.START)
+        live.follow(Order.START)
         live.since_s = self.now_s
         live.run_milli = live.gpu_milli
         live.wait_code = None
@@ -374,21 +375,12 @@ class State:
         """
         if not self.vacating:
             return True
-        job = live.job
-        placement = live.placement or ()
         for leaver, held in self.vacating.values():
             if leaver is live:
                 if live.stopping is not None:
                     return False
-                continue
-            for old in held:
-                for new in placement:
-                    if old.node != new.node:
-                        continue
-                    if old.devices & new.devices or job.exclusive or leaver.job.exclusive:
-                        return False
-                    if job.roles[new.role].needs_host and leaver.job.roles[old.role].needs_host:
-                        return False
+            elif is_blocked_by(live, leaver, held):
+                return False
         return True
 
     def fork(self) -> State:
@@ -406,11 +398,3 @@ class State:
         copy.free_device_s = self.free_device_s
         copy.fragmented_device_s = self.fragmented_device_s
         return copy
-
-
-def _follow(live: LiveJob, order: Order) -> None:
-    """Let a job enter the phase that follows an order."""
-    after = AFTER_ORDER[order].get(live.phase)
-    if after is None:
-        raise InvariantBroken(f"job {live.job.id} is {live.phase.label}: {order.label!r} can't be ordered")
-    live.enter(after)
