@@ -93,7 +93,7 @@ def test_waiting_job_says_why_and_starts_when_its_turn_comes(shared: Manager) ->
     told = shared.rota("why", second)
 
     assert told.stdout.startswith(
-        f"job {second} is waiting: needs 4 devices, 0 devices could be had now; starts when other jobs end\n"
+        f"job {second} is waiting: needs 4 devices, 0 devices available now; starts when other jobs end\n"
         "expected start: "
     )
     shared.client.act(first, "cancel")
