@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import curve, progress, shared_folder
 from rota.sdk.curve import MOST, MetricCurve
+from rota.store.run_folder import curve, progress, shared_folder
 
 
 def test_a_long_life_is_told_in_few_points(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from rota.core.messages.decisions import Cause
 from rota.core.model.job import WHOLE, Job
 from rota.core.model.placement import Placement
 from rota.drivers.local.failure import Failure, FailureClass, classify
-from rota.drivers.local.folder import tail
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.files.job import Launch
+from rota.store.run_folder import tail
 
 _AT_BARRIER = frozenset({TaskPhase.READY, TaskPhase.LAUNCHING, TaskPhase.RUNNING})
 

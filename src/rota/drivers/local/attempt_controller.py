@@ -24,12 +24,12 @@ from rota.core.model.placement import Placement
 from rota.core.model.ranks import seats
 from rota.drivers.local import attempt_events
 from rota.drivers.local.attempt import Attempt, Verdict
-from rota.drivers.local.folder import attempt_folder, mark_of, read_json, shared_folder, write_json
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.drivers.local.time_slicer import TimeSlicer
+from rota.store.run_folder import attempt_folder, mark_of, read_json, shared_folder, write_json
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0

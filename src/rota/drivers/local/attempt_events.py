@@ -19,8 +19,9 @@ from rota.core.messages.events import (
     Suspended,
     WorkDone,
 )
+from rota.core.messages.failures import pause_s
 from rota.drivers.local.attempt import Attempt, AttemptOutcome, Verdict
-from rota.drivers.local.failure import pause_s, tries_again
+from rota.drivers.local.failure import tries_again
 
 
 def begun(attempt: Attempt) -> Event:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.drivers.local.folder import Json
+from rota.store.run_folder import Json
 
 PERIOD_US = 100_000
 LEAST_QUOTA_US = 1000

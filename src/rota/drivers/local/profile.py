@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.core.errors import RotaError
-from rota.drivers.local.folder import gpu_labels, read_json
 from rota.drivers.local.task_runner.gpus import GpuUse
 from rota.drivers.local.task_runner.nvml import Nvml, find_nvml
 from rota.drivers.local.task_runner.processes import belongs
 from rota.drivers.local.task_usage import use_of_sessions
+from rota.store.run_folder import gpu_labels, read_json
 
 EVERY_S = 0.1
 GRACE_S = 10.0

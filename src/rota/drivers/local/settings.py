@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups
-from rota.drivers.local.folder import Json, shared_folder
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
+from rota.store.run_folder import Json, shared_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

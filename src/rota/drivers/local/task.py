@@ -9,9 +9,9 @@ from enum import Enum
 from pathlib import Path
 
 from rota.core.model.ranks import TaskRank
-from rota.drivers.local.folder import Json, read_json, write_json
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.task_runner.processes import end_session, start_time
+from rota.store.run_folder import Json, read_json, write_json
 
 
 class TaskPhase(Enum):

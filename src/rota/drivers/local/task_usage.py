@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import attempt_folder, read_json
 from rota.drivers.local.task_runner.processes import start_time
+from rota.store.run_folder import attempt_folder, read_json
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rota.core.messages.failures import FailureCode
 from rota.core.model.job import WHOLE, Job
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import NodeAccount
-from rota.drivers.local.failure import FailureCode
 from rota.files.auto import raised
 from rota.files.job import job_file, job_of
 from rota.files.quantities import parse_bytes

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.model.job import WHOLE, JobId
-from rota.drivers.local.folder import gpu_labels, progress, usage
 from rota.estimate.flags import attributes_of
 from rota.estimate.observations import Observation, Value
 from rota.files.job import job_file, job_of
 from rota.perf.speed.busy_fraction import LABEL as UTILIZATION
 from rota.store.records import Records
+from rota.store.run_folder import gpu_labels, progress, usage
 
 MB = 2**20
 OVER = 2.0

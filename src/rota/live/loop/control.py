@@ -38,12 +38,12 @@ from rota.core.messages.events import (
     TimerFired,
     WorkDone,
 )
+from rota.core.messages.failures import pause_s
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.drivers.local.failure import pause_s
 from rota.live.estimates.oom_retry import NoMore, Raise, more_memory
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig

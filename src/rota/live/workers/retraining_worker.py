@@ -13,7 +13,6 @@ from rota.core.codec.values import decode_cluster
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import curve
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.from_journal import experience_of
 from rota.learn.undisturbed import undisturbed
@@ -24,6 +23,7 @@ from rota.perf.speed.model import SpeedModel
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
+from rota.store.run_folder import curve
 from rota.traces.formats import read_trace
 from rota.traces.workload import Workload
 
