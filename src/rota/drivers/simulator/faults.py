@@ -15,7 +15,7 @@ from rota.core.model.job import NodeId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
-    """How often a node fails and how long it takes to mend, both exponentially distributed."""
+    """Mean times between failures of a node and to its repair, both exponentially distributed."""
 
     mean_time_to_failure_s: float
     mean_time_to_repair_s: float = 3600.0
@@ -30,7 +30,7 @@ class FaultRates:
 
 
 def faults_at_random(cluster: Cluster, rates: FaultRates, rng: random.Random) -> Iterator[tuple[float, Event]]:
-    """Failures and repairs of all nodes without end, in order of time."""
+    """Yield failures and repairs of all nodes in order of time, without end."""
     nodes = [node.id for node in cluster.nodes]
     due: list[tuple[float, int, bool]] = []
     for index in range(len(nodes)):
@@ -46,7 +46,7 @@ def faults_at_random(cluster: Cluster, rates: FaultRates, rng: random.Random) ->
 def faults_from(
     listed: Sequence[tuple[float, NodeId, bool]], known: Collection[NodeId]
 ) -> Iterator[tuple[float, Event]]:
-    """Failures and repairs as listed; each names a time, a node, and whether it comes back."""
+    """Yield the listed failures and repairs; each names a time, a node, and whether it comes back."""
     for at_s, node_id, up in sorted(listed):
         if node_id not in known:
             raise RotaError(f"the list of faults names node {node_id!r}, which the cluster does not have")

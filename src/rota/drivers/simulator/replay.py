@@ -1,4 +1,4 @@
-"""Run a journal again: the same events into a fresh engine must give the same decisions."""
+"""Replay of a journal: the same events in a new engine must give the same decisions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rota.store.journal import JournalHeader, JournalReader, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """The first step at which the engine decided otherwise than the journal says."""
+    """The first step whose decisions differ from those in the journal."""
 
     step: int
     now_s: float
@@ -32,7 +32,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """How a replay went."""
+    """The result of a replay."""
 
     policy: str
     placement: str
@@ -74,7 +74,7 @@ def replay(
 
 
 def _setting(header: JournalHeader, folder: Path) -> Setting:
-    """The run's setting as far as decisions depend on it; speeds that were written beside the journal are there."""
+    """Return the setting as far as decisions depend on it; profiles may lie in the journal's folder."""
     profiles = estimate = None
     observes = True
     if header.profiles is not None:

@@ -1,4 +1,4 @@
-"""A job's life as its journal tells it: what happened when, and in which state it was in between."""
+"""Timeline of a job from the journal: its events and states."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[TimelineEv
         case ev.JobReleased():
             yield TimelineEvent(at_s=at_s, what="was released", state=JobState.WAITING)
         case ev.JobCancelled():
-            yield TimelineEvent(at_s=at_s, what="somebody asked to cancel it")
+            yield TimelineEvent(at_s=at_s, what="a user cancelled it")
         case ev.Started():
             yield TimelineEvent(at_s=at_s, what="all tasks run", state=JobState.RUNNING)
         case ev.StartFailed(why=why):

@@ -1,4 +1,4 @@
-"""The other side of the tutor: a process that learns from the journal and judges what it has learned."""
+"""Worker process of retraining: learns from the journal and compares the new weights with the old."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Trial:
 
 
 def main() -> None:
-    """Until there are no more questions."""
+    """Answer questions until there are no more."""
     answer_all(_answer)
 
 
@@ -64,7 +64,7 @@ def _answer(question: Json) -> Json:
 
 
 def _write(path: Path, cluster: Cluster, policy: str, records: Records) -> None:
-    """The journal of the last days."""
+    """Write the journal of the last days."""
     header = JournalHeader(cluster=cluster, policy=policy, placement="any", tenancy="none")
     steps = records.steps(records.first_step_since(time.time() - DAYS * 86400.0))
     with path.open("w", encoding="utf-8") as file:
@@ -111,14 +111,14 @@ def _jct_s(work: Workload, policy: str, setting: Setting) -> float:
 
 
 class StepRates:
-    """How fast jobs made their steps, from what they say of them; for jobs that say nothing, the journal's rate."""
+    """Speeds of jobs in steps, from their reports; for jobs without reports, the journal's rate."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._steps: dict[JobId, list[tuple[float, int]]] = {}
 
     def speed(self, job_id: JobId, from_s: float, to_s: float, rate: float) -> float | None:
-        """Steps a second in a time; not known where the job said less than two things in it."""
+        """Return steps per second in a period; None if the job reported fewer than two times in it."""
         if job_id not in self._steps:
             self._steps[job_id] = [(at_s, step) for at_s, step, _ in curve(self._home, job_id)]
         known = self._steps[job_id]

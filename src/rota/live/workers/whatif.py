@@ -1,4 +1,4 @@
-"""What would have become of the last days' jobs under another policy, with more nodes, or with other quotas.
+"""What-if simulation of the last days' jobs under another policy, with more nodes, or with other quotas.
 
 The journal's jobs are run through the simulator twice, as things are and as they would be, so that like is compared
 with like. That takes a process of its own, with low priority and a limit: the manager does not feel it.
@@ -36,7 +36,7 @@ _PROGRAM = "from rota.live.workers.whatif_worker import work; work()"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What would be otherwise."""
+    """The scenario: what differs from the running manager."""
 
     policy: str
     added: Mapping[DeviceType, int] = field(default_factory=dict)
@@ -49,22 +49,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """How the jobs fared in one of the two cases."""
+    """Results of one of the two runs."""
 
     policy: str
     devices: int
     metrics: Json
     jct_s: list[list[float]]
-    """Completion times and the part of jobs that took no longer."""
+    """Completion times and the cumulative share of jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Both cases."""
+    """Results of both runs."""
 
     jobs: int
     left_out: int
-    """Jobs that had not come to their end, or would not fit."""
+    """Jobs that had not ended, or would not fit."""
     now: Side
     then: Side
 
@@ -78,7 +78,7 @@ class WhatIf:
         self._busy = asyncio.Lock()
 
     async def ask(self, cluster: Cluster, change: Change, days: float) -> Answer:
-        """Run the jobs of the last days both ways: on the cluster as it is, and as it would be."""
+        """Run the jobs of the last days on the present cluster and in the scenario."""
         sides = [self._side(cluster, self._scheduling.policy, change.restart_s)]
         sides.append(self._side(changed(cluster, change), _named(change.policy), change.restart_s))
         if self._busy.locked():
@@ -124,7 +124,7 @@ class WhatIf:
 
 
 def _named(policy: str) -> str:
-    """A policy by its name; what lies in files is not for whoever can open a page."""
+    """Return a policy by name; policy files are refused, since any user of the dashboard may ask."""
     name = policy.partition(":")[0]
     if name not in names():
         raise RotaError(f"unknown policy {name[:80]!r}; {did_you_mean(name[:80], names())}")
@@ -132,7 +132,7 @@ def _named(policy: str) -> str:
 
 
 def changed(cluster: Cluster, change: Change) -> Cluster:
-    """The cluster as it would be."""
+    """Return the cluster of the scenario."""
     nodes = list(cluster.nodes)
     for kind, count in change.added.items():
         model = next((node for node in cluster.nodes if node.device_type == kind), None)
@@ -177,7 +177,7 @@ async def _run(folder: Path) -> bytes:
 
 
 def setting_of(side: Json) -> Setting:
-    """One of the two cases, as the simulator takes it."""
+    """Return one of the two runs as a setting of the simulator."""
     return Setting(
         cluster=decode_cluster(side["cluster"]),
         placement=side["placement"],
