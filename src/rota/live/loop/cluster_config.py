@@ -69,7 +69,7 @@ class ClusterConfig:
         events = way_to(after, present, self.cluster)
         if self._has_fixed_nodes and {node.id: node for node in present} != {node.id: node for node in after.nodes}:
             raise RotaError(
-                "nodes: this manager runs on this machine, whose devices are what they are; "
+                "nodes: this manager runs on this machine, whose devices can't be changed; "
                 "name just its node as `rota nodes` shows it, or start it with --emulate"
             )
         for node in after.nodes:

@@ -125,7 +125,7 @@ class Requests:
             if not number % PAUSE_AFTER:
                 await asyncio.sleep(0)
         if len(parts) > MOST_AT_ONCE:
-            raise RotaError(f"these are {len(parts)} jobs; submit 1 to {MOST_AT_ONCE} at once")
+            raise RotaError(f"{len(parts)} jobs were submitted; submit 1 to {MOST_AT_ONCE} at once")
         for _, file in parts:
             self._refuse(file)
         needs = [await self._dependencies(file) for _, file in parts]
@@ -166,11 +166,11 @@ class Requests:
                 row = None if live is not None else await asyncio.to_thread(self._records.job, job_id)
                 if row is not None and row.state in FINAL and row.state != JobState.SUCCEEDED.value:
                     raise RotaError(
-                        f"job: depends_on: job {name!r} has ended as {row.state}; nothing can wait for it any more"
+                        f"job: depends_on: job {name!r} has ended as {row.state}; no job can depend on it any more"
                     )
                 found[job_id] = None
         if len(found) > MOST_NEEDED:
-            raise RotaError(f"job: depends_on means {len(found)} jobs; at most {MOST_NEEDED} can be waited for")
+            raise RotaError(f"job: depends_on names {len(found)} jobs; a job can depend on at most {MOST_NEEDED}")
         return list(found)
 
     async def _meant(self, name: str, tenant: str) -> list[JobId]:

@@ -16,16 +16,16 @@ from rota.store.records import Records
 
 MARGIN_S = 60.0
 _STOPPED = {
-    Cause.PREEMPTED: (JobState.SUSPENDED, "has made room for another job"),
-    Cause.MOVED: (JobState.SUSPENDED, "was stopped to go on elsewhere"),
+    Cause.PREEMPTED: (JobState.SUSPENDED, "was preempted"),
+    Cause.MOVED: (JobState.SUSPENDED, "was stopped to be moved"),
     Cause.CANCELLED: (JobState.CANCELLED, "was cancelled"),
-    Cause.TIME_LIMIT: (JobState.FAILED, "ran into its time limit"),
+    Cause.TIME_LIMIT: (JobState.FAILED, "reached its time limit"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEvent:
-    """Something that happened to a job, and the state in which that left it; None if it is a remark."""
+    """An event of a job, and its state afterwards; None if the state did not change."""
 
     at_s: float
     what: str
@@ -33,7 +33,7 @@ class TimelineEvent:
 
 
 def life_of(records: Records, job_id: str, submitted_s: float, ended_s: float | None) -> list[TimelineEvent]:
-    """What happened to a job, oldest first, as far as the journal reaches back."""
+    """Return the events of a job, oldest first, as far as the journal reaches back."""
     first = records.first_step_since(submitted_s)
     before = records.first_step_since((ended_s if ended_s is not None else 1e18) + MARGIN_S)
     stopping = Cause.CANCELLED
@@ -71,7 +71,7 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[TimelineEv
         case ev.JobCancelled():
             yield TimelineEvent(at_s=at_s, what="a user cancelled it")
         case ev.Started():
-            yield TimelineEvent(at_s=at_s, what="all tasks run", state=JobState.RUNNING)
+            yield TimelineEvent(at_s=at_s, what="running", state=JobState.RUNNING)
         case ev.StartFailed(why=why):
             yield TimelineEvent(at_s=at_s, what=f"could not be started: {why}", state=JobState.WAITING)
         case ev.Stopped():
@@ -86,15 +86,15 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[TimelineEv
         case ev.JobEnded(end=end):
             yield TimelineEvent(at_s=at_s, what=end.value, state=JobState(end.value))
         case ev.Resized():
-            yield TimelineEvent(at_s=at_s, what="runs with another number of tasks or another part of its devices")
+            yield TimelineEvent(at_s=at_s, what="was resized, or has another fraction of its devices")
         case ev.Moved():
-            yield TimelineEvent(at_s=at_s, what="runs elsewhere", state=JobState.RUNNING)
+            yield TimelineEvent(at_s=at_s, what="was moved", state=JobState.RUNNING)
         case ev.WorkDone():
-            yield TimelineEvent(at_s=at_s, what="has done its work, leaves its devices and saves")
+            yield TimelineEvent(at_s=at_s, what="has done its work, releases its devices and saves")
         case ev.Suspended():
-            yield TimelineEvent(at_s=at_s, what="rests where it is", state=JobState.SUSPENDED)
+            yield TimelineEvent(at_s=at_s, what="was suspended", state=JobState.SUSPENDED)
         case ev.Resumed():
-            yield TimelineEvent(at_s=at_s, what="goes on", state=JobState.RUNNING)
+            yield TimelineEvent(at_s=at_s, what="was resumed", state=JobState.RUNNING)
         case _:
             return
 
@@ -106,6 +106,6 @@ def _ordered(decision: dict[str, Any], at_s: float) -> Iterator[TimelineEvent]:
             where = ", ".join(nodes[:6]) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
             yield TimelineEvent(at_s=at_s, what=f"is started on {where}", state=JobState.STARTING)
         case "stop":
-            yield TimelineEvent(at_s=at_s, what="is told to stop")
+            yield TimelineEvent(at_s=at_s, what="is being stopped")
         case _:
             return

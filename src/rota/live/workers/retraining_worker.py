@@ -106,7 +106,7 @@ def _jct_s(work: Workload, policy: str, setting: Setting) -> float:
     rows = simulate(work, policy, setting).history.jobs
     times = [row.end_s - row.submit_s for row in rows if row.end_s is not None]
     if not times:
-        raise RotaError("no job of the journal has ended, so that nothing can be judged by it")
+        raise RotaError("no job of the journal has ended, so that weights can't be compared")
     return sum(times) / len(times)
 
 

@@ -82,7 +82,7 @@ class WhatIf:
         sides = [self._side(cluster, self._scheduling.policy, change.restart_s)]
         sides.append(self._side(changed(cluster, change), _named(change.policy), change.restart_s))
         if self._busy.locked():
-            raise RotaError("another what-if is being worked out; try again when it is done")
+            raise RotaError("another what-if is running; try again when it is done")
         async with self._busy:
             with tempfile.TemporaryDirectory(prefix="rota-whatif-") as folder:
                 await asyncio.to_thread(self._write, Path(folder), sides, time.time() - days * 86400.0)

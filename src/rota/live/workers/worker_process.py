@@ -52,7 +52,7 @@ class WorkerProcess:
             process.kill()  # the next caller must not get this answer
             raise
         if not line:
-            raise Unavailable("the answer broke off; ask again")
+            raise Unavailable("the worker process ended before it answered; try again")
         answer: Json = json.loads(line)
         return answer
 
