@@ -377,7 +377,7 @@ def test_a_job_that_is_leaving_already_is_not_reclaimed_from() -> None:
     script.wakeup_s = 0.0
     w.timer()
     assert live.is_leaving
-    w.submit("a1", gpus=4, workers=2, tenant="a")
+    w.submit("a1", gpus=4, tenant="a")
 
     draft = w.engine._draft()
 
@@ -416,3 +416,14 @@ def test_a_reservation_counts_only_what_comes_back_of_its_own_type() -> None:
     w.settle(w.submit("long", gpus=1, tenant="a", device_types=(DeviceType("x"),), work=50.0))
 
     assert w.states()["long"] == "running"
+
+
+def test_of_equal_jobs_the_one_that_started_last_is_reclaimed_from() -> None:
+    w = world({"a": own(4), "b": own(0)})
+    w.submit("early", gpus=4, tenant="b", held=True)
+    w.settle(w.submit("late", gpus=4, tenant="b"))
+    w.pass_s(5.0).settle(w.release("early"))
+
+    w.pass_s(5.0).settle(w.submit("a1", gpus=4, tenant="a"))
+
+    assert w.states() == {"early": "waiting", "late": "running", "a1": "running"}
