@@ -350,6 +350,9 @@ def test_muri_interleaves_only_jobs_that_use_different_resources() -> None:
 
     assert ends(run("muri", reads, computes)) == {"r": 100.0, "c": 100.0}
     assert ends(run("muri", computes, also)) == {"c": 100.0, "d": 200.0}
+    # Together they do as much as two jobs alone: a gain of 1, which is just enough, and too little for more.
+    assert ends(run("muri:gain=1", reads, computes)) == {"r": 100.0, "c": 100.0}
+    assert ends(run("muri:gain=1.01", reads, computes)) == {"r": 100.0, "c": 200.0}
 
 
 # -- all of them ---------------------------------------------------------------------------------
