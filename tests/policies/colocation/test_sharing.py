@@ -350,9 +350,17 @@ def test_muri_interleaves_only_jobs_that_use_different_resources() -> None:
 
     assert ends(run("muri", reads, computes)) == {"r": 100.0, "c": 100.0}
     assert ends(run("muri", computes, also)) == {"c": 100.0, "d": 200.0}
-    # Together they do as much as two jobs alone: a gain of 1, which is just enough, and too little for more.
-    assert ends(run("muri:gain=1", reads, computes)) == {"r": 100.0, "c": 100.0}
-    assert ends(run("muri:gain=1.01", reads, computes)) == {"r": 100.0, "c": 200.0}
+
+
+@pytest.mark.parametrize("regroup_s", ["1800", "inf"], ids=["matched", "admitted"])
+def test_muri_interleaves_from_the_least_gain_on(regroup_s: str) -> None:
+    """Together the jobs do as much as two alone: a gain of 1."""
+    reads = job("r", work=100.0, labels=(("stages", "1/0/0/0"),))
+    computes = job("c", work=100.0, labels=(("stages", "0/0/1/0"),))
+    enough, too_little = (f"muri:gain={gain},regroup_s={regroup_s}" for gain in (1, 1.01))
+
+    assert ends(run(enough, reads, computes)) == {"r": 100.0, "c": 100.0}
+    assert ends(run(too_little, reads, computes)) == {"r": 100.0, "c": 200.0}
 
 
 # -- all of them ---------------------------------------------------------------------------------
