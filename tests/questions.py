@@ -72,25 +72,25 @@ SPEEDS = st.sampled_from([0.0, 0.0, 1e-6, 0.3, 1.0, 7.5, 1e5])
 
 
 @st.composite
-def odd_questions(select: st.DrawFn) -> ShareQuestion:
+def odd_questions(draw: st.DrawFn) -> ShareQuestion:
     """Speeds from none to huge, types without devices, jobs that are through or past their deadline."""
-    devices = tuple(select(st.lists(st.sampled_from([0, 0, 1, 2, 5]), min_size=3, max_size=3)))
+    devices = tuple(draw(st.lists(st.sampled_from([0, 0, 1, 2, 5]), min_size=3, max_size=3)))
     made = []
-    for seq in range(select(st.integers(0, 6))):
-        scale = select(st.sampled_from([1, 1, 2, 4]))
+    for seq in range(draw(st.integers(0, 6))):
+        scale = draw(st.sampled_from([1, 1, 2, 4]))
         able = tuple(scale <= count for count in devices)
-        speeds = tuple(select(SPEEDS) if fits else 0.0 for fits in able)
+        speeds = tuple(draw(SPEEDS) if fits else 0.0 for fits in able)
         asked = job(
             f"j{seq}",
             gpus=scale,
-            work=select(st.sampled_from([None, 0.0, 1e-3, 100.0, 1e7])),
-            deadline_s=select(st.sampled_from([None, 1.0, 600.0, 601.0, 1e6])),
+            work=draw(st.sampled_from([None, 0.0, 1e-3, 100.0, 1e7])),
+            deadline_s=draw(st.sampled_from([None, 1.0, 600.0, 601.0, 1e6])),
         )
-        live = LiveJob(asked, seq, select(st.sampled_from([0.0, 600.0])), 1.0)
-        weight = select(st.sampled_from([1e-3, 1.0, 1e3]))
+        live = LiveJob(asked, seq, draw(st.sampled_from([0.0, 600.0])), 1.0)
+        weight = draw(st.sampled_from([1e-3, 1.0, 1e3]))
         kind = (seq % 2, scale, speeds)
         made.append(RoundJob(live, seq, scale, weight, None, "ab"[seq % 2], speeds, able, (scale, 1), kind))
-    slow = select(st.sampled_from([0.0, 0.4, 1.0]))
+    slow = draw(st.sampled_from([0.0, 0.4, 1.0]))
 
     def beside(one: RoundJob, other: RoundJob) -> Floats:
         return np.array([one.speeds, other.speeds]) * slow * (np.array(one.speeds) > 0) * (np.array(other.speeds) > 0)

@@ -25,6 +25,7 @@ HOT = (
     "core/engine/protocols",
     "core/state/state",
     "core/engine/timers",
+    "core/state/vacating",
     "drivers/simulator/job_run",
     "drivers/simulator/run",
     "drivers/simulator/world",

@@ -41,7 +41,7 @@ def test_attempts_take_time(rota: Rota, tmp_path: Path) -> None:
     refused = rota(*study, "--placement", "attempts:every=0")
 
     assert refused.returncode == 2
-    assert "placement 'attempts': every is '0'; an attempt must take longer than nothing" in refused.stderr
+    assert "placement 'attempts': every is '0'; an attempt must take longer than 0 seconds" in refused.stderr
 
 
 def test_parameters_are_explained_without_indentation(rota: Rota) -> None:

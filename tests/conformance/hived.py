@@ -102,7 +102,7 @@ class Replay:
             case "ALL" | None:
                 return None
             case {"allExcept": rest}:
-                return set(self.front.allocator.books.forest.cells_by_node) - set(rest)
+                return set(self.front.allocator.accounts.forest.cells_by_node) - set(rest)
             case listed:
                 return set(listed)
 
@@ -223,7 +223,7 @@ def _listed(wish: Json, key: str) -> list[str]:
 
 
 def _devices(bind: Bind, run: Replay) -> list[Physical]:
-    forest = run.front.allocator.books.forest
+    forest = run.front.allocator.accounts.forest
     found = [forest.find_device(bind.chain, bind.node, index) for index in bind.indexes]
     return [device for device in found if device is not None]
 

@@ -34,8 +34,8 @@ from rota.core.state.state import State
 from rota.drivers.kubernetes.objects.hived_pods import REQUEST, notes_of
 from rota.files.hived import cluster_from
 from rota.placement import style
+from rota.tenancy.cells.accounts import CellAccounts
 from rota.tenancy.cells.allocator import CellAllocator
-from rota.tenancy.cells.books import Books
 from rota.tenancy.cells.tree import Virtual
 
 NAME = "name"
@@ -202,9 +202,9 @@ class PodFront:
     # -- what is seen ----------------------------------------------------------------------------
 
     @property
-    def books(self) -> Books:
+    def accounts(self) -> CellAccounts:
         """The allocator's accounts of cells."""
-        return self.allocator.books
+        return self.allocator.accounts
 
     @property
     def gangs(self) -> list[Gang]:
@@ -241,8 +241,8 @@ class PodFront:
 
     def promised(self, tenant: str, chain: str) -> list[Virtual]:
         """A tenant's own cells of a chain, pinned ones left out."""
-        self.allocator.books.settle()
-        estate = self.allocator.books.forest.estates.get(TenantId(tenant))
+        self.allocator.accounts.settle()
+        estate = self.allocator.accounts.forest.estates.get(TenantId(tenant))
         return [] if estate is None else estate.roots.get(CellTypeName(chain), [])
 
     # -- how answers come about ------------------------------------------------------------------

@@ -65,7 +65,7 @@ def defect(name: str) -> tuple[Replay, list[object]]:
     outcomes: list[object] = []
     for step in scenario["steps"]:
         outcomes.append(run.step(step))
-        check_cells(run.front.books)
+        check_cells(run.front.accounts)
     return run, outcomes
 
 
@@ -82,7 +82,7 @@ def test_opportunistic_pod_leaves_a_doomed_node() -> None:
 
     assert not cell.is_healthy
     run.front.turn("10.151.41.26", is_up=True)
-    check_cells(run.front.books)
+    check_cells(run.front.accounts)
     assert cell.is_healthy
 
 
@@ -125,7 +125,7 @@ def test_second_tenant_uses_the_healthy_half() -> None:
 
 
 def test_a_gang_outlives_its_tenant() -> None:
-    plan = started(OWN.parent / "config" / "hall.yaml").books.forest.plan
+    plan = started(OWN.parent / "config" / "hall.yaml").accounts.forest.plan
     spec = pod_spec(
         {
             "virtualCluster": "green",

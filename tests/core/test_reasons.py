@@ -54,7 +54,7 @@ def test_task_that_is_larger_than_every_node_never_fits(busy: int) -> None:
     reason = Reason(code=ReasonCode.NEVER_FITS, need_milli=8000, owned_milli=4000)
     assert world.why("a") == reason
     assert reason.sentence() == (
-        "needs 8 devices; the cluster can never offer that: a task wants more than a node's 4 devices"
+        "needs 8 devices; the cluster can never offer that: a task needs more than a node's 4 devices"
     )
 
 
@@ -103,7 +103,7 @@ def test_device_memory_that_no_device_has_is_named(busy: int, gpus: float) -> No
     reason = world.why("a")
 
     assert reason == Reason(code=ReasonCode.MEMORY_TOO_SMALL, need_milli=round(gpus * 1000))
-    assert "more memory than any device has" in reason.sentence()
+    assert "more memory than any device that it may use" in reason.sentence()
 
 
 def test_device_memory_of_another_type_is_no_help() -> None:
@@ -194,7 +194,7 @@ def test_each_code_has_its_sentence() -> None:
     ]
 
     assert len(set(sentences)) == len(ReasonCode)
-    assert sentences[0] == "needs 1 device, 0.5 devices could be had now; starts when other jobs end"
+    assert sentences[0] == "needs 1 device, 0.5 devices available now; starts when other jobs end"
     assert sentences[1] == (
         "needs 1 device close together; 0.5 devices are free but too scattered; accepts any placement from 7 s"
     )
@@ -207,4 +207,4 @@ def test_a_type_that_is_not_there_is_named() -> None:
 
     reason = world.why("a")
     assert reason == Reason(code=ReasonCode.NO_SUCH_TYPE, need_milli=2000, device_type=DeviceType("H100"))
-    assert reason.sentence() == "needs 2 devices of type H100, of which there is none; name another type"
+    assert reason.sentence() == "needs 2 devices of type H100, which no node has; name another type"

@@ -66,7 +66,7 @@ def test_time_does_not_run_backwards() -> None:
     world = World(gpus=1).pass_s(10.0)
     world.timer()
 
-    with pytest.raises(InvariantBroken, match="time runs backwards"):
+    with pytest.raises(InvariantBroken, match="time goes backwards"):
         world.timer(5.0)
     world.now_s = 10.0
 

@@ -37,7 +37,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command and what the page says that it prints; `line` is where that output begins, from 0."""
+    """A command and its expected output; `line` is where the output begins, from 0."""
 
     text: str
     output: tuple[str, ...]
@@ -46,7 +46,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A file that the page gives."""
+    """A file whose content the page contains."""
 
     name: str
     text: str
@@ -54,7 +54,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Files of others that the commands below need."""
+    """External files that the commands below need."""
 
     names: tuple[str, ...]
 
@@ -63,17 +63,17 @@ Example = Command | File | Data
 
 
 def all_pages() -> list[Path]:
-    """Every page, the README first."""
+    """Return every page, the README first."""
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def name_of(page: Path) -> str:
-    """A page's path in the repository."""
+    """Return a page's path in the repository."""
     return page.relative_to(ROOT).as_posix()
 
 
 def fences(lines: list[str]) -> Iterator[tuple[str, str, int, int]]:
-    """The line above each fence, its language, and where its text begins and ends."""
+    """Yield the line above each fence, its language, and where its text begins and ends."""
     begin: int | None = None
     language = above = ""
     for number, line in enumerate(lines):
@@ -85,7 +85,7 @@ def fences(lines: list[str]) -> Iterator[tuple[str, str, int, int]]:
 
 
 def examples(page: Path) -> Iterator[Example]:
-    """What there is to run on a page, from top to bottom."""
+    """Return the examples of a page, from top to bottom."""
     lines = page.read_text(encoding="utf-8").splitlines()
     places: list[tuple[int, Example]] = [
         (number, Data(names=tuple(found[1].split())))
@@ -117,7 +117,7 @@ def _commands(lines: list[str], begin: int, end: int) -> Iterator[Command]:
 
 
 def run(command: str, folder: Path) -> tuple[int, list[str]]:
-    """A command as a shell runs it: its status and the lines that it prints. A plain `rota` needs no new process."""
+    """Run a command as a shell does; return its status and output lines. A plain `rota` runs in this process."""
     words = shlex.split(command)
     if words[0] != "rota" or set(command) & set("|<>&;$*"):
         return _run_in_shell(command, folder)
@@ -142,7 +142,7 @@ def _run_in_shell(command: str, folder: Path) -> tuple[int, list[str]]:
 
 
 def agrees(expected: tuple[str, ...], printed: list[str]) -> bool:
-    """Whether the output is the page's, `...` standing for anything."""
+    """Whether the output matches the page's, where `...` matches anything."""
     patterns = ["(?:.*\n)*" if line == "..." else f"{_pattern(line)}\n" for line in expected]
     text = "".join(f"{' '.join(line.split())}\n" for line in printed)
     return re.fullmatch("".join(patterns), text) is not None
@@ -154,7 +154,7 @@ def _pattern(line: str) -> str:
 
 
 def headings(page: Path) -> list[tuple[int, str]]:
-    """Level and text of each heading."""
+    """Return the level and text of each heading."""
     found = []
     for line in _prose(page):
         if match := _HEADING.match(line):
@@ -163,7 +163,7 @@ def headings(page: Path) -> list[tuple[int, str]]:
 
 
 def section(page: Path, heading: str) -> str:
-    """The text below a heading, up to the next one of its level or above; empty if there is no such heading."""
+    """Return the text below a heading, up to the next one of its level or above; empty if there is no such heading."""
     taken: list[str] = []
     level = 0
     for line in page.read_text(encoding="utf-8").splitlines():
@@ -178,17 +178,17 @@ def section(page: Path, heading: str) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Where a page's links and pictures point."""
+    """Return the targets of a page's links and images."""
     return [found[1] for line in _prose(page) for found in _LINK.finditer(line)]
 
 
 def anchor(heading: str) -> str:
-    """The name under which a heading can be linked to, as GitHub makes it."""
+    """Return the anchor of a heading, as GitHub derives it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _prose(page: Path) -> list[str]:
-    """The lines outside fences."""
+    """Yield the lines outside of fences."""
     lines = page.read_text(encoding="utf-8").splitlines()
     inside = {number for _, _, begin, end in fences(lines) for number in range(begin - 1, end + 1)}
     return [line for number, line in enumerate(lines) if number not in inside]

@@ -1,4 +1,4 @@
-"""Writes `docs/reference/policies.md` from what the policies declare of themselves."""
+"""Write `docs/reference/policies.md` from the declarations of the policies."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ HEAD = """\
 
 <!-- Written by tests/docs/rewrite.py from what the policies declare; change them, not this page. -->
 
-A policy is named on the command line as `NAME` or `NAME:key=value,key=value`; a list is written `a/b/c`. The same is
-printed by `rota policies`, `rota policies NAME` and `rota policies --compare`. How to add one:
-[write a policy](../howto/write-a-policy.md). What the placements mean: [placement](placement.md).
+On the command line a policy is `NAME` or `NAME:key=value,key=value`; a list is written `a/b/c`. `rota policies`,
+`rota policies NAME` and `rota policies --compare` print the same. To add a policy, see [write a
+policy](../howto/write-a-policy.md); for placements, see [placement](placement.md).
 
-Most are *ordering* policies: they say who comes first, and the
-[list scheduler](../explain/architecture.md#the-list-scheduler) does the rest. Unless its entry says otherwise, a
-job that does not fit is passed by later ones that do. Those with a `round_s` share out time in rounds.
+Most are *ordering* policies: they define the order of jobs, and the [list
+scheduler](../explain/architecture.md#the-list-scheduler) does the rest. Unless its entry states otherwise, later jobs
+that fit may start before one that does not. Policies with `round_s` plan in rounds.
 
-Every policy that does not plan in rounds takes `consolidate_s=SECONDS` too: when something has changed and the policy
-itself wants nothing, jobs are moved together until whole nodes, and whole devices that were held in part, are free. A
-round that finds nothing to move is not repeated before so many seconds; after one that moved jobs the next may follow
-as soon as they have arrived. A node is emptied only if every job on it has a new home. A job whose new place becomes
-free only by another's move is stopped and started, which counts as a preemption. Jobs that take turns or are packed
-with others stay where they are, and nobody is moved to where a suspended job rests.
+Every policy that does not plan in rounds also accepts `consolidate_s=SECONDS`: when something has changed and the
+policy itself changes nothing, jobs are moved together until whole nodes, and whole devices that were partly held, are
+free. A pass that finds nothing to move is not repeated before this many seconds; after one that moved jobs, the next
+may follow as soon as they have arrived. A node is emptied only if there is room elsewhere for every job on it. A job
+whose new devices become free only by another's move is stopped and started, which counts as a preemption. Time-sliced
+and packed jobs stay in place, and no job is moved to the devices of a suspended job.
 
-Labels of a job (`labels` in a [job file](job-file.md#labels-of-jobs-that-share-devices) or a trace of Rota's own form)
-that some of them read. A job of priority -1 is opportunistic (`antman`).
+Some policies read labels of a job (`labels` in a [job file](job-file.md#labels-of-jobs-that-share-devices) or in a
+trace in Rota's own format). A job of priority -1 is opportunistic (`antman`).
 
 """
 
 
 def label_table() -> str:
-    """The labels by which jobs say how they share devices."""
+    """Return the table of labels about sharing devices."""
     rows = [
         [f"`{label.name}`", label.means, label.wants, ", ".join(f"`{name}`" for name in label.read_by)]
         for label in SHARING_LABELS
     ]
-    return _table(["label", "means", "is", "read by"], rows)
+    return _table(["label", "meaning", "value", "read by"], rows)
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     found = [find_policy(name)[0] for name in BUILT_IN]
     return "\n".join([HEAD + label_table() + "\n", *map(_entry, found), _comparison(found)])
 
@@ -59,7 +59,7 @@ def _entry(policy: DeclaredPolicy) -> str:
         policy.summary,
         f"From: {policy.cites}. Placement, unless `--placement` is given: [`{policy.placement}`]"
         f"(placement.md#{policy.placement}).",
-        f"Other than in the paper: {policy.differs}" if policy.differs else "",
+        f"Differences from the paper: {policy.differs}" if policy.differs else "",
         _parameters(policy.params),
         _table(["", ""], [[_words(name), value] for name, value in _traits(policy)]),
     ]
@@ -72,7 +72,7 @@ def _parameters(params: type) -> str:
         return "It has no parameters."
     hints = typing.get_type_hints(params)
     rows = [[f"`{field.name}`", f"`{show_value(field.default)}`", describe_type(hints[field.name])] for field in fields]
-    return f"{_table(['parameter', 'default', 'is'], rows)}\n\n{inspect.getdoc(params)}"
+    return f"{_table(['parameter', 'default', 'value'], rows)}\n\n{inspect.getdoc(params)}"
 
 
 def _comparison(found: list[DeclaredPolicy]) -> str:
@@ -86,7 +86,7 @@ def _traits(policy: DeclaredPolicy) -> list[tuple[str, str]]:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ").replace("preemption", "preemption")
+    return name.replace("_", " ")
 
 
 def _table(titles: list[str], rows: list[list[str]]) -> str:

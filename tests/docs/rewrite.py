@@ -1,4 +1,4 @@
-"""Bring the documentation up to date: `.venv/bin/python tests/docs/rewrite.py [PAGE...]`.
+"""Update the generated parts of the documentation: `.venv/bin/python tests/docs/rewrite.py [PAGE...]`.
 
 Writes the generated pages (policies, the life of a job), runs the examples of all pages (or those given), and writes
 what the commands print now below those whose output differs. Read the difference before you commit it. An output that
@@ -32,7 +32,7 @@ def main(wanted: list[str]) -> None:
 
 
 def rewrite(page: Path) -> None:
-    """Run a page's examples and correct their output."""
+    """Run a page's examples and update their output."""
     lines = page.read_text(encoding="utf-8").splitlines()
     shift = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +61,7 @@ def rewrite(page: Path) -> None:
 
 
 def masked(printed: list[str]) -> list[str]:
-    """The output with `...` for every time that was measured."""
+    """Return the output with `...` in place of measured times."""
     shown = []
     width: int | None = None
     for line in printed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 
@@ -57,9 +58,23 @@ def test_flow_is_a_numbered_list_that_passes_the_engine(flow: str) -> None:
     assert "core/engine/engine.py" in modules(section(flow))
 
 
+def layers() -> list[set[str]]:
+    """Return the layers of the import contract, from the top."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    contract = next(each for each in contracts if each["id"] == "layers")
+    return [set(row.split(" | ")) for row in contract["layers"]]
+
+
 def test_layers_are_those_of_the_import_contract() -> None:
-    contract = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split('id = "layers"', 1)[1].split("]\n", 1)[0]
-    layers = [set(row.split(" | ")) for row in re.findall(r'^  "([a-z |]+)",$', contract, re.MULTILINE)]
     rows = re.findall(r"^\| (\d+) \| `([a-z]+)` \|", PAGE, re.MULTILINE)
 
-    assert [{name for number, name in rows if int(number) == layer} for layer in range(1, len(layers) + 1)] == layers
+    assert [
+        {name for number, name in rows if int(number) == layer} for layer in range(1, len(layers()) + 1)
+    ] == layers()
+
+
+def test_contributing_lists_the_layers_of_the_import_contract() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Packages", 1)[1]
+
+    assert [set(line.split(", ")) for line in text.split("```\n")[1].splitlines()] == layers()

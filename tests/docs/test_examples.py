@@ -1,4 +1,4 @@
-"""The documentation's examples do what the pages say."""
+"""The documentation's examples print what the pages show."""
 
 from __future__ import annotations
 

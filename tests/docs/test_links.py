@@ -1,4 +1,4 @@
-"""Links between pages lead somewhere."""
+"""Links between pages have targets, and every page is reachable."""
 
 from __future__ import annotations
 

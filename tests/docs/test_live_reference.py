@@ -1,4 +1,4 @@
-"""Every field of a job file and every endpoint has its place in the reference."""
+"""The reference documents every field of a job file, every setting and every endpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_setting_is_explained() -> None:
 
 def test_every_endpoint_is_explained_and_no_other() -> None:
     page = (ROOT / "docs/reference/rest.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"^\| `((?:GET|POST|PUT|DELETE) [^`]+)`", page, re.MULTILINE))
+    documented = set(re.findall(r"^\| `((?:GET|POST|PUT|DELETE) [^`]+)`", page, re.MULTILINE))
     routers = (
         submit.router,
         jobs.router,
@@ -45,4 +45,4 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         for method in getattr(route, "methods", ())
     }
 
-    assert told == known
+    assert documented == known

@@ -1,4 +1,4 @@
-"""Everything that can be named has its place in the reference."""
+"""The reference documents every command, policy, placement, format, reason and state."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ COMMANDS_BY_PATH = _commands()
 
 
 def _options(command: TyperCommand | TyperGroup) -> set[str]:
-    """The options by all of their names, arguments by how they are shown."""
+    """Return the options by all of their names, and arguments as they are shown."""
     names = {"--help", "-h"}
     for param in command.params:
         if param.param_type_name == "argument":

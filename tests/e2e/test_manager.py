@@ -93,7 +93,7 @@ def test_waiting_job_says_why_and_starts_when_its_turn_comes(shared: Manager) ->
     told = shared.rota("why", second)
 
     assert told.stdout.startswith(
-        f"job {second} is waiting: needs 4 devices, 0 devices could be had now; starts when other jobs end\n"
+        f"job {second} is waiting: needs 4 devices, 0 devices available now; starts when other jobs end\n"
         "expected start: "
     )
     shared.client.act(first, "cancel")
@@ -136,7 +136,7 @@ def test_cancelled_task_takes_its_children_with_it(shared: Manager) -> None:
 def test_time_limit_ends_a_job(shared: Manager) -> None:
     job = shared.wait(shared.submit("sleep 60", time_limit="300ms"))
 
-    assert (job["state"], job["message"]) == ("failed", "it ran into its time limit")
+    assert (job["state"], job["message"]) == ("failed", "it reached its time limit")
 
 
 def test_urgent_job_preempts_and_the_other_resumes_from_its_checkpoint(shared: Manager) -> None:

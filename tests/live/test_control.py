@@ -90,9 +90,9 @@ def with_loop(
     async def main() -> None:
         records = Records(open_database(tmp_path / "rota.db"))
         alloc = _alloc()
-        tape = StepRecorder()
-        engine = Engine(State(cluster(node("n1", 1))), policy, alloc, journal=tape)
-        control = Control(engine, tape, records, {}, 0, plans_slowly=slow)
+        recorder = StepRecorder()
+        engine = Engine(State(cluster(node("n1", 1))), policy, alloc, journal=recorder)
+        control = Control(engine, recorder, records, {}, 0, plans_slowly=slow)
         driver = Notes()
         driver.control = control
         running = asyncio.create_task(control.run(LocalDriver(driver, control.state, control.kept)))

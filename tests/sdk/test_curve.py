@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import curve, progress, shared_folder
 from rota.sdk.curve import MAX_POINTS, MetricCurve
+from rota.store.run_folder import curve, progress, shared_folder
 
 
 def test_a_long_run_has_few_points(tmp_path: Path) -> None:

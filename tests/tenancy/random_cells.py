@@ -48,10 +48,10 @@ class Trace:
             self._turn()
         else:
             self._reconfigure()
-        check_cells(self.front.books)
+        check_cells(self.front.accounts)
         for gang in self.front.gangs:
             assert gang.waiting or gang.pods, f"gang {gang.name} has no pods"
-        self._could_have_all(self.rng.choice(list(self.front.books.forest.estates)))
+        self._could_have_all(self.rng.choice(list(self.front.accounts.forest.estates)))
 
     def end(self) -> None:
         """Everyone leaves, everything heals: every promised cell must be there again."""
@@ -59,16 +59,16 @@ class Trace:
             self.front.delete(pod, spec)
         for node in sorted(self.bad):
             self.front.turn(node, is_up=True)
-        check_cells(self.front.books)
+        check_cells(self.front.accounts)
         assert not self.front.groups
-        for estate in self.front.books.forest.estates.values():
+        for estate in self.front.accounts.forest.estates.values():
             assert all(root.physical is None for roots in estate.roots.values() for root in roots)
         self.bad.clear()
         self._have_all()
 
     def _could_have_all(self, tenant: TenantId) -> None:
         """Whoever is there: with the highest priority a tenant could have all its cells of a size, if none is bad."""
-        forest = self.front.books.forest
+        forest = self.front.accounts.forest
         sick = {cell.chain for node in self.bad for cell in forest.cells_by_node.get(node, ())}
         for chain, spec in self._all_of(tenant):
             if chain not in sick:
@@ -79,18 +79,18 @@ class Trace:
 
     def _have_all(self) -> None:
         """Every tenant takes all that it owns, all at once."""
-        for tenant in self.front.books.forest.estates:
+        for tenant in self.front.accounts.forest.estates:
             for _, spec in sorted(self._all_of(tenant), key=lambda gang: (-gang[1].devices, -gang[1].members[0][0])):
                 for number in range(spec.members[0][0]):
                     pod = f"{spec.group}-{number}"
                     answer = self.front.schedule(pod, spec, Question.FILTERING)
                     assert isinstance(answer, Bind), f"{pod} of {spec.members} is not bound: {answer}"
                     self.front.commit(pod, answer)
-        check_cells(self.front.books)
+        check_cells(self.front.accounts)
 
     def _all_of(self, tenant: TenantId) -> Iterator[tuple[CellTypeName, PodSpec]]:
         """Gangs that take all cells of a tenant, one for each size of node in each chain and pinned cell."""
-        forest = self.front.books.forest
+        forest = self.front.accounts.forest
         estate = forest.estates[tenant]
         owned: list[tuple[PinnedId | None, list[Virtual]]] = [(None, roots) for roots in estate.roots.values()]
         owned += [(pinned, [root]) for pinned, root in estate.pinned.items()]
@@ -111,7 +111,7 @@ class Trace:
                 )
 
     def _arrive(self) -> None:
-        rng, forest = self.rng, self.front.books.forest
+        rng, forest = self.rng, self.front.accounts.forest
         tenant = rng.choice(list(forest.estates))
         priority = rng.choice((-1, 0, 1, 2, 9))
         pinned = list(forest.estates[tenant].pinned)
@@ -143,7 +143,7 @@ class Trace:
 
     def _schedule_one(self, pod: str, spec: PodSpec) -> None:
         rng = self.rng
-        nodes = list(self.front.books.forest.cells_by_node)
+        nodes = list(self.front.accounts.forest.cells_by_node)
         suggested = None if rng.random() < 0.7 else set(rng.sample(nodes, max(1, len(nodes) // 2)))
         standings = self.front.standings()
         try:
@@ -178,7 +178,7 @@ class Trace:
             self.bad.discard(node)
             self.front.turn(node, is_up=True)
         else:
-            node = self.rng.choice(list(self.front.books.forest.cells_by_node))
+            node = self.rng.choice(list(self.front.accounts.forest.cells_by_node))
             self.bad.add(node)
             self.front.turn(node, is_up=False)
 
@@ -187,7 +187,7 @@ class Trace:
         self.plan = replace(self.plan, tenants=random_tenants(self.rng, self.plan))
         self.front = PodFront(self.plan)
         self.front.recover({pod: (self.specs[pod], bind) for pod, bind in self.bound.items()}, self.bad)
-        alive = self.front.books.forest.estates
+        alive = self.front.accounts.forest.estates
         for pod in [pod for pod, spec in self.specs.items() if spec.tenant not in alive and pod not in self.bound]:
             del self.specs[pod]
 

@@ -1,7 +1,7 @@
-"""Random histories of a whole engine with tenants: jobs, faults, new promises, nodes that come and go.
+"""Random histories of a whole engine with tenants: jobs, faults, new guarantees, nodes that come and go.
 
-Both tenancies; orders are answered late. After every step the engine's books and the tenants' are recounted. In the end
-everything heals and every job that was admitted and still fits into the cluster must run to its end: none is lost.
+Both tenancies; orders are answered late. After every step the accounts of the engine and of the tenants are recounted.
+In the end everything heals, and every job that was admitted and still fits into the cluster must run to its end.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ class History:
         """Everything heals; every job that can still run does."""
         for name in sorted(self.down):
             self._take(NodeBack(name))
-        for books in self.world.state.inventory.nodes:
-            if books.drained and not books.removed:
-                self._take(NodeUndrained(books.node.id))
+        for accounts in self.world.state.inventory.nodes:
+            if accounts.drained and not accounts.removed:
+                self._take(NodeUndrained(accounts.node.id))
         for _ in range(20 * self.jobs + 20):
             self._answer(everyone=True)
             self.world.pass_s(6.0)
@@ -135,7 +135,7 @@ class History:
     def _recount(self) -> None:
         ledger = self.world.state.ledger
         if isinstance(ledger, CellAllocator):
-            check_cells(ledger.books)
+            check_cells(ledger.accounts)
 
     def _take(self, *events: Event) -> None:
         self.orders += self.world.step(*events)
@@ -182,12 +182,12 @@ class History:
     def _fault(self) -> None:
         inventory = self.world.state.inventory
         index = self.rng.randrange(len(inventory.nodes))
-        books = inventory.nodes[index]
-        name = books.node.id
-        if books.removed:
+        accounts = inventory.nodes[index]
+        name = accounts.node.id
+        if accounts.removed:
             return
         if self.rng.random() < 0.3:
-            self._take(NodeUndrained(name) if books.drained else NodeDrained(name))
+            self._take(NodeUndrained(name) if accounts.drained else NodeDrained(name))
         elif name in self.down:
             self.down.discard(name)
             self._take(NodeBack(name))

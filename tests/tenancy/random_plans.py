@@ -13,7 +13,7 @@ from dataclasses import replace
 from rota.core.errors import RotaError
 from rota.core.model.cells import CellEntry, CellPlan, CellType, CellTypeName, PinnedId, Quota, TenantCells
 from rota.core.model.job import TenantId
-from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.accounts import CellAccounts
 
 _ODD = 0.1
 """How often a cell of an irregular cluster has another number of children than its type says."""
@@ -141,7 +141,7 @@ def _pruned(rng: random.Random, plan: CellPlan, entry: CellEntry) -> CellEntry:
 
 def _is_possible(plan: CellPlan) -> bool:
     try:
-        Books(plan)
+        CellAccounts(plan)
     except RotaError:
         return False
     return True

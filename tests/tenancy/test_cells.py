@@ -27,7 +27,7 @@ def world(policy: str = "fifo:backfill=true") -> World:
 def holds_together(w: World) -> None:
     allocator = w.engine.state.ledger
     assert isinstance(allocator, CellAllocator)
-    check_cells(allocator.books)
+    check_cells(allocator.accounts)
 
 
 def submit(w: World, name: str, tenant: str, **fields: Any) -> None:
@@ -70,7 +70,7 @@ def test_priority_counts_inside_a_tenant_only() -> None:
     reason = w.why("low")
     assert reason is not None
     assert reason.sentence() == (
-        "needs 4 devices; tenant blue may use 4 devices, of which 0 devices can be had at this priority; "
+        "needs 4 devices; tenant blue may use 4 devices, of which 0 devices are available at this priority; "
         "starts when jobs of the tenant with the same or a higher priority end"
     )
 

@@ -40,7 +40,7 @@ def boxes(number: int) -> TenantCells:
 def is_guaranteed(w: World, name: str) -> bool:
     allocator = w.engine.state.ledger
     assert isinstance(allocator, CellAllocator)
-    check_cells(allocator.books)
+    check_cells(allocator.accounts)
     return next(claim for live, claim in allocator._claims.items() if live.job.id == name).is_guaranteed
 
 

@@ -117,7 +117,7 @@ def test_one_user_does_not_take_it_all() -> None:
     reason = w.why("a2")
     assert reason is not None
     assert reason.sentence() == (
-        "needs 1 device; one user of tenant a may hold 4 devices, 0 devices more can be had; "
+        "needs 1 device; one user of tenant a may hold 4 devices, 0 devices more now; "
         "starts when the user's other jobs end"
     )
 

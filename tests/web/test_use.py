@@ -145,7 +145,7 @@ def test_a_waiting_job_shows_its_reason_and_expected_start(desk: Window, manager
     page = desk.go(f"/jobs/{waiting}")
 
     expect(page.get_by_test_id("reason")).to_have_text(
-        "Needs 4 devices, 2 devices could be had now; starts when other jobs end."
+        "Needs 4 devices, 2 devices available now; starts when other jobs end."
     )
     expect(page.get_by_test_id("expected")).to_contain_text("Expected to start at")
     expect(page.get_by_test_id("expected")).to_contain_text("between")

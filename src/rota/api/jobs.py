@@ -13,9 +13,9 @@ from rota.api.service import Service, principal, service
 from rota.api.wire import PROBLEMS, JobListOut, JobOut, WhyOut, forecast_out, job_out, reason_out
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import JobId, JobState
-from rota.drivers.local.folder import progress, usage
 from rota.live.loop.requests import Asker, NotFound
 from rota.store import jobs as stored
+from rota.store.run_folder import progress, usage
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
 Caller = Annotated[Principal, Depends(principal)]

@@ -15,10 +15,10 @@ from rota.api.jobs import JobPath, visible
 from rota.api.service import Service, principal, service
 from rota.api.wire import Problem
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import attempt_folder, output_end, read_output
 from rota.live.loop.control import News
 from rota.live.loop.requests import NotFound
 from rota.store.jobs import FINAL
+from rota.store.run_folder import attempt_folder, output_end, read_output
 
 router = APIRouter(tags=["logs"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
 CHUNK = 1 << 20

@@ -1,4 +1,4 @@
-"""Runs a manager: database, loop, driver and HTTP in one process, until it is told to stop."""
+"""Runs a manager: database, loop, driver and HTTP in one process, until it is stopped."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from rota.drivers.local.settings import Settings
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
 from rota.live.loop.boot import Scheduling, boot
+from rota.live.loop.control import Control
 from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
 from rota.live.views.overview import ManagerOverview
@@ -45,12 +46,12 @@ from rota.store.tokens import Tokens
 log = logging.getLogger("rota.api")
 CLOSE_S = 2
 SWITCH_S = 0.0005
-"""How long the loop may keep a thread waiting that has just made something durable."""
+"""How long the loop may delay a thread that has just made a batch durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How the manager is run."""
+    """Options of a manager."""
 
     scheduling: Scheduling
     settings: Settings
@@ -63,13 +64,13 @@ class Options:
     keep_s: float = 30 * 86400.0
     """How long jobs are kept after their end."""
     estimate_bound: float = BOUND
-    """Up to which measured error an estimate takes the place of `auto`."""
+    """The largest measured error up to which an estimate replaces `auto`."""
     pages: Callable[[Service], Asgi] | None = None
-    """Makes what answers requests that are not for the API: the dashboard."""
+    """Makes the application for requests outside of the API: the dashboard."""
 
 
 def serve(options: Options, say: Callable[[str], None], show: Callable[[str], None]) -> None:
-    """Run until a signal; where it answers is said once requests are taken. A first token is shown, never logged."""
+    """Run until a signal; the address is reported once requests are taken. A first token is shown, never logged."""
     sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -88,7 +89,7 @@ def serve(options: Options, say: Callable[[str], None], show: Callable[[str], No
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run until it is done, on the fastest loop there is."""
+    """Run a coroutine on uvloop, or on asyncio's own loop without it."""
     try:
         import uvloop
     except ImportError:
@@ -102,69 +103,37 @@ async def _serve(
 ) -> None:
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
     control = boot(records, options.scheduling, LocalDriver.contract)
-    foresight = ForecastWorker(options.scheduling, records.url)
-    predicts_use = find_policy(options.scheduling.policy)[0].predicts_use
-    learning = Learning(
-        records,
-        options.settings.home,
-        options.estimate_bound,
-        predicts_use=predicts_use,
-        largest=lambda field: largest(field, control.state.inventory.nodes),
-    )
-    control.listen(learning.noticed)
     assert control.present is not None, "boot knows the cluster"
+    forecasts = ForecastWorker(options.scheduling, records.url)
+    learning = _learning(options, records, control)
     attempts = AttemptController(
         control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps
     )
     driver = LocalDriver(attempts, control.state, control.kept)
-    service = Service(
-        control=control,
-        requests=Requests(control, records, refuse_what_cannot_be, foresight, learning),
-        records=records,
-        access=access,
-        home=options.settings.home,
-        scheduling=options.scheduling,
-        lookout=ManagerOverview(records, control, options.scheduling),
-        limits=str(options.settings.limits),
-        learning=learning,
-    )
-    config = uvicorn.Config(
-        make_app(service, None if options.pages is None else options.pages(service)),
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=CLOSE_S,
-        ssl_certfile=options.certificate,
-        ssl_keyfile=options.key,
-        server_header=False,
-    )
-    server = HttpServer(config)
+    server = _http_server(options, _service(options, records, access, control, forecasts, learning))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
-    url = url_of(listening, secure=options.certificate is not None)
+    retraining = Retraining(control, options.scheduling, records.url, options.settings.home)
     loop = asyncio.create_task(control.run(driver))
     http = asyncio.create_task(server.serve(sockets=[listening]))
-    tidying = asyncio.create_task(keep_tidy(records, options.settings.home, options.keep_s))
-    tutor = Retraining(control, options.scheduling, records.url, options.settings.home)
-    tutoring = asyncio.create_task(tutor.run())
-    teaching = asyncio.create_task(learning.run())
-    cacert = None if options.certificate is None else str(options.certificate.absolute())
-    write_sign(
-        ManagerAddress(url=url_of(listening, secure=cacert is not None, near=True), cacert=cacert),
-        options.settings.home,
-    )
-    say(f"rota manages this machine at {url}; data in {options.settings.home}")
-    log.info("ready", extra=_about(options, url))
+    upkeep = [
+        asyncio.create_task(work)
+        for work in (
+            keep_tidy(records, options.settings.home, options.keep_s),
+            retraining.run(),
+            learning.run(),
+        )
+    ]
+    _announce(options, listening, say)
     done, _ = await asyncio.wait((loop, http), return_when=asyncio.FIRST_COMPLETED)
     log.info("stopping")
     server.should_exit = True
     await http
-    tidying.cancel()
-    tutoring.cancel()
-    teaching.cancel()
+    for each in upkeep:
+        each.cancel()
     driver.close()
-    await tutor.close()
-    await foresight.close()
+    await retraining.close()
+    await forecasts.close()
     await learning.close()
     if loop in done:
         loop.result()
@@ -173,6 +142,66 @@ async def _serve(
         await loop
     remove_sign()
     log.info("stopped")
+
+
+def _learning(options: Options, records: Records, control: Control) -> Learning:
+    learning = Learning(
+        records,
+        options.settings.home,
+        options.estimate_bound,
+        predicts_use=find_policy(options.scheduling.policy)[0].predicts_use,
+        largest=lambda field: largest(field, control.state.inventory.nodes),
+    )
+    control.listen(learning.noticed)
+    return learning
+
+
+def _service(
+    options: Options,
+    records: Records,
+    access: Access,
+    control: Control,
+    forecasts: ForecastWorker,
+    learning: Learning,
+) -> Service:
+    return Service(
+        control=control,
+        requests=Requests(control, records, refuse_what_cannot_be, forecasts, learning),
+        records=records,
+        access=access,
+        home=options.settings.home,
+        scheduling=options.scheduling,
+        lookout=ManagerOverview(records, control, options.scheduling),
+        limits=str(options.settings.limits),
+        learning=learning,
+    )
+
+
+def _http_server(options: Options, service: Service) -> HttpServer:
+    return HttpServer(
+        uvicorn.Config(
+            make_app(service, None if options.pages is None else options.pages(service)),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=CLOSE_S,
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.key,
+            server_header=False,
+        )
+    )
+
+
+def _announce(options: Options, listening: socket.socket, say: Callable[[str], None]) -> None:
+    """Report the address to the user, the log, and commands on this machine."""
+    url = url_of(listening, secure=options.certificate is not None)
+    cacert = None if options.certificate is None else str(options.certificate.absolute())
+    write_sign(
+        ManagerAddress(url=url_of(listening, secure=cacert is not None, near=True), cacert=cacert),
+        options.settings.home,
+    )
+    say(f"rota manages this machine at {url}; data in {options.settings.home}")
+    log.info("ready", extra=_about(options, url))
 
 
 def _about(options: Options, url: str) -> dict[str, object]:
@@ -190,11 +219,11 @@ def _about(options: Options, url: str) -> dict[str, object]:
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn's server; the signals are ours, so that a stop that was asked for is a good end."""
+    """Uvicorn's server without signal handlers: a requested stop is not an error."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
+        """Leave signal handlers unchanged."""
         yield
 
 
@@ -209,7 +238,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections."""
+    """Return a listening socket."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family)
@@ -224,7 +253,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket, *, secure: bool, near: bool = False) -> str:
-    """Where it answers; `near`: as this machine reaches it."""
+    """Return the URL of a socket; `near`: as seen from this machine."""
     host, port = listening.getsockname()[:2]
     if near:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
@@ -234,7 +263,7 @@ def url_of(listening: socket.socket, *, secure: bool, near: bool = False) -> str
 
 @contextlib.contextmanager
 def only_one(home: Path) -> Iterator[None]:
-    """One manager for one folder: a second would start everything twice."""
+    """Lock a folder: a second manager would start all tasks twice."""
     lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""Runs Rota on a Kubernetes cluster: leadership, settings, the loop on pods, and HTTP, until it is told to stop.
+"""Runs Rota on a Kubernetes cluster: leadership, settings, the loop on pods, and HTTP, until it is stopped.
 
-A term is the time under one set of settings. When those change, the term ends and the next one derives its state from
-the cluster anew, as after a restart.
+A term is the time under one set of settings. When they change, the term ends and the next one rebuilds its state from
+the cluster, as after a restart.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
 ASK_FIRST_S = 1.0
-"""How long kube-scheduler has to bind a pod that has a seat before Rota does."""
+"""How long kube-scheduler has to bind a pod with a slot before Rota does."""
 UNUSABLE = "the settings can't be used; they stay as they were"
 LOOK_S = 1.0
-"""Between two looks for a first node."""
+"""Time between two reads of the nodes while there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +64,19 @@ class ClusterOptions:
     namespace: str
     identity: str
     pod: str | None = None
-    """The pod of the namespace that this is, if it is one."""
+    """The name of this process's own pod, if it runs in one."""
     home: Path
     config_map: str | None = "rota"
-    """The ConfigMap of the namespace that holds the settings; None leaves them as they are given."""
+    """The ConfigMap of the namespace that holds the settings; None: they never change."""
     given: ClusterSettings = field(default_factory=ClusterSettings)
     lease: str | None = "rota"
-    """The Lease by which replicas take turns; None acts at once."""
+    """The Lease of the leading replica; None: lead without one."""
     host: str = "127.0.0.1"
     port: int = 7650
     database: str | None = None
     require_token: bool = False
     extends: bool = False
-    """Whether kube-scheduler asks and binds, and Rota only decides."""
+    """Whether kube-scheduler binds, and Rota only decides."""
     keep_s: float = 30 * 86400.0
     pages: Callable[[Service], Asgi] | None = None
 
@@ -99,7 +99,7 @@ def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Cal
 
 
 class _Switch:
-    """The application of the present term; before the first one, that of a replica that stands by."""
+    """The application of the present term; before the first one, that of a standby replica."""
 
     def __init__(self) -> None:
         self.now: Asgi = _stand_by
@@ -117,7 +117,7 @@ async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
 
 
 class _ReplicaRun:
-    """One process: takes its turn, serves terms, gives the turn back."""
+    """One replica: acquires leadership, serves terms, releases leadership."""
 
     def __init__(self, options: ClusterOptions, records: Records, access: Access, say: Callable[[str], None]) -> None:
         self._options = options
@@ -131,7 +131,7 @@ class _ReplicaRun:
         """The settings of the last term that could begin."""
 
     async def main(self, listening: Any) -> None:
-        """All of it."""
+        """Serve until a signal or an error."""
         options = self._options
         api = Api(options.connection)
         server = HttpServer(
@@ -184,7 +184,7 @@ class _ReplicaRun:
     # -- settings --------------------------------------------------------------------------------
 
     async def _config(self, api: Api) -> Informer:
-        """Follow the ConfigMap; a mistake in it is told and changes nothing."""
+        """Follow the ConfigMap; an error in it is logged and changes nothing."""
         informer = Informer(
             api,
             f"/api/v1/namespaces/{self._options.namespace}/configmaps",
@@ -220,7 +220,7 @@ class _ReplicaRun:
     # -- one term --------------------------------------------------------------------------------
 
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
-        """Schedule under one set of settings, until they change or the state has to be derived anew."""
+        """Schedule under one set of settings, until they change or the state has to be rebuilt."""
         self._changed.clear()
         driver = KubernetesDriver(api, settings, ask_first_s=ASK_FIRST_S if self._options.extends else 0.0)
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
@@ -270,14 +270,14 @@ class _ReplicaRun:
             await foresight.close()
 
     async def _renew(self, driver: KubernetesDriver, least_s: float) -> None:
-        """End the term once a gang has become smaller, but never so soon that others would wait for that alone."""
+        """End the term once a gang has become smaller, but not before the minimum length of a term."""
         await asyncio.sleep(least_s)
         await driver.outdated.wait()
-        log.info("gangs have become smaller; the state is derived anew")
+        log.info("gangs have become smaller; the state is rebuilt")
         self._changed.set()
 
     def _application(self, control: Control, requests: Requests, scheduling: Scheduling) -> Asgi:
-        """What answers requests during a term."""
+        """Return the application that answers requests during a term."""
         service = Service(
             control=control,
             requests=requests,
@@ -286,13 +286,13 @@ class _ReplicaRun:
             home=self._options.home,
             scheduling=scheduling,
             lookout=ManagerOverview(self._records, control, scheduling),
-            limits="kept by Kubernetes",
+            limits="enforced by Kubernetes",
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What went wrong first, out of the group that the tasks that ended with it make."""
+    """Return the first error of an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

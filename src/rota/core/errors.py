@@ -15,7 +15,7 @@ class PlanRefused(RotaError):
 
 
 class Unavailable(Exception):
-    """Something outside did not do its part (a server, a disk, a network); trying again later may help."""
+    """A failure outside (a server, a disk, a network); a later retry may succeed."""
 
 
 class InvariantBroken(Exception):

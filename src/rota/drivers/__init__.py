@@ -1,1 +1,1 @@
-"""Where events come from and who carries decisions out."""
+"""Drivers: carry decisions out and report events."""

@@ -1,8 +1,8 @@
 """Consolidation: jobs are moved together so that whole nodes and whole devices become free.
 
-A node is emptied only if every job on it has a new home on nodes that are fuller; a device that is held in part only if
-every part has one on other such devices. Each step leaves fewer nodes in use, or as many and fewer devices in part; so
-that steps which follow each other come to a state in which there is nothing left to do, and it stays.
+A node is emptied only if every job on it fits on nodes that are no emptier; a device with fractions only if each of
+them fits on other such devices. Each step leaves fewer occupied nodes, or as many and fewer devices with fractions, so
+that repeated steps end in a stable state.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from rota.core.state.state import State
 from rota.mechanisms.colocation.groups import devices_of, may_share
 from rota.mechanisms.constrained_job import on_node
 
-Homes = list[tuple[LiveJob, Placement]]
+Targets = list[tuple[LiveJob, Placement]]
 
 
 def consolidate(draft: Draft, holders: Iterable[LiveJob], *, parts: bool = True) -> int:
-    """Move jobs together as far as it goes with devices that are free now; how many were moved.
+    """Consolidate jobs as far as the devices that are free now allow; return how many were moved.
 
-    Without `parts`, those that asked for parts of devices stay where they are.
+    Without `parts`, jobs that requested fractions of devices stay where they are.
     """
-    crowd = _NodeOccupants(draft, holders, parts=parts)
-    while crowd.empty_a_node():
+    occupants = _NodeOccupants(draft, holders, parts=parts)
+    while occupants.empty_a_node():
         pass
-    while crowd.empty_a_device():
+    while occupants.empty_a_device():
         pass
-    return crowd.moved
+    return occupants.moved
 
 
 class _NodeOccupants:
-    """Who is where, and who of them can be moved."""
+    """Jobs by node, and which of them can be moved."""
 
     def __init__(self, draft: Draft, holders: Iterable[LiveJob], *, parts: bool) -> None:
         self._draft = draft
         self._by_node: dict[int, dict[LiveJob, None]] = {}
         self._where: dict[LiveJob, int] = {}
         self._fixed: set[int] = set()
-        """Nodes on which somebody has to stay."""
-        self._resting: dict[int, int] = {}
-        """By node the devices on which suspended jobs rest, to which nobody is moved."""
+        """Nodes with a job that can't be moved."""
+        self._suspended: dict[int, int] = {}
+        """By node, the devices of suspended jobs; no job is moved to these."""
         self._moved: dict[LiveJob, None] = {}
         for live in holders:
             if live.placement is None or live.state is JobState.WAITING:
                 continue
             for slot in live.suspended_on or ():
-                self._resting[slot.node] = self._resting.get(slot.node, 0) | slot.devices
+                self._suspended[slot.node] = self._suspended.get(slot.node, 0) | slot.devices
             if is_movable(live) and (parts or not live.job.roles[0].is_fraction):
                 self._put(live, live.placement[0].node)
             else:
@@ -67,43 +67,43 @@ class _NodeOccupants:
         return len(self._moved)
 
     def empty_a_node(self) -> bool:
-        """Empty the node with most room of those where it can be done."""
+        """Empty the emptiest node that can be emptied."""
         nodes = self._draft.inventory.nodes
         able = [node for node, jobs in self._by_node.items() if jobs and node not in self._fixed and nodes[node].usable]
         for source in sorted(able, key=lambda node: (-_room_milli(self._draft.inventory, node), node)):
-            if self._rehouse(list(self._by_node[source]), source):
+            if self._move_all(list(self._by_node[source]), source):
                 return True
         return False
 
     def empty_a_device(self) -> bool:
-        """Empty the device of which least is held, of those where it can be done."""
+        """Empty the least allocated device that can be emptied."""
         by_device: dict[tuple[int, int], list[LiveJob]] = {}
         for live, node in self._where.items():
             if live.job.roles[0].is_fraction and live.placement is not None:
                 by_device.setdefault((node, live.placement[0].devices), []).append(live)
-        books = self._draft.inventory.nodes
+        accounts = self._draft.inventory.nodes
         left = {
-            at: books[at[0]].shares[device_indexes(at[1])[0]][0]
+            at: accounts[at[0]].shares[device_indexes(at[1])[0]][0]
             for at in by_device
-            if _holds_all(by_device[at], at, books)
+            if _holds_all(by_device[at], at, accounts)
         }
         for at in sorted(left, key=lambda at: (-left[at], at)):
-            if self._rehouse(by_device[at], at[0], device=at[1]):
+            if self._move_all(by_device[at], at[0], device=at[1]):
                 return True
         return False
 
-    def _rehouse(self, jobs: list[LiveJob], source: int, device: int = 0) -> bool:
-        """A new home for each, the largest first, or for none."""
+    def _move_all(self, jobs: list[LiveJob], source: int, device: int = 0) -> bool:
+        """Move all jobs, the largest first, or none."""
         mark = self._draft.mark()
-        homes: Homes = []
+        targets: Targets = []
         for live in sorted(jobs, key=lambda live: (-live.gpu_milli, live.seq)):
-            there = self._home(live, source, device)
+            there = self._target(live, source, device)
             if there is None:
                 self._draft.undo(mark)
                 return False
             self._draft.move(live, there)
-            homes.append((live, there))
-        for live, there in homes:
+            targets.append((live, there))
+        for live, there in targets:
             self._put(live, there[0].node)
             self._moved[live] = None
         return True
@@ -115,8 +115,8 @@ class _NodeOccupants:
         self._where[live] = node
         self._by_node.setdefault(node, {})[live] = None
 
-    def _home(self, live: LiveJob, source: int, device: int) -> Placement | None:
-        """The tightest place on another node that is in use and no emptier; for parts, on a device held in part."""
+    def _target(self, live: LiveJob, source: int, device: int) -> Placement | None:
+        """The tightest placement on another occupied node that is no emptier; a fraction goes to a shared device."""
         inventory = self._draft.inventory
         if live.job.roles[0].is_fraction:
             return self._part(live, source, device)
@@ -124,34 +124,38 @@ class _NodeOccupants:
         kind = inventory.nodes[source].pool
         able = [
             node
-            for node, books in enumerate(inventory.nodes)
-            if node != source and books.users and books.pool == kind and books.free and _fuller(inventory, node, room)
+            for node, account in enumerate(inventory.nodes)
+            if node != source
+            and account.users
+            and account.pool == kind
+            and account.free
+            and _fuller(inventory, node, room)
         ]
         for node in sorted(able, key=lambda node: (inventory.nodes[node].free, node)):
             there = on_node(inventory, live.job, node)
-            if there is not None and not self._is_rest(node, there[0].devices):
+            if there is not None and not self._is_suspended_on(node, there[0].devices):
                 return there
         return None
 
-    def _is_rest(self, node: int, devices: int) -> bool:
-        """Whether a suspended job rests on one of these devices."""
-        return bool(self._resting.get(node, 0) & devices)
+    def _is_suspended_on(self, node: int, devices: int) -> bool:
+        """Whether a suspended job will resume on one of these devices."""
+        return bool(self._suspended.get(node, 0) & devices)
 
     def _part(self, live: LiveJob, source: int, device: int) -> Placement | None:
-        """A part of a device that others have parts of: elsewhere than on this device, or than on this node."""
+        """A fraction of a device that is already shared, other than this device, or than any of this node."""
         inventory, job = self._draft.inventory, live.job
         need = job.roles[0].device_milli
         for left, node, other in inventory.pools[inventory.nodes[source].pool].partial:
             if left < need or (node == source and (not device or device >> other & 1)):
                 continue
             there = (Slot(node, 1 << other, 1, 0, need),)
-            if not self._is_rest(node, 1 << other) and inventory.is_free(there, job.roles):
+            if not self._is_suspended_on(node, 1 << other) and inventory.is_free(there, job.roles):
                 return there
         return None
 
 
 def is_movable(live: LiveJob) -> bool:
-    """Whether a job runs on one node and has what it holds to itself: whole devices, or a part that is its own."""
+    """Whether a job runs on one node and shares what it holds with no other: whole devices, or its fraction."""
     if not live.is_settled or not may_share(live.job) or live.lease is not None or live.placement is None:
         return False
     (slot, *others) = live.placement
@@ -165,23 +169,23 @@ def is_movable(live: LiveJob) -> bool:
 
 
 def _room_milli(inventory: Inventory, node: int) -> int:
-    """Thousandths of devices that nobody holds."""
-    books = inventory.nodes[node]
-    return books.free * WHOLE + sum(left for left, _ in books.shares.values())
+    """Thousandths of devices that are free."""
+    account = inventory.nodes[node]
+    return account.free * WHOLE + sum(left for left, _ in account.shares.values())
 
 
 def _fuller(inventory: Inventory, node: int, room: int) -> bool:
     return _room_milli(inventory, node) <= room
 
 
-def _holds_all(jobs: list[LiveJob], at: tuple[int, int], books: Any) -> bool:
-    """Whether these are all that hold parts of a device."""
-    left = books[at[0]].shares.get(device_indexes(at[1])[0])
+def _holds_all(jobs: list[LiveJob], at: tuple[int, int], accounts: Any) -> bool:
+    """Whether these jobs hold all allocated fractions of a device."""
+    left = accounts[at[0]].shares.get(device_indexes(at[1])[0])
     return left is not None and left[0] + sum(live.gpu_milli for live in jobs) == WHOLE
 
 
 class Consolidating:
-    """Any policy, and consolidation every so often when something has changed and nothing else is to do."""
+    """A policy with consolidation: jobs are moved when something has changed and the policy plans nothing."""
 
     def __init__(self, policy: Policy, every_s: float) -> None:
         self._policy = policy
@@ -189,7 +193,7 @@ class Consolidating:
         self._holders: dict[LiveJob, None] = {}
         self._stale = False
         self._blocked = False
-        """Whether it has to wait for answers to orders."""
+        """Whether consolidation waits for the driver to answer."""
         self._due_s = -math.inf
 
     @property
@@ -199,12 +203,12 @@ class Consolidating:
 
     @property
     def inner(self) -> Policy:
-        """The policy that comes first."""
+        """The policy that is consolidated."""
         return self._policy
 
     @property
     def wakeup_s(self) -> float:
-        """When the policy wants to be asked, or when jobs may be moved together."""
+        """When the policy wants to plan, or when consolidation may."""
         return min(self._policy.wakeup_s, self._due_s if self._stale and not self._blocked else math.inf)
 
     @property
@@ -214,7 +218,7 @@ class Consolidating:
         return {"policy": "consolidating", "due_s": due_s, "stale": self._stale, "of": self._policy.memory}
 
     def adopt(self, state: State) -> None:
-        """Index a state anew."""
+        """Rebuild from a state."""
         memory = state.memory
         self._holders = {live: None for live in state.jobs.values() if live.placement is not None}
         self._stale = bool(self._holders)
@@ -226,7 +230,7 @@ class Consolidating:
         state.memory = memory
 
     def note(self, changes: Changes, now_s: float) -> None:
-        """Tell the policy; remember who holds devices."""
+        """Pass changes on, and keep track of the holders of devices."""
         for live in (*changes.left, *changes.arrived):
             self._holders.pop(live, None)
         for live in changes.started:
@@ -237,7 +241,7 @@ class Consolidating:
         self._policy.note(changes, now_s)
 
     def plan(self, draft: Draft) -> None:
-        """What the policy wants comes first; where it wants nothing, jobs are moved together."""
+        """Let the policy plan; where it changes nothing, consolidate."""
         self._policy.plan(draft)
         if not self._stale or draft.now_s < self._due_s:
             return
@@ -250,17 +254,17 @@ class Consolidating:
             self._due_s = draft.now_s + self._every_s
 
     def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
-        """The policy's word."""
+        """The policy's reason."""
         return self._policy.explain(waiting, draft)
 
 
 def is_calm(live: LiveJob) -> bool:
-    """Whether no order for a job is on its way."""
+    """Whether no decision about a job is unanswered."""
     return live.is_settled or live.is_suspended
 
 
 def read_every_s(options: str, owner: str) -> tuple[str, float | None]:
-    """A policy's options without `consolidate_s`, and that."""
+    """A policy's options without `consolidate_s`, and the value of that; None if it is not given."""
     kept, every_s = [], None
     for option in options.split(","):
         key, _, text = option.partition("=")

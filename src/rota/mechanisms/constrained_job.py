@@ -1,4 +1,4 @@
-"""A job as if it had asked for something narrower: just one type of device, or just one node."""
+"""A job restricted beyond its request: to one device type, or to one node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.core.state.job_record import LiveJob
 
 
 def narrowed(live: LiveJob, kind: DeviceType) -> LiveJob:
-    """The same job, had it asked for just this type."""
+    """The same job as if it requested only this type."""
     roles = tuple(replace(role, device_types=(kind,)) if role.device_milli else role for role in live.job.roles)
     probe = LiveJob(replace(live.job, roles=roles), live.seq, live.submitted_s, live.nominal_rate)
     probe.since_s = live.since_s
@@ -19,15 +19,15 @@ def narrowed(live: LiveJob, kind: DeviceType) -> LiveJob:
 
 
 def on_node(inventory: Inventory, job: Job, node: int) -> Placement | None:
-    """All tasks of a job of one role of whole devices on one node, if they fit there."""
-    role, books = job.roles[0], inventory.nodes[node]
+    """A placement of all tasks on one node, for a job of one role with whole devices; None if they do not fit."""
+    role, account = job.roles[0], inventory.nodes[node]
     count = role.count * role.device_milli // WHOLE
-    if len(job.roles) > 1 or role.is_fraction or not books.usable or books.free < count:
+    if len(job.roles) > 1 or role.is_fraction or not account.usable or account.free < count:
         return None
-    if role.device_types and books.node.device_type not in role.device_types:
+    if role.device_types and account.node.device_type not in role.device_types:
         return None
     placement = (Slot(node, inventory.pick_devices(node, count), role.count),)
-    memory = books.node.device_memory_bytes
+    memory = account.node.device_memory_bytes
     if memory is not None and role.device_memory_bytes > memory:
         return None
     return placement if inventory.is_free(placement, job.roles, job.exclusive) else None

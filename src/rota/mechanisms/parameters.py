@@ -19,7 +19,7 @@ class NoParams:
 
 
 def parse_parameters(params: type, options: str, owner: str) -> Any:
-    """An instance of a parameter class from `key=value,key=value`; the defaults where nothing is said."""
+    """An instance of a parameter class from `key=value,key=value`; other fields keep their defaults."""
     hints = typing.get_type_hints(params)
     names = [field.name for field in dataclasses.fields(params)]
     values: dict[str, Any] = {}
@@ -41,7 +41,7 @@ def parse_parameters(params: type, options: str, owner: str) -> Any:
 
 
 def read_value(kind: Any, text: str) -> Any:
-    """One value, read by its declared type; a list is written a/b/c."""
+    """Read one value by its declared type; a list is written a/b/c."""
     if kind is bool:
         return _read_bool(text)
     if kind is int or kind is str:
@@ -65,18 +65,18 @@ def read_value(kind: Any, text: str) -> Any:
 
 
 def refuse_odd_weights(entities: tuple[str, ...], weights: tuple[float, ...], what: str) -> None:
-    """Entities must have a number above 0 each, and be named once."""
+    """Refuse entities without a finite number above 0 each, and entities that are named twice."""
     if len(entities) != len(weights):
         raise RotaError(f"entities are {len(entities)} and {what} {len(weights)}; give one each")
     twice = [name for at, name in enumerate(entities) if name in entities[:at]]
     if twice:
         raise RotaError(f"entities name {twice[0]!r} twice; give its {what} once")
     if not all(0 < weight < math.inf for weight in weights):
-        raise RotaError(f"{what} must be above 0 and not endless")
+        raise RotaError(f"{what} must be finite numbers above 0")
 
 
 def describe_type(kind: Any) -> str:
-    """The type of a parameter in words."""
+    """The type of a parameter, in words."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "one of " + ", ".join(member.value for member in kind)
     if typing.get_origin(kind) is tuple:
@@ -90,7 +90,7 @@ def describe_type(kind: Any) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A parameter's value as it would be written on the command line."""
+    """A parameter's value as it is written on the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Enum):

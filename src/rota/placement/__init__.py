@@ -20,41 +20,41 @@ from rota.plugins import Plugin, find_plugin, names_of
 
 __all__ = ["ATTEMPTS", "ATTEMPT_S", "SUMMARIES", "NodeChoice", "Style", "style"]
 
-_NO_WISH = Locality()
+_ANYWHERE = Locality()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
     """How to choose among free devices: a pattern, and the locality of jobs that ask for none.
 
-    With `by_skew`, both apply only to jobs whose model has skewed tensors; the others take what comes first.
+    With `by_skew`, both apply only to jobs whose model has skewed tensors; the others take the first free devices.
     """
 
     name: str
     pattern: Pattern
-    locality_by_default: Locality = _NO_WISH
+    locality_by_default: Locality = _ANYWHERE
     by_skew: bool = False
     then: tuple[tuple[float, Locality], ...] = ()
-    """What jobs without a wish of their own still insist on afterwards, each until so many seconds of waiting."""
+    """Localities that jobs without their own still require afterwards, each until so many seconds of waiting."""
     weighting: Weighting | None = None
     """How far it is from node to node, for a style that keeps traffic short; the pattern is then for other jobs."""
     ranking: Plugin | None = None
     """A user's order of nodes, in place of the pattern."""
 
     def locality(self, job: Job) -> Locality:
-        """The job's own wish, or the style's."""
+        """The job's own locality, or the style's."""
         if job.locality is not None:
             return job.locality
-        return _NO_WISH if self.by_skew and not is_skewed(job.model) else self.locality_by_default
+        return _ANYWHERE if self.by_skew and not is_skewed(job.model) else self.locality_by_default
 
     def ladder(self, job: Job) -> tuple[tuple[float, Locality], ...]:
-        """What the job insists on until it has waited so long, one step after the other."""
+        """The localities that a job requires, each until it has waited so long."""
         locality = self.locality(job)
         first = ((locality.relax_after_s, locality),) if locality.hard else ()
         return first if job.locality is not None else (*first, *self.then)
 
     def alike(self, job: Job) -> Hashable:
-        """Jobs with the same roles and wishes are placed in the same way."""
+        """Jobs with the same roles and locality are placed in the same way."""
         if self.ranking is not None:
             return job.id
         if job.locality is None and not job.exclusive and job.elastic is None and not self.by_skew:
@@ -76,11 +76,11 @@ class Style:
 SUMMARIES = {
     "any": "the first free devices in node order; how many nodes does not matter",
     "consolidate": "as few nodes as possible; relax_after=S insists on that for the first S seconds of waiting",
-    "spread": "one task per node in turn, emptiest nodes first",
+    "spread": "one task per node, round robin, emptiest nodes first",
     "best-fit": "the fullest nodes that still have room",
     "even": "as few nodes as possible with equally many tasks on each",
     "attempts": "as few nodes as possible for 3 attempts, within a rack for 3 more; every=S is how long one takes",
-    "skew": "as few nodes as possible, insisted on, for models with one dominant tensor; the rest as with any",
+    "skew": "as few nodes as possible, required, for models with one dominant tensor; others as with any",
     "liquid": "each task where it adds least traffic over distance; h=levels, h=nodes or h=1/4/40 is how far",
 }
 
@@ -129,7 +129,7 @@ ATTEMPT_S = 120.0
 
 
 def _distances(options: str) -> Weighting:
-    """What `h=...` says; by level unless it does."""
+    """The distances of `h=...`; by level without it."""
     key, _, value = options.partition("=") if options else ("h", "", "levels")
     if key != "h":
         raise RotaError(f"placement 'liquid' has no parameter {key!r}; it has h")
@@ -153,7 +153,7 @@ def _seconds(name: str, options: str) -> float | None:
     if not seconds >= 0:
         raise RotaError(f"placement {name!r}: {key} is {value!r}; it must be seconds, or inf")
     if name == "attempts" and not seconds:
-        raise RotaError(f"placement 'attempts': every is {value!r}; an attempt must take longer than nothing")
+        raise RotaError(f"placement 'attempts': every is {value!r}; an attempt must take longer than 0 seconds")
     return seconds
 
 

@@ -1,4 +1,4 @@
-"""Devices near to each other: each task of a job where it adds least to what the job costs the network."""
+"""Devices close to each other: each task of a job where it adds least network cost."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _EVERY_NODE = -1
 def find_near(inventory: Inventory, job: Job, weighting: Weighting, insist: Locality | None) -> Placement | None:
     """Devices for all tasks of a job, or None.
 
-    Jobs that insist on a locality, that share devices or change their size go on as few nodes as possible.
+    Jobs that insist on a locality, that share devices or change their size are placed on as few nodes as possible.
     """
     if insist is not None or job.elastic is not None or any(role.is_fraction for role in job.roles):
         return find(inventory, job, Pattern.FEWEST_NODES, insist)
-    distances = Distances([books.node for books in inventory.nodes], weighting)
+    distances = Distances([account.node for account in inventory.nodes], weighting)
     for among in _cells(inventory, weighting):
         placement = _near_in(inventory, job, distances, among)
         if placement is not None:
@@ -33,12 +33,12 @@ def find_near(inventory: Inventory, job: Job, weighting: Weighting, insist: Loca
 
 
 def _cells(inventory: Inventory, weighting: Weighting) -> list[int]:
-    """The sets of nodes to try: all at once, or each domain if nobody may span several, the fullest first."""
+    """The sets of nodes to try: all at once, or each domain if no job may span several, the fullest first."""
     if weighting.cluster < math.inf:
         return [_EVERY_NODE]
 
     def free(domain: int) -> int:
-        return sum(books.free for index, books in enumerate(inventory.nodes) if books.usable and domain >> index & 1)
+        return sum(each.free for index, each in enumerate(inventory.nodes) if each.usable and domain >> index & 1)
 
     return sorted(inventory.domains.values(), key=free)
 
@@ -46,9 +46,9 @@ def _cells(inventory: Inventory, weighting: Weighting) -> list[int]:
 def _near_in(inventory: Inventory, job: Job, distances: Distances, among: int) -> Placement | None:
     """By best fit, all tasks of a role on one type."""
     if job.exclusive:
-        among &= sum(1 << node for node, books in enumerate(inventory.nodes) if not books.users)
-    free = [free_on(books) for books in inventory.nodes]
-    devices = [books.node.devices for books in inventory.nodes]
+        among &= sum(1 << node for node, account in enumerate(inventory.nodes) if not account.users)
+    free = [free_on(account) for account in inventory.nodes]
+    devices = [account.node.devices for account in inventory.nodes]
     for nodes in _choices(inventory, job, among):
         tasks = interleaved([job], [nodes])
         batch = PlacementBatch(jobs=[job], tasks=tasks, free=free, devices=devices, distances=distances)
@@ -59,7 +59,7 @@ def _near_in(inventory: Inventory, job: Job, distances: Distances, among: int) -
 
 
 def _choices(inventory: Inventory, job: Job, among: int) -> Iterator[Sequence[tuple[int, ...]]]:
-    """The nodes for each role: of each type that will do, the best first; of any type for tasks without devices."""
+    """The nodes for each role: of each type that it accepts, the best first; of any type for tasks without devices."""
     by_role = []
     for role in job.roles:
         pools = [inventory.pool_by_type[pool.device_type] for pool in inventory.eligible(role)]

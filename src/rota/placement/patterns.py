@@ -99,7 +99,7 @@ def fullest(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
 
 
 def spread(by_room: Sequence[int], tasks: int) -> list[Piece] | None:
-    """A task a node, roomiest first; another sweep over those with room while tasks are left."""
+    """One task per node, roomiest first; repeated over nodes with room while tasks are left."""
     room_by_node: dict[int, int] = {}
     for room in range(len(by_room) - 1, 0, -1):
         nodes = by_room[room]

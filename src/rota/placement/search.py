@@ -1,4 +1,4 @@
-"""Find devices for a job in what is free: the pattern's choice, within the locality that the job insists on."""
+"""Find devices for a job in what is free: the pattern's choice, within the locality that the job requires."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ def _one_node(inventory: Inventory, role: Role, pattern: Pattern | Layout) -> Pl
 
 
 def _idle_nodes(inventory: Inventory) -> int:
-    """The nodes that nobody uses: all that an exclusive job may have."""
-    return sum(1 << node for node, books in enumerate(inventory.nodes) if not books.users)
+    """Idle nodes: all that an exclusive job may use."""
+    return sum(1 << node for node, account in enumerate(inventory.nodes) if not account.users)
 
 
 def _find_roles(inventory: Inventory, job: Job, pattern: Pattern | Layout, insist: Locality | None) -> Placement | None:
-    """All roles together within one cell of the locality that the job insists on, if any."""
+    """All roles together within one cell of the required locality, if any."""
     among = _idle_nodes(inventory) if job.exclusive else _EVERY_NODE
     if insist is not None and insist.level >= Level.RACK:
         cells: Sequence[int] = _cells_of(inventory, insist.level)
     elif insist is not None and _may_share_a_node(inventory, job):
-        cells = [1 << node for node, books in enumerate(inventory.nodes) if books.usable]
+        cells = [1 << node for node, account in enumerate(inventory.nodes) if account.usable]
     else:
         return _find_roles_among(inventory, job, pattern, insist, among)
     for cell in cells:
@@ -85,9 +85,9 @@ def _find_roles(inventory: Inventory, job: Job, pattern: Pattern | Layout, insis
 def _may_share_a_node(inventory: Inventory, job: Job) -> bool:
     """Whether there is a node that could take all roles if it were empty."""
     return any(
-        books.node.devices * WHOLE >= job.gpu_milli
-        and all(not role.device_types or books.node.device_type in role.device_types for role in job.roles)
-        for books in inventory.nodes
+        account.node.devices * WHOLE >= job.gpu_milli
+        and all(not role.device_types or account.node.device_type in role.device_types for role in job.roles)
+        for account in inventory.nodes
     )
 
 
@@ -150,25 +150,25 @@ def room_of_hosts(inventory: Inventory, pool: Pool, role: Role) -> Sequence[int]
     per_task = role.device_milli // WHOLE
     most = (len(pool.by_free) - 1) // per_task if per_task else role.count
     by_room = [0] * (most + 1)
-    for node, books in _usable_nodes(inventory, pool):
-        if role.device_memory_bytes > (books.node.device_memory_bytes or role.device_memory_bytes):
+    for node, account in _usable_nodes(inventory, pool):
+        if role.device_memory_bytes > (account.node.device_memory_bytes or role.device_memory_bytes):
             continue
-        room = host_room(books, role, books.free // per_task if per_task else most)
+        room = host_room(account, role, account.free // per_task if per_task else most)
         by_room[room] |= 1 << node
     return by_room
 
 
-def host_room(books: NodeAccount, role: Role, most: int = 1) -> int:
+def host_room(account: NodeAccount, role: Role, most: int = 1) -> int:
     """Tasks, up to so many, for which a node has CPUs, memory, network and disk."""
     room = most
     if role.cpu_milli:
-        room = min(room, books.cpu_milli // role.cpu_milli)
+        room = min(room, account.cpu_milli // role.cpu_milli)
     if role.memory_bytes:
-        room = min(room, books.memory_bytes // role.memory_bytes)
+        room = min(room, account.memory_bytes // role.memory_bytes)
     if role.network_bps:
-        room = min(room, books.network_bps // role.network_bps)
+        room = min(room, account.network_bps // role.network_bps)
     if role.disk_bps:
-        room = min(room, books.disk_bps // role.disk_bps)
+        room = min(room, account.disk_bps // role.disk_bps)
     return room
 
 
@@ -177,9 +177,9 @@ def _usable_nodes(inventory: Inventory, pool: Pool) -> Iterator[tuple[int, NodeA
     while nodes:
         low = nodes & -nodes
         nodes ^= low
-        books = inventory.nodes[low.bit_length() - 1]
-        if books.usable:
-            yield low.bit_length() - 1, books
+        account = inventory.nodes[low.bit_length() - 1]
+        if account.usable:
+            yield low.bit_length() - 1, account
 
 
 def _lay(
@@ -240,14 +240,14 @@ def _slots(inventory: Inventory, pieces: list[Piece], role: int, per_task: int) 
         return tuple(Slot(node, 0, tasks, role) for node, tasks in pieces)
     slots = []
     for node, tasks in pieces:
-        books = inventory.nodes[node]
+        account = inventory.nodes[node]
         count = tasks * per_task
-        if books.free == count:
-            mask = books.free_mask
-        elif books.node.sockets:
+        if account.free == count:
+            mask = account.free_mask
+        elif account.node.sockets:
             mask = inventory.pick_devices(node, count)
         else:
-            mask = lowest(books.free_mask, count)
+            mask = lowest(account.free_mask, count)
         slots.append(Slot(node, mask, tasks, role))
     return tuple(slots)
 
@@ -255,7 +255,7 @@ def _slots(inventory: Inventory, pieces: list[Piece], role: int, per_task: int) 
 def _find_shares(
     inventory: Inventory, role: Role, index: int, tasks: int, insist: Locality | None, among: int
 ) -> Placement | None:
-    """Part of a device for each task, all on one type and within the locality that is insisted on."""
+    """A fraction of a device for each task, all on one type and within the required locality."""
     for pool in inventory.eligible(role):
         for cell in _share_cells(inventory, pool, role, tasks, insist):
             slots = _find_shares_among(inventory, pool, role, index, tasks, among & cell)
@@ -293,25 +293,25 @@ def _find_shares_among(
 
 
 def _share(inventory: Inventory, pool: Pool, role: Role, index: int, among: int) -> Slot | None:
-    """The fullest device that has the part, or a whole free one of the fullest node."""
+    """The fullest device with room for the fraction, or a free one of the fullest node."""
     for milli, node, device in pool.partial:
-        books = inventory.nodes[node]
+        account = inventory.nodes[node]
         if (
             milli >= role.device_milli
             and among >> node & 1
-            and books.shares[device][1] >= role.device_memory_bytes
-            and (not role.needs_host or host_room(books, role))
+            and account.shares[device][1] >= role.device_memory_bytes
+            and (not role.needs_host or host_room(account, role))
         ):
             return Slot(node, 1 << device, 1, index, role.device_milli)
     for node in _nodes_by_room(pool.by_free):
-        books = inventory.nodes[node]
-        memory = books.node.device_memory_bytes
+        account = inventory.nodes[node]
+        memory = account.node.device_memory_bytes
         if (
             among >> node & 1
             and (memory is None or memory >= role.device_memory_bytes)
-            and (not role.needs_host or host_room(books, role))
+            and (not role.needs_host or host_room(account, role))
         ):
-            return Slot(node, lowest(books.free_mask, 1), 1, index, role.device_milli)
+            return Slot(node, lowest(account.free_mask, 1), 1, index, role.device_milli)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Which models suffer from being spread: those with one tensor that dominates (Gu et al., NSDI 2019).
+"""Models that run slower when spread: those with one tensor that dominates (Gu et al., NSDI 2019).
 
 The share of the largest tensor is plain arithmetic on the published layer shapes, e.g. VGG-16's first fully
 connected layer has 25,088 x 4,096 of 138 million parameters.
@@ -24,5 +24,5 @@ LARGEST_TENSOR_SHARE = {
 
 
 def is_skewed(model: str | None) -> bool:
-    """Whether a model wants to be consolidated; one that is not known does not."""
+    """Whether a model has to be consolidated; an unknown one has not."""
     return model is not None and LARGEST_TENSOR_SHARE.get(model.lower(), 0.0) > PACK_LIMIT

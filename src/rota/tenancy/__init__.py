@@ -1,4 +1,4 @@
-"""Who may use what: the allocator that a policy asks for devices. This module is the table of names."""
+"""Tenancy: the allocator that a policy asks for devices. This module is the table of names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong about shares by count: `rota check` lists it, and whoever would have to keep them refuses."""
+"""Faults in shares by count: `rota check` lists them, and a tenancy that would have to keep the shares refuses them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def audit_tenants(cluster: Cluster) -> list[str]:
 
 
 def refuse_broken_shares(cluster: Cluster, tenancy: str) -> None:
-    """Shares that can't all be had at once are refused, naming the fields, where the tenancy would have to keep them.
+    """Refuse shares that can't all be satisfied at once, naming the fields, where the tenancy would have to keep them.
 
-    For whoever states them. Nodes that are missing while a manager runs break no statement.
+    Called when shares are stated. Nodes that are lost while a manager runs do not invalidate them.
     """
     broken = audit_tenants(cluster) if tenancy == "quota" else []
     if broken:
@@ -55,7 +55,7 @@ def _overcommitment(cluster: Cluster, plan: TenantPlan) -> Iterator[str]:
 
 
 def _sums(shares: Iterable[Mapping[DeviceType, int]]) -> dict[DeviceType, int]:
-    """Devices promised by type, and of all types together."""
+    """Guaranteed devices by type, and of all types together."""
     sums: dict[DeviceType, int] = {}
     for share in shares:
         typed = sum(amount for kind, amount in share.items() if kind != ANY_TYPE)

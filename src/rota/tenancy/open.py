@@ -36,7 +36,7 @@ class CountShortage:
 
 
 class OpenAllocator:
-    """The whole cluster for everyone."""
+    """The whole cluster for all jobs."""
 
     def __init__(self, placer: Placer) -> None:
         self._placer = placer
@@ -45,7 +45,7 @@ class OpenAllocator:
 
     @property
     def ledger(self) -> None:
-        """What is free is all that matters; no books beyond the engine's."""
+        """What is free is all that matters; no account beyond the engine's."""
         return
 
     def refuse(self, job: Job) -> str | None:
@@ -53,28 +53,28 @@ class OpenAllocator:
         return None
 
     def quota_scope(self, live: LiveJob) -> Hashable:
-        """All contend with all."""
+        """All jobs contend with each other."""
         return None
 
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
-        """Nobody has more right than others; only the policy's order counts."""
+        """None: no job has a guarantee; only the policy's order counts."""
         return None
 
     def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
-        """Whoever is further down the order yields."""
+        """Always: the policy's order decides."""
         return True
 
     def equivalence_key(self, live: LiveJob) -> Hashable:
-        """Jobs that are placed in the same way are alike."""
+        """Jobs that are placed in the same way are interchangeable."""
         return self._placer.alike(live.job)
 
     def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
-        """How far the job has come down the ladder of what it insists on, and when it goes a step further."""
+        """Which of its required localities a job is at, and when it relaxes to the next."""
         step, _, until_s = self._step(live, now_s)
         return step, until_s
 
     def _step(self, live: LiveJob, now_s: float) -> tuple[int, Locality | None, float]:
-        """The step that a job is on, what it insists on there, and until when."""
+        """The number of the required locality that holds now, the locality, and until when."""
         ladder = self._placer.ladder(live.job)
         for step, (waited_s, locality) in enumerate(ladder):
             until_s = live.since_s + waited_s
@@ -111,9 +111,9 @@ class OpenAllocator:
         if (never := _never(job, inventory)) is not None:
             return never
         code = ReasonCode.DEVICES_BUSY
-        if _lacks(job, inventory, lambda pool, part: pool.usable * WHOLE):
+        if _lacks(job, inventory, lambda pool, fractions: pool.usable * WHOLE):
             code = ReasonCode.NODES_DOWN
-            if _lacks(job, inventory, lambda pool, part: pool.devices * WHOLE):
+            if _lacks(job, inventory, lambda pool, fractions: pool.devices * WHOLE):
                 code = ReasonCode.NEVER_FITS
         return Reason(code=code, need_milli=job.gpu_milli, free_milli=_free_milli(job, inventory))
 
@@ -121,7 +121,7 @@ class OpenAllocator:
 def _has_match(job: Job, inventory: Inventory) -> bool:
     """Whether each role has a usable node whose labels and taints suit it."""
     return all(
-        any(books.usable and inventory.matching(role) >> index & 1 for index, books in enumerate(inventory.nodes))
+        any(account.usable and inventory.matching(role) >> index & 1 for index, account in enumerate(inventory.nodes))
         for role in job.roles
     )
 
@@ -141,11 +141,11 @@ def _has_memory(role: Role, inventory: Inventory) -> bool:
     if not role.device_memory_bytes or not role.device_milli:
         return True
     return any(
-        books.node.devices
-        and (not role.device_types or books.node.device_type in role.device_types)
-        and (books.node.device_memory_bytes or role.device_memory_bytes) >= role.device_memory_bytes
-        for books in inventory.nodes
-        if not books.removed
+        account.node.devices
+        and (not role.device_types or account.node.device_type in role.device_types)
+        and (account.node.device_memory_bytes or role.device_memory_bytes) >= role.device_memory_bytes
+        for account in inventory.nodes
+        if not account.removed
     )
 
 
@@ -169,10 +169,10 @@ def _short_of(role: Role, need_milli: int, inventory: Inventory) -> int:
     return need_milli - best if need_milli > best else 0
 
 
-def _free(pool: Pool, part: bool) -> int:
-    """What is free of a pool; devices held in part count for those who want only a part."""
+def _free(pool: Pool, fractions: bool) -> int:
+    """What is free of a pool; fractionally held devices count for jobs that ask for fractions."""
     free = pool.free * WHOLE
-    return free + sum(entry[0] for entry in pool.partial) if part else free
+    return free + sum(entry[0] for entry in pool.partial) if fractions else free
 
 
 def _lacks(job: Job, inventory: Inventory, amount: Callable[[Pool, bool], int]) -> int:
@@ -186,8 +186,8 @@ def _lacks(job: Job, inventory: Inventory, amount: Callable[[Pool, bool], int]) 
         eligible = inventory.eligible(role)
         worst = max(worst, need - max((amount(pool, role.is_fraction) for pool in eligible), default=0))
         pools.update((pool.device_type, pool) for pool in eligible)
-    part = any(role.is_fraction for role in job.roles)
-    return max(worst, total - sum(amount(pool, part) for pool in pools.values()))
+    fractions = any(role.is_fraction for role in job.roles)
+    return max(worst, total - sum(amount(pool, fractions) for pool in pools.values()))
 
 
 def _types_wanted(job: Job) -> set[DeviceType] | None:

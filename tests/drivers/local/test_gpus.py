@@ -12,11 +12,11 @@ import pytest
 
 from drivers.local.pynvml_stand_in import Library, Look
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import gpu_labels, usage
 from rota.drivers.local.profile import profile
 from rota.drivers.local.task_runner import nvml
 from rota.drivers.local.task_runner.gpus import GpuUse, GpuWatch, watch_gpus
 from rota.drivers.local.task_runner.nvml import Nvml, find_nvml
+from rota.store.run_folder import gpu_labels, usage
 
 GIB = 2**30
 ME = os.getpid()

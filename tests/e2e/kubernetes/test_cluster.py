@@ -105,7 +105,7 @@ def test_commands_work_on_a_cluster(bed: Bed, view: View, launch: Launch, kubele
     listed = {job["name"]: job for job in json.loads(rota(bed, "ps", "-o", "json").stdout)}
 
     assert {name: job["state"] for name, job in listed.items()} == {"runs": "running", "waits": "waiting"}
-    assert listed["waits"]["reason"].startswith("needs 4 devices, 2 devices could be had now")
+    assert listed["waits"]["reason"].startswith("needs 4 devices, 2 devices available now")
     assert "needs 4 devices" in rota(bed, "why", "waits").stdout
     nodes = json.loads(rota(bed, "nodes", "-o", "json").stdout)
     assert [(node["id"], node["free_gpus"], node["state"]) for node in nodes] == [("n1", 2, "up")]

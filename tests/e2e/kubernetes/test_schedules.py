@@ -69,7 +69,7 @@ def test_pods_of_others_are_respected(bed: Bed, view: View, launch: Launch, kube
     bed.admin.make(pod("four", 4))
 
     said = eventually(lambda: view.waiting_for("four"))
-    assert said.startswith("devices-busy: needs 4 devices, 2 devices could be had now")
+    assert said.startswith("devices-busy: needs 4 devices, 2 devices available now")
     bed.admin.delete("/api/v1/namespaces/default/pods/other", {"gracePeriodSeconds": 0})
     eventually(lambda: view.node_of("four"))
 

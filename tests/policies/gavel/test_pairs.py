@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from questions import question
+from builders import job
+from questions import TYPES, question
+from rota.core.state.job_record import LiveJob
+from rota.mechanisms.arrays import Floats
+from rota.mechanisms.rounds.pair_speeds import PairSpeeds
+from rota.mechanisms.rounds.rule import NO_PARTNER, RoundJob, round_job
 from rota.mechanisms.solvers.lp import Solver
+from rota.perf.speed.model import SpeedModel
 from rota.policies.published.gavel.layout import lay_out
 from rota.policies.published.gavel.least import serve_the_least
 from rota.policies.published.gavel.max_min import fair_need
-from rota.policies.published.gavel.pairs import Halves, Kinds, Part, folded, zipped
+from rota.policies.published.gavel.pairs import Halves, Kinds, Part, folded, pair_columns, zipped
 
 TIMES = st.lists(st.floats(0.01, 1.0), min_size=2, max_size=8)
 
@@ -46,6 +52,46 @@ def test_between_two_kinds_both_sides_have_their_time(left: list[float], right: 
     spent = time_of(list(zipped(*sides)))
 
     assert [spent[row] for side in sides for row, _ in side] == pytest.approx([*left, *right], abs=1e-6)
+
+
+def live(name: str, gpus: int = 1) -> LiveJob:
+    return LiveJob(job(name, gpus=gpus, model=name), ord(name), 0.0, 1.0)
+
+
+def test_jobs_of_which_one_can_not_run_are_no_pair() -> None:
+    """On a type where one of them can't be placed, and in different sizes, both speeds of a pair are 0."""
+    speeds = PairSpeeds(SpeedModel(), TYPES)
+    anywhere = round_job(live("a"), SpeedModel(), TYPES, [True, True, True])
+    first_only = round_job(live("b"), SpeedModel(), TYPES, [True, False, False])
+    larger = round_job(live("c", gpus=2), SpeedModel(), TYPES, [True, True, True])
+
+    for one, other in ((anywhere, first_only), (first_only, anywhere)):
+        assert (speeds(one, other)[:, 0] > 0).all()
+        assert not speeds(one, other)[:, 1:].any()
+        assert speeds.run_together(one, other).tolist() == [True, False, False]
+    assert not speeds(anywhere, larger).any()
+    assert not speeds.run_together(anywhere, larger).any()
+
+
+def test_pairs_of_which_one_makes_no_progress_have_no_column() -> None:
+    """Half of the speeds of pairs are 0 on the first type: no column may give such a pair time there."""
+    asked = question(seed=5, jobs=8, models=8, devices=(1, 1, 1))
+    asked.scale[:] = 1.0
+    plain = asked.pair_speeds
+
+    def stalls(one: RoundJob, other: RoundJob) -> Floats:
+        speeds = plain(one, other)
+        speeds[1 if one.seq < other.seq else 0, 0] = 0.0
+        return speeds
+
+    asked.pair_speeds = stalls
+    members = [[row] for row in range(len(asked.jobs))]
+    columns = pair_columns(asked, members, Kinds.among(asked, members))
+
+    assert len(columns.kind)
+    assert 0 not in columns.kind.tolist()
+    assert (columns.one_speed > 0).all()
+    assert (columns.other_speed[columns.partner == NO_PARTNER] > 0).all()
 
 
 def test_who_has_too_few_neighbours_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,5 +73,5 @@ def test_past_the_last_threshold_there_is_no_timer() -> None:
 @pytest.mark.parametrize("thresholds", ["0/5", "5/5", "7/5", "-1"])
 def test_thresholds_must_rise(thresholds: str) -> None:
     for name in ("las", "gittins", "tiresias"):
-        with pytest.raises(RotaError, match="they must rise, from above 0"):
+        with pytest.raises(RotaError, match="they must increase, from above 0"):
             find_policy(name)[0].read(f"thresholds={thresholds}")

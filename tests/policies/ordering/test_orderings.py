@@ -337,8 +337,8 @@ def test_what_was_had_survives_a_restart() -> None:
     [
         ("half_life_s=0", "half_life_s is 0"),
         ("entities=a/b,weights=1", "give one each"),
-        ("entities=a,weights=0", "weights must be above 0"),
-        ("entities=a,weights=inf", "weights must be above 0 and not endless"),
+        ("entities=a,weights=0", "weights must be finite numbers above 0"),
+        ("entities=a,weights=inf", "weights must be finite numbers above 0"),
         ("entities=a/a,weights=1/2", "entities name 'a' twice"),
     ],
 )
@@ -351,7 +351,7 @@ def test_fair_shares_that_make_no_sense_are_refused(options: str, message: str) 
     ("options", "message"),
     [
         ("entities=a/b,weights=1", "entities are 2 and weights 1; give one each"),
-        ("entities=a,weights=inf", "weights must be above 0 and not endless"),
+        ("entities=a,weights=inf", "weights must be finite numbers above 0"),
         ("entities=a/a,weights=1/2", "entities name 'a' twice; give its weights once"),
     ],
 )
@@ -363,11 +363,11 @@ def test_capacities_that_make_no_sense_are_refused(options: str, message: str) -
 @pytest.mark.parametrize(
     ("policy", "options", "message"),
     [
-        ("themis", "lease_s=inf", "lease_s is inf; it must be above 0 and not endless"),
+        ("themis", "lease_s=inf", "lease_s is inf; it must be a finite number above 0"),
         ("optimus", "round_s=inf", "round_s is inf; it must be above 0 and not endless"),
         ("pollux", "round_s=inf", "round_s is inf; it must be above 0 and not endless"),
         ("sia", "round_s=inf", "round_s is inf; it must be above 0 and not endless"),
-        ("shockwave", "round_s=inf", "round_s is inf; it must be above 0 and not endless"),
+        ("shockwave", "round_s=inf", "round_s is inf; it must be a finite number above 0"),
         ("elasticflow", "restarts=-1", "restarts is -1; it must not be negative"),
     ],
 )

@@ -93,7 +93,7 @@ def test_window_is_bought_anew_when_it_is_over() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("round_s=0", "round_s is 0; it must be above 0"),
+        ("round_s=0", "round_s is 0; it must be a finite number above 0"),
         ("future_rounds=0", "future_rounds is 0; it must be 1 or more"),
         ("regularizer=-1", "must be numbers of 0 or more"),
     ],

@@ -98,7 +98,7 @@ def test_wide_jobs_compete_with_servers() -> None:
 def test_newcomers_start_where_the_least_served_are() -> None:
     passes = Passes({1: 100.0, 2: 60.0, 3: 80.0})
 
-    passes.welcome([1, 3, 4])
+    passes.set_jobs([1, 3, 4])
 
     assert passes.by_job == {1: 100.0, 3: 80.0, 4: 80.0}
 
@@ -223,7 +223,7 @@ def test_job_that_takes_its_time_to_stop_keeps_its_pass() -> None:
         ("quantum_s=0", "quantum_s is 0"),
         ("entities=a,tickets=1/2", "give one each"),
         ("entities=a/a,tickets=1/2", "entities name 'a' twice; give its tickets once"),
-        ("entities=a,tickets=0", "tickets must be above 0"),
+        ("entities=a,tickets=0", "tickets must be finite numbers above 0"),
     ],
 )
 def test_impossible_parameters_are_refused(options: str, message: str) -> None:

@@ -79,7 +79,7 @@ def _one(declared: DeclaredPolicy, output: OutputFormat) -> None:
     typer.echo(f"from       {declared.cites or 'not published'}")
     typer.echo(f"placement  {declared.placement}, unless --placement says otherwise\n")
     if declared.differs:
-        typer.echo(f"Other than in the paper: {declared.differs}\n")
+        typer.echo(f"Differs from the paper: {declared.differs}\n")
     parameters = typing.cast(list[dict[str, str]], row["parameters"])
     if parameters:
         columns = (Column(key="name", title="parameter"), Column(key="default"), Column(key="type"))

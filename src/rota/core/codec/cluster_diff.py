@@ -1,4 +1,4 @@
-"""From one cluster to another while jobs run: the events that lead there, nodes that leave first; and who notices."""
+"""From one cluster to another while jobs run: the events that lead there, removals first, and the tenants concerned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.core.model.tenants import Share
 
 
 def way_to(after: Cluster, nodes: Sequence[Node], before: Cluster) -> list[Event]:
-    """What has to happen so that these nodes, with what `before` promises, become another cluster."""
+    """The events that turn these nodes, with the guarantees of `before`, into another cluster."""
     old, new = {node.id: node for node in nodes}, {node.id: node for node in after.nodes}
     events: list[Event] = [NodeRemoved(name) for name, node in old.items() if new.get(name) != node]
     events += [NodeAdded(node) for name, node in new.items() if old.get(name) != node]
@@ -22,7 +22,7 @@ def way_to(after: Cluster, nodes: Sequence[Node], before: Cluster) -> list[Event
 
 
 def tenants_affected(before: Cluster, after: Cluster) -> list[TenantId]:
-    """The tenants to which another promise is made, those that are new or gone among them."""
+    """The tenants whose guarantee changes, including those that are new or gone."""
     old, new = _promises(before), _promises(after)
     return [name for name in {**old, **new} if old.get(name) != new.get(name)]
 

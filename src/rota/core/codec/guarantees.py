@@ -1,4 +1,4 @@
-"""Promises to tenants as plain JSON values and back, for the first line of a journal."""
+"""Guarantees of tenants as plain JSON values and back, for the header of a journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def encode_cells(plan: CellPlan) -> Json:
-    """Promises in cells as JSON values."""
+    """Guarantees in cells as JSON values."""
     return {
         "types": {name: [kind.child, kind.children, kind.is_node] for name, kind in plan.types.items()},
         "physical": [_encode_entry(entry) for entry in plan.physical],
@@ -28,7 +28,7 @@ def encode_cells(plan: CellPlan) -> Json:
 
 
 def decode_cells(value: Mapping[str, Any]) -> CellPlan:
-    """Promises in cells from JSON values."""
+    """Guarantees in cells from JSON values."""
     return CellPlan(
         types={
             name: CellType(child=child, children=children, is_node=is_node)
@@ -69,7 +69,7 @@ def _decode_entry(value: Mapping[str, Any]) -> CellEntry:
 
 
 def encode_tenants(plan: TenantPlan) -> Json:
-    """Promises in counts as JSON values."""
+    """Guarantees by count as JSON values."""
     return {
         "half_life_s": plan.half_life_s,
         "min_run_s": plan.min_run_s,
@@ -87,7 +87,7 @@ def encode_tenants(plan: TenantPlan) -> Json:
 
 
 def decode_tenants(value: Mapping[str, Any]) -> TenantPlan:
-    """Promises in counts from JSON values."""
+    """Guarantees by count from JSON values."""
     return TenantPlan(
         half_life_s=value["half_life_s"],
         min_run_s=value["min_run_s"],

@@ -50,7 +50,7 @@ _AMOUNTS: tuple[tuple[str, Any], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A state at rest: its jobs as `encode_live` writes them, in order of submission."""
+    """A state between two steps: its jobs as `encode_live` writes them, in order of submission."""
 
     now_s: float
     seq: int = 0
@@ -58,13 +58,13 @@ class Snapshot:
     drained: tuple[NodeId, ...] = ()
     down: tuple[NodeId, ...] = ()
     memory: Any = None
-    """What the policy remembered then."""
+    """What the policy remembered at that time."""
     removed: tuple[NodeId, ...] = ()
     """Nodes that have left, but for jobs that still run there."""
     others: tuple[tuple[NodeId, int, int, int], ...] = ()
-    """What those hold who are not scheduled here: node, devices, CPU thousandths, memory bytes."""
+    """What pods and processes hold that are not scheduled here: node, devices, CPU thousandths, memory bytes."""
     past: Json = field(default_factory=dict)
-    """What accounts have had, as the state keeps it."""
+    """What accounts have used, as the state keeps it."""
 
 
 def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
@@ -94,29 +94,29 @@ def encode_live(live: LiveJob, state: State, node_names: Sequence[str]) -> Json:
 
 def take(state: State, memory: Any = None) -> Snapshot:
     """All jobs of a state that have not ended, and those that they depend on; and what the policy remembers."""
-    names = [str(books.node.id) for books in state.inventory.nodes]
+    names = [str(account.node.id) for account in state.inventory.nodes]
     needed: dict[JobId, None] = {}
     for live in state.jobs.values():
         if not live.state.is_final:
             needed.update(dict.fromkeys((*live.job.depends_on, live.job.id)))
     chosen = [state.jobs[name] for name in needed]
     chosen.sort(key=lambda live: live.seq)
-    books = state.inventory.nodes
+    accounts = state.inventory.nodes
     return Snapshot(
         now_s=state.now_s,
         seq=state.seq,
         jobs=tuple({"job": encode_job(live.job), **encode_live(live, state, names)} for live in chosen),
-        drained=tuple(each.node.id for each in books if each.drained),
-        down=tuple(each.node.id for each in books if not each.up),
+        drained=tuple(each.node.id for each in accounts if each.drained),
+        down=tuple(each.node.id for each in accounts if not each.up),
         memory=memory,
-        removed=tuple(each.node.id for each in books if each.removed),
-        others=tuple(_others(each) for each in books if _others(each)[1:] != (0, 0, 0)),
+        removed=tuple(each.node.id for each in accounts if each.removed),
+        others=tuple(_others(each) for each in accounts if _others(each)[1:] != (0, 0, 0)),
         past=deepcopy(state.past),
     )
 
 
-def _others(books: NodeAccount) -> tuple[NodeId, int, int, int]:
-    return books.node.id, books.others_mask.bit_count(), books.others_cpu_milli, books.others_memory_bytes
+def _others(account: NodeAccount) -> tuple[NodeId, int, int, int]:
+    return account.node.id, account.others_mask.bit_count(), account.others_cpu_milli, account.others_memory_bytes
 
 
 def restore(cluster: Cluster, snapshot: Snapshot) -> State:
@@ -126,7 +126,7 @@ def restore(cluster: Cluster, snapshot: Snapshot) -> State:
 
 
 def rebuild(cluster: Cluster, pairs: Iterable[tuple[Job, Mapping[str, Any]]], frame: Snapshot) -> State:
-    """A state from jobs and where they stand; `frame` says the rest (its own jobs are not looked at)."""
+    """Build a state from jobs and their records; `frame` has the rest (its own jobs are ignored)."""
     state = State(cluster)
     state.now_s = frame.now_s
     state.memory = frame.memory

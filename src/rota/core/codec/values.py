@@ -1,4 +1,4 @@
-"""Our types as plain JSON values and back: the one format of journals, whoever writes them."""
+"""The core types as plain JSON values and back: the one format of all journals."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def encode_event(event: Event) -> Json:
 
 
 def _is_usual(name: str, field: object) -> bool:
-    """Whether a field says nothing that need be written."""
+    """Whether a field has its default and need not be written."""
     match name:
         case "held":
             return not field
@@ -142,9 +142,9 @@ def decode_decision(value: Mapping[str, Any], index_by_node: Mapping[str, int]) 
 
 
 def encode_placement(placement: Placement, node_names: Sequence[str]) -> list[list[Any]]:
-    """Slots as [node, devices, tasks, role, thousandths, whether in turn, thousandths of memory].
+    """Slots as [node, devices, tasks, role, thousandths, whether time-sliced, thousandths of memory].
 
-    The last two are left out where they say nothing: not in turn, all of the memory.
+    The last two are left out where they have their defaults: not time-sliced, all of the memory.
     """
     return [
         [node_names[slot.node], device_indexes(slot.devices), slot.tasks, slot.role, slot.milli, *_sharing(slot)]
@@ -215,7 +215,7 @@ def decode_job(value: Mapping[str, Any]) -> Job:
 
 
 def encode_cluster(cluster: Cluster) -> list[Json] | Json:
-    """The nodes as JSON values; together with what is promised to tenants, where anything is."""
+    """The nodes as JSON values, together with the guarantees of tenants, where there are any."""
     nodes = [encode_plain(node) for node in cluster.nodes]
     if cluster.cells is None and cluster.tenants is None:
         return nodes

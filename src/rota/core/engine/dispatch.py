@@ -1,4 +1,4 @@
-"""From what a plan changed to orders for the driver: those who leave first, then those who come."""
+"""From what a plan changed to orders for the driver: stops first, then starts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rota.core.state.state import State
 
 
 class Dispatch:
-    """Writes decisions, and the state's account of them: who was told to start, who to leave, who waits for that."""
+    """Writes decisions, and records in the state which jobs start, which leave and which wait for devices."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.decisions: list[Decision] = []
-        """What was ordered in the step at hand."""
+        """Decisions of the current step."""
         self.vacated = False
-        """Somebody left devices that another may wait for."""
+        """Whether devices were vacated that a reserved job may wait for."""
 
     def carry_out(self, draft: Draft) -> list[LiveJob]:
-        """Order what a draft holds. Returns jobs that lost a reservation and contend again."""
+        """Order what a draft holds. Return jobs that lost a reservation and contend again."""
         for live, lease in draft.leases.items():
             self._state.renew(live, lease)
         dropped = self._follow(draft) if draft.touched else []
@@ -32,21 +32,21 @@ class Dispatch:
         return dropped
 
     def stop(self, live: LiveJob, held: Placement, cause: Cause) -> None:
-        """Tell a job to leave what it holds. One that has a new place comes back to it afterwards."""
+        """Order a job to leave what it holds. One that claims other devices starts there afterwards."""
         self._state.order_stop(live, held, cause)
         self.decisions.append(Stop(live.job.id, cause))
         if live.placement is not None:
             self._state.reserve(live)
 
     def start_reserved(self) -> None:
-        """Start those whose devices have been vacated."""
+        """Start reserved jobs whose devices have been vacated."""
         self.vacated = False
         for live in list(self._state.reserved.values()):
             if live.stopping is None and self._state.is_clear(live):
-                self._begin(live)
+                self._start(live)
 
     def _follow(self, draft: Draft) -> list[LiveJob]:
-        comers: list[LiveJob] = []
+        starting: list[LiveJob] = []
         resized: list[tuple[LiveJob, Placement]] = []
         moved: list[tuple[LiveJob, Placement]] = []
         for live, before in draft.touched.items():
@@ -54,9 +54,9 @@ class Dispatch:
             if after is before or after == before:
                 continue
             if live.state is JobState.SUSPENDED and live.stopping is None:
-                self._rouse(live, before or (), comers, moved)
+                self._wake_suspended(live, before or (), starting, moved)
             elif before is None or live.reserved:
-                comers.append(live)
+                starting.append(live)
             elif after is not None and same_devices(before, after):
                 self._share(live, after, draft)
             elif after is not None and is_suspended_claim(after) and not is_suspended_claim(before):
@@ -69,45 +69,45 @@ class Dispatch:
             else:
                 self.stop(live, before, Cause.PREEMPTED if after is None else Cause.MOVED)
         if resized or moved:
-            self._shift(resized, moved)
-        return self._let_come(comers)
+            self._resize_or_move(resized, moved)
+        return self._start_or_reserve(starting)
 
-    def _let_come(self, comers: list[LiveJob]) -> list[LiveJob]:
-        """Start those whose devices are clear, let the others wait for theirs; who lost its claim contends again."""
+    def _start_or_reserve(self, starting: list[LiveJob]) -> list[LiveJob]:
+        """Start jobs whose devices are vacated and reserve for the others. Return those that lost their claim."""
         state = self._state
         dropped: list[LiveJob] = []
-        for live in comers:
+        for live in starting:
             if live.placement is None:
                 state.drop_reservation(live)
                 if live.stopping is None:
                     dropped.append(live)
             elif state.is_clear(live):
-                self._begin(live)
+                self._start(live)
             elif not live.reserved:
                 state.reserve(live)
         return dropped
 
-    def _rouse(
-        self, live: LiveJob, before: Placement, comers: list[LiveJob], moved: list[tuple[LiveJob, Placement]]
+    def _wake_suspended(
+        self, live: LiveJob, before: Placement, starting: list[LiveJob], moved: list[tuple[LiveJob, Placement]]
     ) -> None:
-        """A suspended job was given devices, or lost its claim to some, or has to go altogether."""
-        after, resting = live.placement, live.suspended_on or ()
+        """Handle a suspended job that was given devices, lost its claim to some, or has to be stopped."""
+        after, former = live.placement, live.suspended_on or ()
         self._state.drop_reservation(live)
-        held = before if live.run_milli else suspended_claim(resting)
+        held = before if live.run_milli else suspended_claim(former)
         if after is None:
             self.stop(live, held, Cause.PREEMPTED)
-        elif same_devices(after, resting):
-            comers.append(live)
+        elif same_devices(after, former):
+            starting.append(live)
         elif not is_suspended_claim(after):
             moved.append((live, held))
 
     def _share(self, live: LiveJob, after: Placement, draft: Draft) -> None:
-        """Another part of the same devices, at once; with a lease it is in the order that renews it."""
+        """Change the fraction that a job holds of its devices, at once; a job with a lease gets it with the renewal."""
         self._state.share(live)
         if live not in draft.leases and _runs_undisturbed(live):
             self.decisions.append(Resize(live.job.id, after))
 
-    def _shift(self, resized: list[tuple[LiveJob, Placement]], moved: list[tuple[LiveJob, Placement]]) -> None:
+    def _resize_or_move(self, resized: list[tuple[LiveJob, Placement]], moved: list[tuple[LiveJob, Placement]]) -> None:
         """Let jobs continue on other devices; stop those first whose new devices are not vacated yet."""
         state = self._state
         for live, before in (*resized, *moved):
@@ -120,8 +120,8 @@ class Dispatch:
                 state.withdraw_resize(live)
                 self.stop(live, before, Cause.MOVED)
 
-    def _begin(self, live: LiveJob) -> None:
-        """A job's devices are clear: it goes on where it rests, or starts."""
+    def _start(self, live: LiveJob) -> None:
+        """Start a job whose devices are vacated, or resume it where it is suspended."""
         if live.state is JobState.SUSPENDED:
             self._state.resume(live)
             self.decisions.append(Resume(live.job.id, live.placement or ()))

@@ -14,7 +14,7 @@ from rota.core.state.phases import Phase
 
 
 class Draft:
-    """A plan in the making: claims are really moved, step by step, and can be moved back."""
+    """A plan that is being written: each step moves claims at once, and can be undone."""
 
     __slots__ = ("_ledger", "_log", "allocator", "inventory", "leases", "moves", "now_s", "touched", "waits")
 
@@ -26,9 +26,9 @@ class Draft:
         self.touched: dict[LiveJob, Placement | None] = {}
         """Each job that was changed, with the placement that it had before."""
         self.leases: dict[LiveJob, Lease] = {}
-        """How long each job may go on that was given a lease."""
+        """The lease of each job that was given one."""
         self.moves: dict[LiveJob, None] = {}
-        """Jobs that go on elsewhere with their state, instead of being stopped and started again."""
+        """Jobs that are moved with their state, instead of being stopped and started again."""
         self.waits: list[tuple[LiveJob, Reason]] = []
         self._log: list[tuple[LiveJob, Placement | None]] = []
 
@@ -55,13 +55,13 @@ class Draft:
         self._change(live, placement)
 
     def release(self, live: LiveJob) -> None:
-        """Let a job hold nothing. One that is being moved loses what it was to move to."""
+        """Let a job hold nothing. One that is being relocated loses its claim on other devices."""
         if live.placement is None:
-            raise PlanRefused(f"job {live.job.id}: it holds nothing that could be taken from it")
+            raise PlanRefused(f"job {live.job.id}: it holds nothing that could be released")
         self._change(live, None)
 
     def move(self, live: LiveJob, placement: Placement) -> None:
-        """Let a job that runs or is suspended go on elsewhere."""
+        """Move a job that runs or is suspended to other devices."""
         mark = self.mark()
         self.release(live)
         try:
@@ -72,7 +72,7 @@ class Draft:
         self.moves[live] = None
 
     def share(self, live: LiveJob, placement: Placement) -> None:
-        """Let a job have another part of the devices that it holds."""
+        """Let a job hold another fraction of its devices."""
         mark = self.mark()
         self.release(live)
         fault = fault_in(placement, live.job)
@@ -84,7 +84,7 @@ class Draft:
         self._change(live, placement)
 
     def suspend(self, live: LiveJob) -> None:
-        """Let a running job rest where it is, so that others can have its devices."""
+        """Suspend a running job where it is, so that its devices can be given to others."""
         held = live.placement
         if live.phase is Phase.RESUME_RESERVED and live.suspended_on is not None:
             self._change(live, suspended_claim(live.suspended_on))
@@ -96,7 +96,7 @@ class Draft:
             self._change(live, suspended_claim(held))
 
     def can_resume(self, live: LiveJob, there: Placement | None = None) -> bool:
-        """Whether the devices on which a suspended job rests are free in this draft, or that part of them."""
+        """Whether the devices of a suspended job are free in this draft, or the fraction `there`."""
         if live.state is not JobState.SUSPENDED or live.suspended_on is None or live.is_leaving:
             return False
         if live.placement is None or not is_suspended_claim(live.placement):
@@ -108,22 +108,22 @@ class Draft:
         return fits
 
     def resume(self, live: LiveJob, there: Placement | None = None) -> None:
-        """Let a suspended job go on, on the devices where it rests or with another part of them."""
-        resting = live.suspended_on
-        if resting is None or not self.can_resume(live, there):
+        """Resume a suspended job on its former devices, or with another fraction of them."""
+        former = live.suspended_on
+        if former is None or not self.can_resume(live, there):
             raise PlanRefused(f"job {live.job.id}: it can't be resumed, it is {live.state.value}")
-        if there is not None and not same_devices(there, resting):
-            raise PlanRefused(f"job {live.job.id}: it rests on other devices")
-        self._change(live, there or resting)
+        if there is not None and not same_devices(there, former):
+            raise PlanRefused(f"job {live.job.id}: it is suspended on other devices")
+        self._change(live, there or former)
 
     def lease(self, live: LiveJob, lease: Lease) -> None:
-        """Let a job that holds devices in this draft go on for so long, and no longer without a new lease."""
+        """Give a job that holds devices in this draft a lease; without another it does nothing after its end."""
         if live.placement is None:
             raise PlanRefused(f"job {live.job.id}: it holds nothing that could be leased")
         self.leases[live] = lease
 
     def because(self, live: LiveJob, reason: Reason) -> None:
-        """Say why a job was passed over; one job speaks for all that are alike."""
+        """Record why a job was passed over; one job stands for all that are interchangeable with it."""
         self.waits.append((live, reason))
 
     def alters(self, live: LiveJob) -> bool:
@@ -135,7 +135,7 @@ class Draft:
         return len(self._log)
 
     def undo(self, mark: int) -> None:
-        """Take back every step since the mark."""
+        """Undo every step since the mark."""
         while len(self._log) > mark:
             live, before = self._log.pop()
             job = live.job

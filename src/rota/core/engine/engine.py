@@ -20,7 +20,7 @@ from rota.core.state.state import State
 
 
 class Journal(Protocol):
-    """Where steps are written, in order: what came in, what went out, and who waits why from now on."""
+    """Where steps are written, in order: events, decisions, and reasons to wait that changed."""
 
     def append(
         self,
@@ -56,8 +56,8 @@ class Engine:
         if state.ledger is not None:
             state.ledger.adopt(state)
         policy.adopt(state)
-        self._strays = [] if policy.capabilities.suspends else _resting(state)
-        """Jobs that another policy suspended and this one would never resume."""
+        self._never_resumed = [] if policy.capabilities.suspends else _suspended_jobs(state)
+        """Jobs suspended under another policy that this one would never resume."""
 
     @property
     def state(self) -> State:
@@ -66,17 +66,17 @@ class Engine:
 
     @property
     def memory(self) -> Any:
-        """What the policy must remember, as a value for a snapshot."""
+        """The policy's memory, as a value for a snapshot."""
         return self._policy.memory
 
     @property
     def overlaps(self) -> bool:
-        """Whether drivers should say when a job only saves, so that its devices can be given to the next."""
+        """Whether drivers should report that a job only saves, so that its devices can be given to another."""
         return self._policy.capabilities.overlaps
 
     @property
     def policy(self) -> Policy:
-        """Who plans; for whoever built it."""
+        """The active policy."""
         return self._policy
 
     @property
@@ -90,10 +90,10 @@ class Engine:
         """Take events that happen at one moment, together; return what to do about them.
 
         A first event that makes no sense is refused and changes nothing. A failure after that leaves the state
-        between two steps: the engine then refuses to go on, and is to be built anew from its records.
+        between two steps: the engine then refuses further steps and has to be rebuilt from its records.
         """
         if self._is_broken:
-            raise InvariantBroken("the engine failed in an earlier step; build it anew from its records")
+            raise InvariantBroken("the engine failed in an earlier step; rebuild it from its records")
         if now_s != self._state.now_s:
             self._state.advance(now_s)
         taken = 0
@@ -129,31 +129,31 @@ class Engine:
         return self._policy.explain(live, self._draft())
 
     def refuse(self, job: Job) -> str | None:
-        """What about a job can never be had here, beginning with the field; None if nothing."""
+        """Why a job can never run here, beginning with the field; None if it can."""
         return self._allocator.refuse(job)
 
     def fork(self, policy: Policy, *, allocator: Allocator | None = None, journal: Journal | None = None) -> Engine:
-        """An engine of its own from here on, under a policy that adopts a copy of the state.
+        """An independent engine under a policy that adopts a copy of the state.
 
-        An allocator that keeps books of its own can't be shared; the fork needs another one like it.
+        An allocator with accounts of its own can't be shared; the fork needs another one like it.
         """
         allocator = allocator or self._allocator
         if allocator.ledger is not None and allocator.ledger is self._state.ledger:
-            raise InvariantBroken("a fork can't share the books of its allocator; give it an allocator of its own")
+            raise InvariantBroken("a fork can't share the accounts of its allocator; give it an allocator of its own")
         state = self._state.fork()
         state.memory = self._policy.memory
         return Engine(state, policy, allocator, journal=journal)
 
     def _settle(self, now_s: float) -> None:
-        """After the events: what falls due by itself, and a new plan if one may be due."""
+        """After the events: handle what is due, and replan if something may have changed the plan."""
         intake, orders, policy = self._intake, self._orders, self._policy
         if self._timers.next_s <= now_s:
             intake.enforce_limits()
             intake.end_pauses()
         if orders.vacated:
             orders.start_reserved()
-        if self._strays:
-            self._strays = [live for live in self._strays if not intake.send_back(live)]
+        if self._never_resumed:
+            self._never_resumed = [live for live in self._never_resumed if not intake.send_back(live)]
         changes = intake.changes
         ledger = self._state.ledger
         if ledger is not None and ledger.wakeup_s <= now_s:
@@ -186,6 +186,6 @@ class Engine:
                 self._waits.append((live.job.id, reason))
 
 
-def _resting(state: State) -> list[LiveJob]:
-    """Jobs that are suspended, or told to be."""
+def _suspended_jobs(state: State) -> list[LiveJob]:
+    """Jobs that are suspended, or will be."""
     return [live for live in state.jobs.values() if live.suspended_on is not None]

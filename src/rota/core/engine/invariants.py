@@ -1,21 +1,16 @@
 """The invariants: recount everything from the jobs alone and compare it with what the state keeps.
 
-Slow on purpose and free of the code that it checks. Tests run it after every step; a server may on request.
+Slow on purpose and independent of the code that it checks. Tests run it after every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-
+from rota.core.engine.device_invariants import check_devices
 from rota.core.errors import InvariantBroken
 from rota.core.messages.decisions import Cause
-from rota.core.model.job import WHOLE, JobId, JobState, Role
+from rota.core.model.job import WHOLE, JobState
 from rota.core.model.placement import (
     Placement,
-    Slot,
-    device_indexes,
-    device_memory,
     fault_in,
     held_milli,
     is_suspended_claim,
@@ -25,28 +20,12 @@ from rota.core.model.placement import (
 from rota.core.state.derived_phase import derived_phase
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
-from rota.core.state.node_accounts import UNCOUNTED, NodeAccount
 from rota.core.state.phases import STATE_BY_PHASE, Phase
 from rota.core.state.state import State
 
 _ON_DEVICES = frozenset({JobState.STARTING, JobState.RUNNING})
 _SLACK = 1e-6
-"""How far sums of floats may stray, as a part of the amount."""
-
-
-@dataclass(slots=True)
-class _Usage:
-    """What is held of one node: by device, of the host, in how many slots, and who is alone here."""
-
-    milli: dict[int, int] = field(default_factory=dict)
-    memory: dict[int, int] = field(default_factory=dict)
-    cpu_milli: int = 0
-    memory_bytes: int = 0
-    network_bps: int = 0
-    disk_bps: int = 0
-    slots: int = 0
-    jobs: dict[JobId, None] = field(default_factory=dict)
-    alone: JobId | None = None
+"""The relative error that sums of floats may have."""
 
 
 def check(state: State) -> None:
@@ -55,7 +34,7 @@ def check(state: State) -> None:
         if live.job.id != name:
             raise InvariantBroken(f"job {name}: it is filed under another name than its own, {live.job.id}")
         _check_standing(live, state)
-        _check_books(live, state)
+        _check_counters(live, state)
         is_without = live.suspended_on is not None or live.phase is Phase.SAVING
         if live.placement is not None and not (is_without and is_suspended_claim(live.placement)):
             _check_claim(live, live.placement, state.inventory)
@@ -64,32 +43,23 @@ def check(state: State) -> None:
     _check_registers(state)
     for live in state.jobs.values():
         _check_phase(live, state)
-    claims = ((live, live.placement) for live in state.jobs.values() if live.placement is not None)
-    claimed = _usage(claims, state.inventory, "claimed")
-    _usage(_physical(state), state.inventory, "physically held")
-    for index, books in enumerate(state.inventory.nodes):
-        _check_node(books, claimed[index])
-    _check_pools(state.inventory)
-    _check_totals(state.inventory)
-
-
-# -- jobs ----------------------------------------------------------------------------------------
+    check_devices(state)
 
 
 def _check_standing(live: LiveJob, state: State) -> None:
-    """What a job may have depends on where it stands."""
+    """What a job may claim and hold in each state."""
     holds, stopping = live.placement is not None, live.stopping
     _must((live.run_since_s is not None) == (live.state is JobState.RUNNING), live, "its clock is wrong")
     _must(live.reserved == (live.job.id in state.reserved), live, "its reservation is not registered")
     _must(holds or not live.reserved, live, "it has a reservation of nothing")
     _must(stopping is None or live.job.id in state.vacating, live, "it is being stopped but vacates nothing")
     if live.suspended_on is not None:
-        _check_resting(live, live.suspended_on, state)
+        _check_suspended_at(live, live.suspended_on, state)
     if live.phase is Phase.SAVING:
         _must(not holds or is_suspended_claim(live.placement or ()), live, "it saves on devices")
     if live.state is JobState.SUSPENDED:
-        _must(live.suspended_on is not None, live, "it rests nowhere")
-        _must(holds or stopping is not None, live, "it keeps nothing of where it rests")
+        _must(live.suspended_on is not None, live, "it is suspended nowhere")
+        _must(holds or stopping is not None, live, "it keeps no host resources")
     elif live.state in _ON_DEVICES:
         if stopping is None:
             _must(holds and not live.reserved, live, "it holds nothing")
@@ -113,16 +83,16 @@ def _check_phase(live: LiveJob, state: State) -> None:
     _must(live.state is STATE_BY_PHASE[live.phase], live, "its state is not that of its phase")
 
 
-def _check_resting(live: LiveJob, resting: Placement, state: State) -> None:
-    """A suspended job keeps its place on the host, or has its devices back; one on its way there vacates them."""
-    _must(live.state in (JobState.SUSPENDED, JobState.RUNNING), live, "it rests and is not suspended")
+def _check_suspended_at(live: LiveJob, former: Placement, state: State) -> None:
+    """A suspended job keeps its host resources, or has its devices again; one that is being suspended vacates them."""
+    _must(live.state in (JobState.SUSPENDED, JobState.RUNNING), live, "it has a suspended claim and is not suspended")
     if live.state is JobState.RUNNING:
-        _must(live.job.id in state.vacating, live, "it is told to rest and vacates nothing")
+        _must(live.job.id in state.vacating, live, "it is being suspended and vacates nothing")
     if live.stopping is None and live.placement is not None:
-        is_back = same_devices(live.placement, resting) and live.state is JobState.SUSPENDED
+        is_back = same_devices(live.placement, former) and live.state is JobState.SUSPENDED
         is_moved = live.job.id in state.vacating and not is_suspended_claim(live.placement)
         _must(
-            is_back or is_moved or live.placement == suspended_claim(resting),
+            is_back or is_moved or live.placement == suspended_claim(former),
             live,
             "it claims other devices than its own",
         )
@@ -133,7 +103,7 @@ def _check_resting(live: LiveJob, resting: Placement, state: State) -> None:
     )
 
 
-def _check_books(live: LiveJob, state: State) -> None:
+def _check_counters(live: LiveJob, state: State) -> None:
     """Amounts that can only grow, and never beyond what there is."""
     now_s, total = state.now_s, live.job.work
     done = live.work_done(now_s)
@@ -159,8 +129,8 @@ def _check_claim(live: LiveJob, placement: Placement, inventory: Inventory) -> N
     _must(fault is None, live, fault or "")
     type_by_role: dict[int, str] = {}
     for slot in placement:
-        role, books = live.job.roles[slot.role], inventory.nodes[slot.node]
-        kind, memory = books.node.device_type, books.node.device_memory_bytes
+        role, account = live.job.roles[slot.role], inventory.nodes[slot.node]
+        kind, memory = account.node.device_type, account.node.device_memory_bytes
         if role.device_types:
             _must(kind in role.device_types, live, f"a task of role {role.name!r} is on type {kind!r}")
         is_mixed = type_by_role.setdefault(slot.role, kind) != kind
@@ -170,9 +140,9 @@ def _check_claim(live: LiveJob, placement: Placement, inventory: Inventory) -> N
             _must(role.device_memory_bytes <= memory, live, "a device has less memory than a task needs")
         if live.reserved and live.state is not JobState.SUSPENDED:
             _must(
-                books.up and not books.drained,
+                account.up and not account.drained,
                 live,
-                f"its reservation is on node {books.node.id}, out of use",
+                f"its reservation is on node {account.node.id}, out of use",
             )
 
 
@@ -215,186 +185,3 @@ def _must(holds: bool, live: LiveJob, fault: str) -> None:
         raise InvariantBroken(
             f"job {live.job.id} ({live.phase.label}, stopping {live.stopping}, placement {live.placement}): {fault}"
         )
-
-
-# -- devices -------------------------------------------------------------------------------------
-
-
-def _physical(state: State) -> Iterator[tuple[LiveJob, Placement]]:
-    """Where tasks really are: where they were started, until they have answered a stop or a resize.
-
-    Packed ones that leave are not counted: they do not stand in the way of the one that stays.
-    """
-    for live in state.jobs.values():
-        if live.state not in _ON_DEVICES and live.state is not JobState.SUSPENDED:
-            continue
-        if live.suspended_on is not None and live.stopping is None:
-            yield live, _resting(live, state)
-            continue
-        leaving = _leaving(live, state)
-        here = leaving if live.stopping is not None else (live.placement or ()) + leaving
-        yield live, _merged(here) if live.job.elastic is not None or leaving else here
-
-
-def _resting(live: LiveJob, state: State) -> Placement:
-    """Where the tasks of a job are that is suspended, is told to be, or is on its way back or elsewhere."""
-    if live.state is JobState.RUNNING:
-        return _leaving(live, state)
-    return state.where(live) + _leaving(live, state)
-
-
-def _leaving(live: LiveJob, state: State) -> Placement:
-    """What a job has not vacated yet of devices that it does not share."""
-    _, leaving = state.vacating.get(live.job.id, (live, ()))
-    return tuple(slot for slot in leaving if not _is_packed(slot, live.job.roles[slot.role]))
-
-
-def _is_packed(slot: Slot, role: Role) -> bool:
-    """Whether tasks run beside others on devices that they could have had whole.
-
-    One that leaves does not stand in the way of a neighbour that stays and claims the whole of them.
-    """
-    return role.device_milli >= WHOLE > slot.milli
-
-
-def _merged(placement: Placement) -> Placement:
-    """The slots of an old and a new size together, what is in both counted once."""
-    slots: dict[tuple[int, int, int, int], Slot] = {}
-    for slot in placement:
-        part = slot.devices if slot.milli != WHOLE else -1
-        key = (slot.node, slot.role, slot.milli, part)
-        old = slots.get(key, slot)
-        slots[key] = slot._replace(devices=old.devices | slot.devices, tasks=max(old.tasks, slot.tasks))
-    return tuple(slots.values())
-
-
-def _usage(placed: Iterator[tuple[LiveJob, Placement]], inventory: Inventory, how: str) -> list[_Usage]:
-    """Add up what jobs hold, node by node, and refuse what exceeds a node."""
-    usage = [_Usage() for _ in inventory.nodes]
-    for live, placement in placed:
-        for slot in placement:
-            node = usage[slot.node]
-            role = live.job.roles[slot.role]
-            _add_devices(node, slot, role)
-            node.cpu_milli += role.cpu_milli * slot.tasks
-            node.memory_bytes += role.memory_bytes * slot.tasks
-            node.network_bps += role.network_bps * slot.tasks
-            node.disk_bps += role.disk_bps * slot.tasks
-            node.slots += 1
-            node.jobs[live.job.id] = None
-            if live.job.exclusive:
-                node.alone = live.job.id
-    for node, books in zip(usage, inventory.nodes, strict=True):
-        _refuse_excess(node, books, how)
-    return usage
-
-
-def _add_devices(node: _Usage, slot: Slot, role: Role) -> None:
-    for device in device_indexes(slot.devices):
-        node.milli[device] = node.milli.get(device, 0) + slot.milli
-        if slot.milli != WHOLE:
-            node.memory[device] = node.memory.get(device, 0) + device_memory(slot, role)
-
-
-def _refuse_excess(usage: _Usage, books: NodeAccount, how: str) -> None:
-    node = books.node
-    for device, milli in usage.milli.items():
-        if device >= node.devices:
-            raise InvariantBroken(f"node {node.id}: device {device} is {how}, it has {node.devices}")
-        if milli > WHOLE:
-            raise InvariantBroken(f"node {node.id}: device {device} is {how} twice, {milli} thousandths")
-        held = usage.memory.get(device, 0)
-        if node.device_memory_bytes is not None and held > node.device_memory_bytes:
-            raise InvariantBroken(f"node {node.id}: {held} bytes of device {device} are {how}")
-    for held, limit, what in (
-        (usage.cpu_milli, node.cpu_milli, "CPU thousandths"),
-        (usage.memory_bytes, node.memory_bytes, "bytes of memory"),
-        (usage.network_bps, node.network_bps, "bits a second"),
-        (usage.disk_bps, node.disk_bps, "bits a second of its disks"),
-    ):
-        if limit is not None and held > limit:
-            raise InvariantBroken(f"node {node.id}: {held} {what} are {how}; it has {limit}")
-    if usage.alone is not None and len(usage.jobs) > 1:
-        raise InvariantBroken(f"node {node.id} is {how} by {', '.join(usage.jobs)}, though {usage.alone} is exclusive")
-
-
-def _check_node(books: NodeAccount, usage: _Usage) -> None:
-    """One node's books against the claims on it."""
-    node = books.node
-    free_mask = (1 << node.devices) - 1 & ~books.others_mask
-    shares: dict[int, tuple[int, int]] = {}
-    for device, milli in usage.milli.items():
-        if books.others_mask >> device & 1:
-            raise InvariantBroken(f"node {node.id}: device {device} is claimed, though others hold it")
-        free_mask &= ~(1 << device)
-        if device in usage.memory:
-            has = UNCOUNTED if node.device_memory_bytes is None else node.device_memory_bytes
-            shares[device] = (WHOLE - milli, has - usage.memory[device])
-    for kept, counted, what in (
-        (books.all_mask, (1 << node.devices) - 1, "devices"),
-        (books.free_mask, free_mask, "free devices"),
-        (books.free, free_mask.bit_count(), "number of free devices"),
-        (books.shares, shares, "shares"),
-        (books.users, usage.slots, "slots"),
-        (books.locked, usage.alone is not None, "exclusive use"),
-        (books.cpu_milli, _left(node.cpu_milli, usage.cpu_milli + books.others_cpu_milli), "CPUs"),
-        (books.memory_bytes, _left(node.memory_bytes, usage.memory_bytes + books.others_memory_bytes), "memory"),
-        (books.network_bps, _left(node.network_bps, usage.network_bps), "network"),
-        (books.disk_bps, _left(node.disk_bps, usage.disk_bps), "disk"),
-    ):
-        _agree(kept, counted, f"node {node.id}: {what}")
-
-
-def _check_pools(inventory: Inventory) -> None:
-    """The indexes by type against the nodes' books."""
-    for number, pool in enumerate(inventory.pools):
-        _agree(inventory.pool_by_type.get(pool.device_type), number, f"pool {pool.device_type}: its number")
-        members = [(i, books) for i, books in enumerate(inventory.nodes) if books.pool == number and not books.removed]
-        usable = [(i, books) for i, books in members if books.up and not books.drained and not books.locked]
-        by_free = [0] * len(pool.by_free)
-        for index, books in usable:
-            by_free[books.free] |= 1 << index
-        partial = sorted(
-            (milli, index, device) for index, books in usable for device, (milli, _) in books.shares.items()
-        )
-        for kept, counted, what in (
-            (pool.nodes, sum(1 << index for index, _ in members), "nodes"),
-            (pool.devices, sum(books.node.devices for _, books in members), "devices"),
-            (pool.usable, sum(books.node.devices for _, books in usable), "usable devices"),
-            (pool.free, sum(books.free for _, books in usable), "free devices"),
-            (pool.by_free, by_free, "nodes by free devices"),
-            (pool.partial, partial, "devices held in part"),
-        ):
-            _agree(kept, counted, f"pool {pool.device_type}: {what}")
-
-
-def _check_totals(inventory: Inventory) -> None:
-    nodes = inventory.nodes
-    racks: dict[str, int] = {}
-    domains: dict[str, int] = {}
-    for index, books in enumerate(nodes):
-        if books.removed:
-            continue
-        racks[books.node.rack] = racks.get(books.node.rack, 0) | 1 << index
-        domains[books.node.domain] = domains.get(books.node.domain, 0) | 1 << index
-    there = [books for books in nodes if not books.removed]
-    idle = sum(b.free for b in there if b.up and not b.drained and not b.locked and not b.users)
-    for kept, counted, what in (
-        (inventory.racks, racks, "racks"),
-        (inventory.domains, domains, "domains"),
-        (inventory.free, sum(pool.free for pool in inventory.pools), "free devices"),
-        (inventory.idle_free, idle, "free devices of idle nodes"),
-        (inventory.by_name, {books.node.id: index for index, books in enumerate(nodes)}, "nodes by name"),
-        (inventory.cpu_total, sum(books.node.cpu_milli or 0 for books in there), "all CPUs"),
-        (inventory.memory_total, sum(books.node.memory_bytes or 0 for books in there), "all memory"),
-    ):
-        _agree(kept, counted, f"inventory: {what}")
-
-
-def _left(has: int | None, used: int) -> int:
-    return (UNCOUNTED if has is None else has) - used
-
-
-def _agree(kept: object, counted: object, what: str) -> None:
-    if kept != counted:
-        raise InvariantBroken(f"{what}: the books say {kept}, a recount says {counted}")

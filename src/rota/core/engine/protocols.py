@@ -1,4 +1,4 @@
-"""What the engine asks of a policy, of an allocator, and the draft in which a plan is written.
+"""The protocols between the engine and policies, allocators and placements.
 
 A policy never changes the state: it tries things on a `Draft`, which checks each step and can undo it.
 What the draft holds in the end is the plan.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Changes:
-    """What events did since the policy was last told, as far as a policy cares."""
+    """What events changed since the policy was last notified."""
 
     arrived: list[LiveJob] = field(default_factory=list)
     """Jobs that now wait for devices: new, released, preempted, interrupted, or with dependencies met."""
@@ -54,7 +54,7 @@ class Capabilities:
 
 
 class Policy(Protocol):
-    """What should hold devices. Told of every change, asked for a plan when one may be due."""
+    """Decides which jobs hold devices. Notified of every change, asked for a plan when one may be due."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -62,10 +62,10 @@ class Policy(Protocol):
 
     @property
     def wakeup_s(self) -> float:
-        """When it wants to be asked even if nothing happens."""
+        """When it has to be asked for a plan even without an event."""
 
     def note(self, changes: Changes, now_s: float) -> None:
-        """Keep indexes true; decide nothing yet."""
+        """Update indexes; decide nothing yet."""
 
     def plan(self, draft: Draft) -> None:
         """Write into the draft what should change."""
@@ -74,9 +74,9 @@ class Policy(Protocol):
         """Why a job that waits for devices was passed over, by the code that does it."""
 
     def adopt(self, state: State) -> None:
-        """Build all indexes anew from a state it did not see grow (after a fork or a restart).
+        """Rebuild all indexes from a state that it did not follow from the start (after a fork or a restart).
 
-        `state.memory` is what a policy remembered then. It may have been another one, or none.
+        `state.memory` is what the former policy remembered, which may have been another one, or none.
         """
 
     @property
@@ -86,36 +86,36 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Devices for a job, and who has to leave them first."""
+    """Devices for a job, and the jobs that have to leave them first."""
 
     placement: Placement
     victims: tuple[LiveJob, ...]
 
 
 class Ledger(Protocol):
-    """An allocator's own books. They follow every claim, so that they are as true in a draft as outside of it."""
+    """An allocator's own accounts. They follow every claim, in drafts too."""
 
     def adopt(self, state: State) -> None:
-        """Open the books with a state that was not seen growing."""
+        """Rebuild the accounts from a state that they did not follow from the start."""
 
     def moved(self, live: LiveJob, before: Placement | None, after: Placement | None, *, undo: bool) -> None:
-        """A job's claim changed; `undo`: because a draft takes back what it tried."""
+        """A job's claim changed; `undo`: because a draft undoes what it tried."""
 
     def node_turned(self, index: int, inventory: Inventory) -> None:
-        """A node came to be usable, or ceased to be; it may be new."""
+        """A node became usable or unusable; it may be new."""
 
     def promise(self, cells: CellPlan | None, tenants: TenantPlan | None, inventory: Inventory) -> None:
-        """From now on this is promised; the books are empty until `adopt`. Refused before anything is changed."""
+        """Replace the guarantees; the accounts are empty until `adopt`. A refusal changes nothing."""
 
     def could_hold(self, live: LiveJob) -> bool:
-        """Whether the promises would hold a job that asks for a guarantee, if nothing else were there."""
+        """Whether the guarantees could hold a job if no other job were there."""
 
     def keeps_promise(self, live: LiveJob) -> bool:
-        """Whether a job that asks for a guarantee has one: it holds its tenant's own, or waits for it."""
+        """Whether a job that asks for a guarantee has one: it holds its tenant's own devices, or waits for them."""
 
     @property
     def wakeup_s(self) -> float:
-        """When a job that waits may be given what it was refused, though nothing happens."""
+        """When a waiting job may be given what it was refused, without any event."""
 
     def wake(self) -> None:
         """That moment has come."""
@@ -135,32 +135,32 @@ class Shortage(Protocol):
 
 
 class Allocator(Protocol):
-    """Who may use what, and which devices: tenancy, with placement ranking the choices inside it."""
+    """Tenancy: which devices a job may use. Placement ranks the choices within that."""
 
     def refuse(self, job: Job) -> str | None:
-        """What about a job can never be had here, beginning with the field and saying the way out; None if nothing."""
+        """Why a job can never run here, beginning with the field and ending with the way out; None if it can."""
 
     @property
     def ledger(self) -> Ledger | None:
-        """Its own books, if it keeps any."""
+        """Its own accounts, if it keeps any."""
 
     def quota_scope(self, live: LiveJob) -> Hashable:
-        """A key that is equal for jobs which contend for the same devices as of right: those of one private cluster."""
+        """A key that is equal for jobs that contend for the same guarantee: those of one private cluster."""
 
     def equivalence_key(self, live: LiveJob) -> Hashable:
-        """A key that is equal for jobs which are interchangeable here."""
+        """A key that is equal for jobs that are interchangeable to the allocator."""
 
     def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
-        """How far the job's wishes have relaxed by now, and when they relax further."""
+        """How far the job's locality has relaxed by now, and when it relaxes further."""
 
     def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
         """Devices for a job out of what is free, or why there are none."""
 
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
-        """Devices for a job at the expense of others whom it may displace whatever the policy's order says."""
+        """Devices for a job held by others that its guarantee displaces, whatever the policy's order."""
 
     def may_displace(self, live: LiveJob, victim: LiveJob, now_s: float) -> bool:
-        """Whether a policy that preempts may take the victim's devices for the job."""
+        """Whether a policy may preempt the victim for the job."""
 
     @property
     def shortage(self) -> Shortage:
@@ -175,10 +175,10 @@ class Placer(Protocol):
     """Which of the free devices to take: ranks the choices within what tenancy allows."""
 
     def ladder(self, job: Job) -> tuple[tuple[float, Locality], ...]:
-        """What the job insists on until it has waited so many seconds, one step after the other; then on nothing."""
+        """The localities that the job requires, each until it has waited so many seconds; then none."""
 
     def alike(self, job: Job) -> Hashable:
-        """A key that is equal for jobs which are placed in the same way."""
+        """A key that is equal for jobs that are placed in the same way."""
 
     def find(self, inventory: Inventory, job: Job, insist: Locality | None) -> Placement | None:
         """Devices for all tasks of a job, or None. `insist` is the locality that must hold, if any."""

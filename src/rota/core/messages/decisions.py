@@ -21,10 +21,10 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """How long a job may go on: until it has done `work` in all, or until `until_s`, whichever comes first.
+    """How long a job may run: until it has done `work` in all, or until `until_s`, whichever comes first.
 
     Then it waits, devices in hand, for the next order. With `together` it hands back at `until_s` and not
-    before, even if it is through with all its work earlier: those who share devices are let go as one.
+    before, even if it has done all its work earlier: jobs that share devices are released together.
     """
 
     work: float
@@ -51,7 +51,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Run an elastic job with another number of tasks, or any job with another part of its devices.
+    """Run an elastic job with another number of tasks, or any job with another fraction of its devices.
 
     Answered by `Resized`.
     """
@@ -62,7 +62,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Save a job's state and go on elsewhere, on devices that are free. Answered by `Moved`."""
+    """Save a job's state and continue on other devices, which are free. Answered by `Moved`."""
 
     job_id: JobId
     placement: Placement
@@ -70,14 +70,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Let a job's tasks rest where they are and give their devices to others. Answered by `Suspended`."""
+    """Pause a job's tasks where they are and free their devices. Answered by `Suspended`."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Let the tasks of a suspended job go on, on the devices where they rest. Answered by `Resumed`."""
+    """Resume the tasks of a suspended job on their former devices. Answered by `Resumed`."""
 
     job_id: JobId
     placement: Placement
@@ -85,7 +85,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Go on where you are, under a new lease. Answered by `SpeedChanged`; at the end of the lease by `Lapsed`."""
+    """Continue on the same devices under a new lease. Answered by `SpeedChanged`; at its end by `Lapsed`."""
 
     job_id: JobId
     placement: Placement

@@ -1,4 +1,4 @@
-"""What happens to the engine: requests of users, answers of the driver, faults, the passing of time."""
+"""The engine's input: requests of users, answers of the driver, faults, the passing of time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.core.model.tenants import TenantPlan
 
 
 class End(Enum):
-    """How a job's own run came to its end."""
+    """How a job ended by itself."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -34,7 +34,7 @@ class JobArrived:
 
 @dataclass(frozen=True, slots=True)
 class JobCancelled:
-    """A user wants a job gone, whatever it is doing."""
+    """A user cancelled a job, in whatever state."""
 
     job_id: JobId
 
@@ -55,7 +55,7 @@ class JobReleased:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """All tasks run. Work is done at `rate` a second from `work_from_s` on (later than now after a restart)."""
+    """All tasks run. Work proceeds at `rate` a second from `work_from_s` on (later than now after a restart)."""
 
     job_id: JobId
     rate: float
@@ -104,7 +104,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A job's tasks rest, as was ordered; they have left their devices and lost nothing."""
+    """A suspension that was ordered is complete: the tasks are paused, have left their devices and lost nothing."""
 
     job_id: JobId
     work: float
@@ -112,7 +112,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A suspended job's tasks go on, as was ordered: at `rate` a second from `work_from_s` on."""
+    """A resume that was ordered is complete: work proceeds at `rate` a second from `work_from_s` on."""
 
     job_id: JobId
     rate: float
@@ -121,7 +121,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class SpeedChanged:
-    """A running job's speed changed (neighbours came or went, or a measurement says so)."""
+    """A running job's speed changed (neighbours came or went, or it was measured)."""
 
     job_id: JobId
     work: float
@@ -130,7 +130,7 @@ class SpeedChanged:
 
 @dataclass(frozen=True, slots=True)
 class Lapsed:
-    """A running job's lease is over: it waits on its devices, `work` done, and does nothing more by itself."""
+    """A running job's lease is over: it idles on its devices with `work` done."""
 
     job_id: JobId
     work: float
@@ -140,7 +140,7 @@ class Lapsed:
 class WorkDone:
     """A running job has done its work and leaves its devices: it saves what came of it, and then ends.
 
-    Drivers say this only under a policy that overlaps jobs; under others a job has its devices until it ends.
+    Drivers report this only under a policy that overlaps jobs; under others a job keeps its devices until it ends.
     """
 
     job_id: JobId
@@ -149,7 +149,7 @@ class WorkDone:
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """A job came to its end by itself."""
+    """A job ended by itself."""
 
     job_id: JobId
     end: End
@@ -213,7 +213,7 @@ class NodeRemoved:
 
 @dataclass(frozen=True, slots=True)
 class NodeOccupied:
-    """Others, who are not scheduled here, hold so much of a node from now on: in all, not in addition."""
+    """What pods and processes that are not scheduled here hold of a node from now on: in all, not in addition."""
 
     node_id: NodeId
     devices: int = 0
@@ -223,7 +223,7 @@ class NodeOccupied:
 
 @dataclass(frozen=True, slots=True)
 class PromisesChanged:
-    """From now on this is promised to tenants. What runs stays; what no longer fits goes on without a guarantee."""
+    """The guarantees of tenants changed. Running jobs stay; a job that no longer fits continues without a guarantee."""
 
     cells: CellPlan | None = None
     tenants: TenantPlan | None = None
@@ -231,7 +231,7 @@ class PromisesChanged:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The moment that the engine asked to be woken at has come."""
+    """The engine's wake-up time has come."""
 
 
 Event: TypeAlias = (

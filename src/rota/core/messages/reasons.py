@@ -42,7 +42,7 @@ class ReasonCode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One obstacle: what is needed, what there is (both in thousandths of devices), and on whom it waits."""
+    """One obstacle: what is needed and available, both in thousandths of devices, and the job that is waited for."""
 
     code: ReasonCode
     need_milli: int = 0
@@ -58,7 +58,7 @@ class Reason:
         need, free = _devices(self.need_milli), _devices(self.free_milli)
         match self.code:
             case ReasonCode.DEVICES_BUSY:
-                return f"needs {need}, {free} could be had now; starts when other jobs end"
+                return f"needs {need}, {free} available now; starts when other jobs end"
             case ReasonCode.FRAGMENTED:
                 relax = "" if self.until_s is None else f"; accepts any placement from {self.until_s:.0f} s"
                 return f"needs {need} close together; {free} are free but too scattered{relax}"
@@ -67,18 +67,16 @@ class Reason:
             case ReasonCode.NODES_DOWN:
                 return f"needs {need}; enough exist only on nodes that are down, drained or held exclusively"
             case ReasonCode.NEVER_FITS:
-                largest = f": a task wants more than a node's {_devices(self.owned_milli)}" if self.owned_milli else ""
+                largest = f": a task needs more than a node's {_devices(self.owned_milli)}" if self.owned_milli else ""
                 return f"needs {need}; the cluster can never offer that{largest}"
             case ReasonCode.MEMORY_TOO_SMALL:
-                return f"needs {need} with more memory than any device has that it may use; ask for less gpu_memory"
+                return f"needs {need} with more memory than any device that it may use; ask for less gpu_memory"
             case ReasonCode.NO_SUCH_TYPE:
-                return f"needs {need} of type {self.device_type}, of which there is none; name another type"
+                return f"needs {need} of type {self.device_type}, which no node has; name another type"
             case ReasonCode.NO_MATCHING_NODE:
-                return (
-                    f"needs {need} on nodes with labels that it asks for and taints that it tolerates; none is in use"
-                )
+                return f"needs {need}; no schedulable node matches its labels and tolerations"
             case ReasonCode.BEHIND:
-                return f"waits its turn behind job {self.job}"
+                return f"waits behind job {self.job}"
             case ReasonCode.WOULD_DELAY:
                 return f"would delay job {self.job}, which has a reservation"
             case ReasonCode.VACATING:
@@ -86,30 +84,30 @@ class Reason:
             case ReasonCode.DEPENDENCY:
                 return f"waits for job {self.job} to succeed"
             case ReasonCode.RETRY:
-                return "failed and waits before it is tried again"
+                return "failed and pauses before the next attempt"
             case ReasonCode.HELD:
                 return "held; release it to let it run"
             case ReasonCode.ROUND:
                 return "waits for the next round"
             case ReasonCode.BETTER_LATER:
-                return "waits for a device on which the jobs together end sooner than on those that are free"
+                return "waits for a busy device: all jobs together end sooner than on the free ones"
             case ReasonCode.BY_HEURISTIC:
-                return "placed by the placement's rule: the learned policy had no place for all of its tasks"
+                return "placed by the placement's rule: the learned policy had no placement for all of its tasks"
             case ReasonCode.LABELS:
-                return f"needs {need} on the device of its `affinity`, which has no room that its labels allow"
+                return f"needs {need} on the device of its `affinity`, where no room is left that its labels allow"
             case ReasonCode.NOT_CONSIDERED:
                 return "not yet considered by the scheduler"
             case _:
                 return self._tenancy_sentence(need, free)
 
     def _tenancy_sentence(self, need: str, free: str) -> str:
-        """What tenancy says, and what would let the job start."""
+        """The obstacle within tenancy, and what would let the job start."""
         owned = _devices(self.owned_milli)
         match self.code:
             case ReasonCode.QUOTA_USED:
                 return (
-                    f"needs {need}; tenant {self.tenant} may use {owned}, of which {free} can be had at this priority; "
-                    "starts when jobs of the tenant with the same or a higher priority end"
+                    f"needs {need}; tenant {self.tenant} may use {owned}, of which {free} are available at this "
+                    "priority; starts when jobs of the tenant with the same or a higher priority end"
                 )
             case ReasonCode.QUOTA_TOO_SMALL:
                 return (
@@ -118,7 +116,7 @@ class Reason:
                 )
             case ReasonCode.USER_LIMIT:
                 return (
-                    f"needs {need}; one user of tenant {self.tenant} may hold {owned}, {free} more can be had; "
+                    f"needs {need}; one user of tenant {self.tenant} may hold {owned}, {free} more now; "
                     "starts when the user's other jobs end"
                 )
             case ReasonCode.SHARE_USED:
@@ -128,21 +126,22 @@ class Reason:
                 )
             case ReasonCode.SHARE_LENT:
                 return (
-                    f"needs {need} of the share of tenant {self.tenant}, which are lent out; starts when job "
-                    f"{self.job} has had its guaranteed run time, or when others end"
+                    f"needs {need} of the share of tenant {self.tenant}, which are lent; starts when job "
+                    f"{self.job} has used its minimum run time, or when others end"
                 )
             case ReasonCode.CELLS_SCATTERED:
                 return (
-                    f"needs {need} close together; {free} of the {owned} of tenant {self.tenant} can be had, but in "
-                    "no cells of that shape; starts when neighbouring ones end, or in smaller tasks"
+                    f"needs {need} close together; {free} of the {owned} of tenant {self.tenant} are "
+                    "available, but in no cells of a fitting shape; starts when neighbouring cells are free, or in "
+                    "smaller tasks"
                 )
             case ReasonCode.CELLS_LENT:
-                return f"its {need} are lent out; starts when job {self.job} has left them"
+                return f"its {need} are lent; starts when job {self.job} has left them"
             case ReasonCode.BAD_HARDWARE:
                 whose = "there are" if self.tenant is None else f"tenant {self.tenant} owns"
                 return (
-                    f"needs {need}; {whose} {owned}, of which {free} could be had if all nodes were up, but some are "
-                    "down or drained; starts when they are back"
+                    f"needs {need}; {whose} {owned}, of which {free} would be available if all nodes were up, but "
+                    "some are down or drained; starts when they are back"
                 )
             case _:
                 return str(self.code.value)

@@ -1,7 +1,7 @@
-"""What a cluster promises in cells: types of cells, the physical tree, and which cells each tenant owns.
+"""Guarantees in cells: types of cells, the physical tree, and which cells each tenant owns.
 
 Plain values, as a file states them and checked only in so far as the words mean anything. Whether the
-promises can be kept is found out where the trees are built.
+guarantees can be kept is checked where the trees are built.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CellType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEntry:
-    """One physical cell as listed. What is not said is inferred: the children's number, addresses by position."""
+    """One physical cell as listed. What is not stated is inferred: the children's number, addresses by position."""
 
     type: CellTypeName | None = None
     address: str | None = None
@@ -69,7 +69,7 @@ class SkuSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellPlan:
-    """Everything that a file says of cells."""
+    """Everything that a file states about cells."""
 
     types: Mapping[CellTypeName, CellType]
     physical: tuple[CellEntry, ...]

@@ -16,7 +16,7 @@ from rota.core.model.tenants import TenantPlan
 class Node:
     """One machine. `None` for a host resource means that it is not counted there.
 
-    `sockets` says how many devices hang off each socket or switch, in device order; empty means one group.
+    `sockets` is how many devices are attached to each socket or switch, in device order; empty means one group.
     """
 
     id: NodeId
@@ -63,9 +63,9 @@ class Cluster:
 
     nodes: tuple[Node, ...]
     cells: CellPlan | None = None
-    """What is promised to tenants in cells, if anything."""
+    """The guarantees of tenants in cells, if there are any."""
     tenants: TenantPlan | None = None
-    """What is promised to tenants in counts, if anything."""
+    """The guarantees of tenants by count, if there are any."""
 
     def __post_init__(self) -> None:
         if not self.nodes:

@@ -1,6 +1,6 @@
-"""What users ask for: jobs, their roles and what a task of a role needs.
+"""Requests of users: jobs, their roles and what a task of a role needs.
 
-Values are checked once, here; whatever holds a `Job` may trust it. Amounts are integers: devices
+Values are checked once, here; code that is given a `Job` may trust it. Amounts are integers: devices
 in thousandths, CPUs in thousandths, memory in bytes, network and disk in bits per second.
 """
 
@@ -27,7 +27,7 @@ OPPORTUNISTIC = -1
 
 
 class JobState(Enum):
-    """Where a job stands; the words that users see."""
+    """The state of a job in the words that users see."""
 
     HELD = "held"
     WAITING = "waiting"
@@ -76,7 +76,7 @@ class Role:
     network_bps: int = 0
     disk_bps: int = 0
     requires: Terms = ()
-    """What labels of a node must say."""
+    """What the labels of a node must match."""
     tolerates: tuple[Toleration, ...] = ()
     """Taints of a node that do not keep its tasks away."""
 
@@ -103,7 +103,7 @@ class Role:
 
     @property
     def is_fraction(self) -> bool:
-        """Whether a task holds only part of a device."""
+        """Whether a task holds only a fraction of a device."""
         return 0 < self.device_milli < WHOLE
 
     @property

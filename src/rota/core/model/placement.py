@@ -11,10 +11,10 @@ class Slot(NamedTuple):
     """Tasks of one role on one node, and the devices they hold there, as a bit mask.
 
     `milli` is what they hold of each of those devices. Tasks that ask for whole devices and hold less of each are
-    packed: they run beside others on the same devices, or are held back. So are those that asked for a part and hold
-    less of it. Those that run `in_turn` have the devices to themselves for that part of the time. Of the device memory
-    that they ask for, `memory_milli` stays on devices that they share; the rest lies on the host, or is in use only
-    while it is their turn. A plain tuple: there are several per job.
+    packed: they run concurrently with other tasks on these devices, or are throttled. So are tasks that asked for a
+    fraction and hold less of it. Tasks that run `in_turn` are time-sliced: they have the devices to themselves for that
+    fraction of the time. Of the device memory that they ask for, `memory_milli` stays on devices that they share; the
+    remainder is on the host, or in use only during their time slices. A plain tuple: there are several per job.
     """
 
     node: int
@@ -46,7 +46,7 @@ def device_memory(slot: Slot, role: Role) -> int:
 
 
 def devices_of(placement: Placement) -> int:
-    """Devices that a placement touches, whole or in part."""
+    """Devices of a placement, whole or fractional."""
     devices = 0
     for slot in placement:
         devices += slot.devices.bit_count()
@@ -59,12 +59,12 @@ def packed(placement: Placement, milli: int) -> Placement:
 
 
 def in_turn(placement: Placement, milli: int) -> Placement:
-    """The same devices, to itself for that part of the time."""
+    """The same devices, time-sliced with that fraction of the time."""
     return tuple(slot._replace(milli=milli, in_turn=True) if slot.devices else slot for slot in placement)
 
 
 def suspended_claim(placement: Placement) -> Placement:
-    """What suspended tasks keep of where they rest: the host's resources, no devices."""
+    """What suspended tasks keep of their placement: host resources, no devices."""
     return tuple(slot._replace(devices=0, milli=WHOLE, in_turn=False, memory_milli=WHOLE) for slot in placement)
 
 
@@ -145,7 +145,7 @@ def fault_in(placement: Placement, job: Job) -> str | None:
                 slot.devices.bit_count() != slot.tasks * max(role.device_milli // WHOLE, 1)
                 or not 0 < slot.milli <= WHOLE
             ):
-                return f"{slot.tasks} tasks of role {role.name!r} take turns on {slot.devices.bit_count()} devices"
+                return f"{slot.tasks} tasks of role {role.name!r} are time-sliced on {slot.devices.bit_count()} devices"
             continue
         is_packed = role.device_milli >= WHOLE > slot.milli > 0
         held = slot.devices.bit_count() * (WHOLE if is_packed else slot.milli)

@@ -1,4 +1,4 @@
-"""What a cluster promises in counts: devices of each type to tenants, which may themselves be parts of tenants."""
+"""Guarantees by count: devices of each type for tenants, which may contain other tenants."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ANY_TYPE = DeviceType("*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A tenant's part: devices it may claim at any time, and how far it may go while others leave theirs idle."""
+    """A tenant's share: devices it may claim at any time, and how many it may borrow while others leave theirs idle."""
 
     guaranteed: Mapping[DeviceType, int] = field(default_factory=dict)
     limit: Mapping[DeviceType, int] = field(default_factory=dict)
     """The most it may hold, borrowed devices included; a type that is not named has no limit."""
     parent: TenantId | None = None
     weight: float = 1.0
-    """Its part of what is left over, compared with its siblings."""
+    """Its weight, against its siblings, in what is left over."""
     per_user: int | None = None
     """The most devices that one of its users may hold."""
 
@@ -41,7 +41,7 @@ class TenantPlan:
     half_life_s: float = 7 * 86400.0
     """After so long, past use counts half when what is left over is shared out."""
     min_run_s: float = 0.0
-    """Nobody is preempted before it has run so long."""
+    """The minimum run time before which no job is preempted."""
 
     def __post_init__(self) -> None:
         if not self.half_life_s > 0 or not self.min_run_s >= 0:

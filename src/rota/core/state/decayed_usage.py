@@ -1,4 +1,4 @@
-"""Who has had how much lately: device-seconds that fade by half in every half-life."""
+"""Recent usage by account: device-seconds that decay by half in every half-life."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DecayedUsage:
         return self._held.get(account, 0.0)
 
     def of(self, account: str, now_s: float) -> float:
-        """Device-seconds that an account has had, those of one half-life ago counted half."""
+        """Device-seconds that an account has used, those of one half-life ago counted half."""
         entry = self._past.setdefault(account, [0.0, now_s])
         passed_s = now_s - entry[1]
         if passed_s > 0:

@@ -1,4 +1,4 @@
-"""What became of the jobs: one row each, and what the cluster did meanwhile. The input of every report."""
+"""The outcome of each job in one row, and the totals of the cluster. The input of every report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JobRow(NamedTuple):
     run_s: float
     wait_s: float
     fragmented_s: float
-    """The part of its waiting in which enough devices were free, but not together."""
+    """The part of its waiting time in which enough devices were free, but not together."""
     gpu_s: float
     ideal_s: float
     """How long it would have run without interruption at its nominal speed."""
@@ -54,7 +54,7 @@ class History:
     devices: int
     free_device_s: float
     fragmented_device_s: float
-    """Device-seconds that lay free on nodes which held other jobs; part of `free_device_s`."""
+    """Device-seconds that were free on nodes with other jobs; part of `free_device_s`."""
 
 
 def history_of(state: State) -> History:

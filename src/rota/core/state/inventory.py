@@ -34,7 +34,7 @@ class Inventory:
     )
 
     def __init__(self, cluster: Cluster | None = None) -> None:
-        """The books of a cluster, all free; without one, books of nothing."""
+        """The inventory of a cluster, all free; empty without one."""
         self.nodes: list[NodeAccount] = []
         self.pools: list[Pool] = []
         self.pool_by_type: dict[DeviceType, int] = {}
@@ -44,7 +44,7 @@ class Inventory:
         self.free = 0
         """Wholly free devices on usable nodes."""
         self.idle_free = 0
-        """Free devices on nodes that hold nothing; the rest of the free ones lie in fragments."""
+        """Free devices on idle nodes; the other free ones are fragmented."""
         self.cpu_total = 0
         self.memory_total = 0
         """CPU thousandths and memory bytes of all nodes that count theirs."""
@@ -79,9 +79,9 @@ class Inventory:
 
     def _count_node(self, index: int, sign: int) -> None:
         """Enter a node into the indexes that do not depend on what is free, or strike it out."""
-        books = self.nodes[index]
+        account = self.nodes[index]
         self.fitting = {}
-        node, pool, bit = books.node, self.pools[books.pool], 1 << index
+        node, pool, bit = account.node, self.pools[account.pool], 1 << index
         self.cpu_total += sign * (node.cpu_milli or 0)
         self.memory_total += sign * (node.memory_bytes or 0)
         pool.nodes ^= bit
@@ -108,8 +108,8 @@ class Inventory:
         found = self.fitting.get(key)
         if found is None:
             found = -1
-            for index, books in enumerate(self.nodes):
-                node = books.node
+            for index, account in enumerate(self.nodes):
+                node = account.node
                 if not (is_tolerated(node.taints, role.tolerates) and is_met(role.requires, dict(node.labels))):
                     found &= ~(1 << index)
             self.fitting[key] = found
@@ -134,14 +134,15 @@ class Inventory:
     def is_free(
         self, placement: Placement, roles: tuple[Role, ...], exclusive: bool = False, *, back: bool = False
     ) -> bool:
-        """Whether a placement could be taken now; `back`: by one who never left it, drained or not."""
+        """Whether a placement could be taken now; `back`: by a job that never left it, drained or not."""
         if exclusive and any(self.nodes[slot.node].users for slot in placement):
             return False
         taken: list[Slot] = []
         fits = True
         for slot in placement:
-            books = self.nodes[slot.node]
-            closed = books.locked if back else not (books.usable and self.matching(roles[slot.role]) >> slot.node & 1)
+            account = self.nodes[slot.node]
+            is_open = account.usable and self.matching(roles[slot.role]) >> slot.node & 1
+            closed = account.locked if back else not is_open
             if closed or not self._slot_fits(slot, roles[slot.role]):
                 fits = False
                 break
@@ -153,40 +154,40 @@ class Inventory:
 
     def set_up(self, index: int, up: bool) -> None:
         """A node failed or came back."""
-        books = self.nodes[index]
+        account = self.nodes[index]
         self._delist(index)
-        books.up = up
+        account.up = up
         self._enlist(index)
 
     def set_drained(self, index: int, drained: bool) -> None:
         """A node was drained or undrained."""
-        books = self.nodes[index]
+        account = self.nodes[index]
         self._delist(index)
-        books.drained = drained
+        account.drained = drained
         self._enlist(index)
 
     def occupy(self, index: int, devices: int, cpu_milli: int, memory_bytes: int) -> None:
-        """Others hold so much of a node; of its devices the last that are free, since nobody says which."""
-        books = self.nodes[index]
+        """Record what is held of a node outside of the scheduler. Which devices is not known: the last free ones."""
+        account = self.nodes[index]
         self._delist(index)
-        mask = books.free_mask | books.others_mask
-        books.others_mask = mask & ~lowest(mask, max(mask.bit_count() - devices, 0))
-        books.free_mask = mask & ~books.others_mask
-        books.free = books.free_mask.bit_count()
-        books.cpu_milli += books.others_cpu_milli - cpu_milli
-        books.memory_bytes += books.others_memory_bytes - memory_bytes
-        books.others_cpu_milli, books.others_memory_bytes = cpu_milli, memory_bytes
+        mask = account.free_mask | account.others_mask
+        account.others_mask = mask & ~lowest(mask, max(mask.bit_count() - devices, 0))
+        account.free_mask = mask & ~account.others_mask
+        account.free = account.free_mask.bit_count()
+        account.cpu_milli += account.others_cpu_milli - cpu_milli
+        account.memory_bytes += account.others_memory_bytes - memory_bytes
+        account.others_cpu_milli, account.others_memory_bytes = cpu_milli, memory_bytes
         self._enlist(index)
 
     def pick_devices(self, index: int, count: int) -> int:
         """Which free devices of a node to take: within one socket if one has enough, else the fullest first."""
-        books = self.nodes[index]
-        if not books.node.sockets:
-            return lowest(books.free_mask, count)
+        account = self.nodes[index]
+        if not account.node.sockets:
+            return lowest(account.free_mask, count)
         groups = []
         first = 0
-        for size in books.node.sockets:
-            mask = books.free_mask & (((1 << size) - 1) << first)
+        for size in account.node.sockets:
+            mask = account.free_mask & (((1 << size) - 1) << first)
             groups.append((mask.bit_count(), first, mask))
             first += size
         groups.sort()
@@ -201,7 +202,7 @@ class Inventory:
     def fork(self) -> Inventory:
         """An independent copy."""
         copy = Inventory()
-        copy.nodes = [books.copy() for books in self.nodes]
+        copy.nodes = [account.copy() for account in self.nodes]
         copy.pools = [pool.copy() for pool in self.pools]
         copy.pool_by_type = dict(self.pool_by_type)
         copy.by_name = dict(self.by_name)
@@ -216,137 +217,137 @@ class Inventory:
     # -- slots -----------------------------------------------------------------------------------
 
     def _take_slot(self, slot: Slot, role: Role) -> None:
-        books = self.nodes[slot.node]
+        account = self.nodes[slot.node]
         if slot.milli == WHOLE:
-            if books.free_mask & slot.devices != slot.devices:
-                raise InvariantBroken(f"node {books.node.id}: devices {slot.devices:b} are not all free")
-            if books.usable:
-                self._shift(slot.node, books, books.free_mask ^ slot.devices, books.users + 1)
+            if account.free_mask & slot.devices != slot.devices:
+                raise InvariantBroken(f"node {account.node.id}: devices {slot.devices:b} are not all free")
+            if account.usable:
+                self._shift(slot.node, account, account.free_mask ^ slot.devices, account.users + 1)
             else:
-                books.free_mask ^= slot.devices
-                books.free = books.free_mask.bit_count()
-                books.users += 1
+                account.free_mask ^= slot.devices
+                account.free = account.free_mask.bit_count()
+                account.users += 1
         else:
-            self._take_share(slot, books, role)
+            self._take_share(slot, account, role)
         if role.needs_host:
-            books.cpu_milli -= role.cpu_milli * slot.tasks
-            books.memory_bytes -= role.memory_bytes * slot.tasks
-            books.network_bps -= role.network_bps * slot.tasks
-            books.disk_bps -= role.disk_bps * slot.tasks
-            if min(books.cpu_milli, books.memory_bytes, books.network_bps, books.disk_bps) < 0:
-                raise InvariantBroken(f"node {books.node.id}: host resources are oversubscribed")
+            account.cpu_milli -= role.cpu_milli * slot.tasks
+            account.memory_bytes -= role.memory_bytes * slot.tasks
+            account.network_bps -= role.network_bps * slot.tasks
+            account.disk_bps -= role.disk_bps * slot.tasks
+            if min(account.cpu_milli, account.memory_bytes, account.network_bps, account.disk_bps) < 0:
+                raise InvariantBroken(f"node {account.node.id}: host resources are oversubscribed")
 
     def _give_slot(self, slot: Slot, role: Role) -> None:
-        books = self.nodes[slot.node]
+        account = self.nodes[slot.node]
         if role.needs_host:
-            books.cpu_milli += role.cpu_milli * slot.tasks
-            books.memory_bytes += role.memory_bytes * slot.tasks
-            books.network_bps += role.network_bps * slot.tasks
-            books.disk_bps += role.disk_bps * slot.tasks
+            account.cpu_milli += role.cpu_milli * slot.tasks
+            account.memory_bytes += role.memory_bytes * slot.tasks
+            account.network_bps += role.network_bps * slot.tasks
+            account.disk_bps += role.disk_bps * slot.tasks
         if slot.milli != WHOLE:
-            self._give_share(slot, books, role)
+            self._give_share(slot, account, role)
             return
-        if books.free_mask & slot.devices:
-            raise InvariantBroken(f"node {books.node.id}: devices {slot.devices:b} were free already")
-        if books.usable:
-            self._shift(slot.node, books, books.free_mask | slot.devices, books.users - 1)
+        if account.free_mask & slot.devices:
+            raise InvariantBroken(f"node {account.node.id}: devices {slot.devices:b} were free already")
+        if account.usable:
+            self._shift(slot.node, account, account.free_mask | slot.devices, account.users - 1)
         else:
-            books.free_mask |= slot.devices
-            books.free = books.free_mask.bit_count()
-            books.users -= 1
+            account.free_mask |= slot.devices
+            account.free = account.free_mask.bit_count()
+            account.users -= 1
 
-    def _shift(self, index: int, books: NodeAccount, mask: int, users: int) -> None:
+    def _shift(self, index: int, account: NodeAccount, mask: int, users: int) -> None:
         """Change the free devices of a usable node and keep the pool's index true."""
-        pool = self.pools[books.pool]
-        before, after = books.free, mask.bit_count()
-        if not books.users:
+        pool = self.pools[account.pool]
+        before, after = account.free, mask.bit_count()
+        if not account.users:
             self.idle_free -= before
         if not users:
             self.idle_free += after
-        books.free_mask = mask
-        books.users = users
+        account.free_mask = mask
+        account.users = users
         if before != after:
             bit = 1 << index
             by_free = pool.by_free
             by_free[before] ^= bit
             by_free[after] ^= bit
-            books.free = after
+            account.free = after
             pool.free += after - before
             self.free += after - before
 
     def _slot_fits(self, slot: Slot, role: Role) -> bool:
-        books = self.nodes[slot.node]
+        account = self.nodes[slot.node]
         if slot.milli == WHOLE:
-            devices_fit = books.free_mask & slot.devices == slot.devices
+            devices_fit = account.free_mask & slot.devices == slot.devices
         elif role.is_fraction and slot.devices.bit_count() != 1:
             devices_fit = False
         else:
             devices_fit = True
             for device in device_indexes(slot.devices):
-                milli, memory = self._share_left(books, device)
+                milli, memory = self._share_left(account, device)
                 if milli < slot.milli or memory < device_memory(slot, role):
                     devices_fit = False
                     break
         return devices_fit and (
             not role.needs_host
             or (
-                books.cpu_milli >= role.cpu_milli * slot.tasks
-                and books.memory_bytes >= role.memory_bytes * slot.tasks
-                and books.network_bps >= role.network_bps * slot.tasks
-                and books.disk_bps >= role.disk_bps * slot.tasks
+                account.cpu_milli >= role.cpu_milli * slot.tasks
+                and account.memory_bytes >= role.memory_bytes * slot.tasks
+                and account.network_bps >= role.network_bps * slot.tasks
+                and account.disk_bps >= role.disk_bps * slot.tasks
             )
         )
 
     # -- shares of devices -----------------------------------------------------------------------
 
-    def _share_left(self, books: NodeAccount, device: int) -> tuple[int, int]:
-        left = books.shares.get(device)
+    def _share_left(self, account: NodeAccount, device: int) -> tuple[int, int]:
+        left = account.shares.get(device)
         if left is not None:
             return left
-        if books.free_mask >> device & 1:
-            memory = books.node.device_memory_bytes
+        if account.free_mask >> device & 1:
+            memory = account.node.device_memory_bytes
             return WHOLE, UNCOUNTED if memory is None else memory
         return 0, 0
 
-    def _take_share(self, slot: Slot, books: NodeAccount, role: Role) -> None:
+    def _take_share(self, slot: Slot, account: NodeAccount, role: Role) -> None:
         users = 1
         keeps = device_memory(slot, role)
         for device in device_indexes(slot.devices):
-            milli, memory = self._share_left(books, device)
+            milli, memory = self._share_left(account, device)
             if slot.milli > milli or keeps > memory:
-                raise InvariantBroken(f"node {books.node.id}: device {device} has no {slot.milli} thousandths free")
-            self._set_share(slot.node, books, device, milli - slot.milli, memory - keeps, users)
+                raise InvariantBroken(f"node {account.node.id}: device {device} has no {slot.milli} thousandths free")
+            self._set_share(slot.node, account, device, milli - slot.milli, memory - keeps, users)
             users = 0
 
-    def _give_share(self, slot: Slot, books: NodeAccount, role: Role) -> None:
+    def _give_share(self, slot: Slot, account: NodeAccount, role: Role) -> None:
         users = -1
         keeps = device_memory(slot, role)
         for device in device_indexes(slot.devices):
-            milli, memory = books.shares[device]
-            self._set_share(slot.node, books, device, milli + slot.milli, memory + keeps, users)
+            milli, memory = account.shares[device]
+            self._set_share(slot.node, account, device, milli + slot.milli, memory + keeps, users)
             users = 0
 
-    def _set_share(self, index: int, books: NodeAccount, device: int, milli: int, memory: int, users: int) -> None:
-        pool = self.pools[books.pool]
-        usable = books.usable
-        if usable and device in books.shares:
-            entry = (books.shares[device][0], index, device)
+    def _set_share(self, index: int, account: NodeAccount, device: int, milli: int, memory: int, users: int) -> None:
+        pool = self.pools[account.pool]
+        usable = account.usable
+        if usable and device in account.shares:
+            entry = (account.shares[device][0], index, device)
             del pool.partial[bisect_left(pool.partial, entry)]
-        mask = books.free_mask
+        mask = account.free_mask
         if milli == WHOLE:
-            del books.shares[device]
+            del account.shares[device]
             mask |= 1 << device
         else:
-            books.shares[device] = (milli, memory)
+            account.shares[device] = (milli, memory)
             mask &= ~(1 << device)
             if usable:
                 insort(pool.partial, (milli, index, device))
         if usable:
-            self._shift(index, books, mask, books.users + users)
+            self._shift(index, account, mask, account.users + users)
         else:
-            books.free_mask = mask
-            books.free = mask.bit_count()
-            books.users += users
+            account.free_mask = mask
+            account.free = mask.bit_count()
+            account.users += users
 
     # -- nodes coming and going ------------------------------------------------------------------
 
@@ -356,28 +357,28 @@ class Inventory:
         self._enlist(index)
 
     def _delist(self, index: int) -> None:
-        books = self.nodes[index]
-        if not books.usable:
+        account = self.nodes[index]
+        if not account.usable:
             return
-        pool = self.pools[books.pool]
-        pool.by_free[books.free] ^= 1 << index
-        pool.free -= books.free
-        self.free -= books.free
-        pool.usable -= books.node.devices
-        if not books.users:
-            self.idle_free -= books.free
+        pool = self.pools[account.pool]
+        pool.by_free[account.free] ^= 1 << index
+        pool.free -= account.free
+        self.free -= account.free
+        pool.usable -= account.node.devices
+        if not account.users:
+            self.idle_free -= account.free
         pool.partial = [entry for entry in pool.partial if entry[1] != index]
 
     def _enlist(self, index: int) -> None:
-        books = self.nodes[index]
-        if not books.usable:
+        account = self.nodes[index]
+        if not account.usable:
             return
-        pool = self.pools[books.pool]
-        pool.by_free[books.free] ^= 1 << index
-        pool.free += books.free
-        self.free += books.free
-        pool.usable += books.node.devices
-        if not books.users:
-            self.idle_free += books.free
-        for device, (milli, _) in sorted(books.shares.items()):
+        pool = self.pools[account.pool]
+        pool.by_free[account.free] ^= 1 << index
+        pool.free += account.free
+        self.free += account.free
+        pool.usable += account.node.devices
+        if not account.users:
+            self.idle_free += account.free
+        for device, (milli, _) in sorted(account.shares.items()):
             insort(pool.partial, (milli, index, device))

@@ -1,14 +1,15 @@
-"""A job as the engine sees it: what was asked for, where it stands, what it has had so far."""
+"""The engine's record of a job: its request, its phase and its usage so far."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
+from rota.core.errors import InvariantBroken
 from rota.core.messages.decisions import Cause, Lease
 from rota.core.messages.reasons import ReasonCode
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job, JobState
 from rota.core.model.placement import Placement, held_milli, is_suspended_claim
-from rota.core.state.phases import IN_TRANSITION, RESERVATIONS, STATE_BY_PHASE, Phase
+from rota.core.state.phases import AFTER_ORDER, IN_TRANSITION, RESERVATIONS, STATE_BY_PHASE, Order, Phase
 
 
 class JobView(Protocol):
@@ -20,7 +21,7 @@ class JobView(Protocol):
 
     @property
     def seq(self) -> int:
-        """Order of submission: the last word in every comparison."""
+        """Order of submission: the final tie-break in every comparison."""
 
     @property
     def submitted_s(self) -> float:
@@ -36,7 +37,7 @@ class JobView(Protocol):
 
     @property
     def memo(self) -> Any:
-        """What the policy said last that it wants to remember of this job."""
+        """What the policy wants to remember of this job."""
 
     @property
     def gpus(self) -> float:
@@ -47,7 +48,7 @@ class JobView(Protocol):
         """Work done per second at present: 0 unless it runs."""
 
     def attained_gpu_s(self, now_s: float) -> float:
-        """Device-seconds had so far."""
+        """Device-seconds used so far."""
 
     def run_s(self, now_s: float) -> float:
         """Seconds that it has run so far."""
@@ -110,7 +111,7 @@ class LiveJob:
     def __init__(self, job: Job, seq: int, now_s: float, nominal_rate: float) -> None:
         self.job = job
         self.seq = seq
-        """Order of submission: the last word in every comparison."""
+        """Order of submission: the final tie-break in every comparison."""
         self.submitted_s = now_s
         self.phase = Phase.WAITING
         """Where it is in its life; see `core/state/phases.py`."""
@@ -121,17 +122,17 @@ class LiveJob:
         self.placement: Placement | None = None
         """The devices that it claims: held when starting or running, reserved otherwise."""
         self.suspended_on: Placement | None = None
-        """The devices on which its tasks rest or are told to, if it is suspended: where it can be resumed."""
+        """Its former devices if it is suspended or being suspended: where it can be resumed."""
         self.stopping: Cause | None = None
         """Why a stop was ordered that is not answered yet; decides what becomes of the job then."""
         self.unmet = 0
-        """Dependencies that have not succeeded yet, and one more while it waits to be tried again."""
+        """Unmet dependencies, and one more during its pause after a failure."""
         self.retry_s: float | None = None
-        """When it contends again after a failure; None if nothing keeps it from that."""
+        """When it contends again after a failure; None if it does not pause."""
         self.demoted = False
-        """Whether what is promised can't hold it any more: it was admitted under other promises."""
+        """Whether the guarantees can't hold it any more: it was admitted under others."""
         self.lease: Lease | None = None
-        """How long it may go on, under a policy that plans in rounds; None once that is over."""
+        """Its lease under a policy that plans in rounds; None once that is over."""
         self.gpu_milli = job.gpu_milli
         self.nominal_rate = nominal_rate
         self.rate = 0.0
@@ -151,11 +152,11 @@ class LiveJob:
         self.overhead_s = 0.0
         self.lost_work = 0.0
         self.scattered_s = 0.0
-        """How long it waited while enough devices were free, but not together."""
+        """Seconds that it waited while enough devices were free, but not together."""
         self.memo: Any = None
         """What the policy remembers of this job."""
         self.wait_code: ReasonCode | None = None
-        """The obstacle that was last written down."""
+        """The obstacle that was journaled last."""
 
     @property
     def holds(self) -> bool:
@@ -206,7 +207,7 @@ class LiveJob:
 
     @property
     def standing(self) -> int:
-        """Its priority, as far as the promises still give it one."""
+        """Its priority, or that of a job without a guarantee if it was demoted."""
         return OPPORTUNISTIC if self.demoted else self.job.priority
 
     @property
@@ -215,7 +216,7 @@ class LiveJob:
         return self.rate if self.run_since_s is not None else 0.0
 
     def attained_gpu_s(self, now_s: float) -> float:
-        """Device-seconds had so far."""
+        """Device-seconds used so far."""
         attained = self.attained_milli_s
         if self.run_since_s is not None:
             attained += (now_s - self.run_since_s) * self.run_milli
@@ -255,7 +256,7 @@ class LiveJob:
         """Seconds of running still to go at its best speed; the user's estimate if that is all that is known.
 
         Unlike `remaining_s` it does not change when the job is put elsewhere, so that jobs can be ordered by it
-        without taking each other's place for ever.
+        without preempting each other for ever.
         """
         total = self.job.work
         if total is None:
@@ -274,7 +275,7 @@ class LiveJob:
         return self.rate / self.nominal_rate, float("inf")
 
     def settle(self, now_s: float) -> None:
-        """Bring the books up to now, keeping the run going."""
+        """Bring the counters up to date while it runs."""
         if self.run_since_s is None:
             return
         self.attained_milli_s += (now_s - self.run_since_s) * self.run_milli
@@ -288,6 +289,13 @@ class LiveJob:
         """Go on to another phase."""
         self.phase = phase
         self.state = STATE_BY_PHASE[phase]
+
+    def follow(self, order: Order) -> None:
+        """Go on to the phase that follows an order."""
+        after = AFTER_ORDER[order].get(self.phase)
+        if after is None:
+            raise InvariantBroken(f"job {self.job.id} is {self.phase.label}: {order.label!r} can't be ordered")
+        self.enter(after)
 
     def set_placement(self, placement: Placement | None) -> None:
         """Claim devices, or none."""

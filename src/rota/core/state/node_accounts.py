@@ -1,4 +1,4 @@
-"""The books of single nodes and of device types: what is there, and what of it is free."""
+"""Accounts of single nodes and of device types: capacity, and what of it is free."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Pool:
     free: int = 0
     by_free: list[int] = field(default_factory=lambda: [0])
     partial: list[tuple[int, int, int]] = field(default_factory=list)
-    """Devices held in part, as (thousandths left, node, device), sorted."""
+    """Fractionally held devices, as (thousandths left, node, device), sorted."""
 
     def copy(self) -> Pool:
         """An independent pool with the same counts."""
@@ -33,7 +33,7 @@ class Pool:
 
 @dataclass(slots=True)
 class NodeAccount:
-    """One node's books: what it has and what of it is not claimed."""
+    """One node's account: its capacity and what of it is not claimed."""
 
     node: Node
     pool: int
@@ -49,11 +49,11 @@ class NodeAccount:
     drained: bool = False
     locked: bool = False
     removed: bool = False
-    """Whether it has left the cluster; its place stays, for those who still run there and for its return."""
+    """Whether it has left the cluster; its index stays valid for jobs that still run there and for its return."""
     shares: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Of each device held in part: thousandths and memory bytes left."""
+    """Thousandths and memory bytes left of each fractionally held device."""
     others_mask: int = 0
-    """Devices that are held by others, who are not scheduled here."""
+    """Devices that are held by pods and processes not scheduled here."""
     others_cpu_milli: int = 0
     others_memory_bytes: int = 0
 
@@ -63,7 +63,7 @@ class NodeAccount:
         return self.up and not self.drained and not self.locked and not self.removed
 
     def copy(self) -> NodeAccount:
-        """Independent books with the same entries."""
+        """An independent copy."""
         return NodeAccount(
             node=self.node,
             pool=self.pool,
@@ -87,7 +87,7 @@ class NodeAccount:
 
 
 def all_free(node: Node, pool: int) -> NodeAccount:
-    """The books of a node that nobody uses."""
+    """The account of an idle node."""
     mask = (1 << node.devices) - 1
     return NodeAccount(
         node=node,

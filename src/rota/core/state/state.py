@@ -1,4 +1,4 @@
-"""All that the engine knows, with the transitions that change it and keep its indexes true."""
+"""The state of the engine, with the named transitions that change it and its indexes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from rota.core.model.placement import Placement, suspended_claim
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
-from rota.core.state.phases import AFTER_ORDER, Order, Phase
+from rota.core.state.phases import Order, Phase
+from rota.core.state.vacating import is_blocked_by
 
 if TYPE_CHECKING:
     from rota.core.engine.protocols import Ledger
@@ -30,7 +31,7 @@ _RUNNING_AFTER = {Phase.STOPPING_START: Phase.STOPPING, Phase.RELOCATING_START: 
 
 
 class State:
-    """One owner, the engine. Claims live in `inventory`; what a stop has not vacated yet in `vacating`."""
+    """Owned by the engine. Claims are in `inventory`; what a stop has not vacated yet is in `vacating`."""
 
     __slots__ = (
         "dependents",
@@ -48,27 +49,27 @@ class State:
     )
 
     def __init__(self, of: Cluster | Inventory) -> None:
-        """A fresh state of a cluster, or one around books that exist."""
+        """A fresh state of a cluster, or one with an existing inventory."""
         self.inventory = of if isinstance(of, Inventory) else Inventory(of)
         self.ledger: Ledger | None = None
-        """The allocator's own books, told of claims that end."""
+        """The allocator's own accounts, notified of claims that end."""
         self.jobs: dict[JobId, LiveJob] = {}
         self.reserved: dict[JobId, LiveJob] = {}
         """Jobs that wait for their claimed devices to be vacated, oldest reservation first."""
         self.vacating: dict[JobId, tuple[LiveJob, Placement]] = {}
-        """Jobs that were told to leave these devices and have not answered yet."""
+        """Jobs that have been ordered to leave these devices and have not answered yet."""
         self.dependents: dict[JobId, list[LiveJob]] = {}
         self.memory: Any = None
-        """What the policy remembered when this state was copied or written down, for the one that adopts it."""
+        """What the policy remembered when this state was copied or saved, for the policy that adopts it."""
         self.past: dict[str, Past] = {}
-        """What accounts have had over time: for each who counts it, plain values that it keeps up to date."""
+        """Usage over time by the name of the component that counts it, as plain values."""
         self.seq = 0
         self.now_s = 0.0
         self.free_device_s = 0.0
         self.fragmented_device_s = 0.0
 
     def advance(self, now_s: float) -> None:
-        """Time passes; what lay idle meanwhile is added up."""
+        """Advance the clock and add up idle device-seconds."""
         passed_s = now_s - self.now_s
         if passed_s > 0:
             free = self.inventory.free
@@ -76,7 +77,7 @@ class State:
             self.fragmented_device_s += (free - self.inventory.idle_free) * passed_s
             self.now_s = now_s
         elif passed_s < 0:
-            raise InvariantBroken(f"time runs backwards: {self.now_s} s, then {now_s} s")
+            raise InvariantBroken(f"time goes backwards: {self.now_s} s, then {now_s} s")
 
     def live(self, job_id: JobId) -> LiveJob:
         """The record of a job."""
@@ -93,20 +94,20 @@ class State:
             raise RotaError(f"there is no node {node_id!r}") from None
 
     def add_node(self, node: Node) -> None:
-        """A node joins. Its name must be new or that of a removed one, and its rack in no other domain."""
+        """Add a node. Its name must be new or that of a removed node, and its rack in no other domain."""
         known = self.inventory.by_name.get(node.id)
         if known is not None:
-            books = self.inventory.nodes[known]
-            if not books.removed:
+            account = self.inventory.nodes[known]
+            if not account.removed:
                 raise RotaError(f"there is a node {node.id!r} already")
-            if not books.node.is_same_hardware(node) and self.is_in_use(known):
+            if not account.node.is_same_hardware(node) and self.is_in_use(known):
                 raise RotaError(
-                    f"node {node.id!r} was removed and jobs still run there; it can come back as it was, "
-                    "or changed when they have ended"
+                    f"node {node.id!r} was removed and jobs still run there; it can be added unchanged, "
+                    "or with other hardware when they have ended"
                 )
-        for books in self.inventory.nodes:
-            if not books.removed and books.node.rack == node.rack and books.node.domain != node.domain:
-                raise RotaError(f"rack {node.rack!r} is in two domains: {books.node.domain!r} and {node.domain!r}")
+        for account in self.inventory.nodes:
+            if not account.removed and account.node.rack == node.rack and account.node.domain != node.domain:
+                raise RotaError(f"rack {node.rack!r} is in two domains: {account.node.domain!r} and {node.domain!r}")
         self.inventory.add(node)
 
     def is_in_use(self, index: int) -> bool:
@@ -180,7 +181,7 @@ class State:
 
     def order_stop(self, live: LiveJob, held: Placement, cause: Cause) -> None:
         """Let a job leave the devices that it holds; they stay physically held until it answers."""
-        _follow(live, Order.STOP)
+        live.follow(Order.STOP)
         live.stopping = cause
         _, leaving = self.vacating.get(live.job.id, (live, ()))
         self.vacating[live.job.id] = (live, leaving + held)
@@ -206,7 +207,7 @@ class State:
 
     def order_suspend(self, live: LiveJob, held: Placement) -> None:
         """Let a job's tasks pause; their devices stay physically held until it answers."""
-        _follow(live, Order.SUSPEND)
+        live.follow(Order.SUSPEND)
         live.suspended_on = held
         self.vacating[live.job.id] = (live, held)
 
@@ -226,13 +227,13 @@ class State:
         """Give a suspended job its devices back; the driver resumes it."""
         if live.phase is Phase.RESUME_RESERVED:
             del self.reserved[live.job.id]
-        _follow(live, Order.RESUME)
+        live.follow(Order.RESUME)
         live.since_s = self.now_s
         live.run_milli = live.gpu_milli
 
     def order_resize(self, live: LiveJob, before: Placement) -> None:
         """Let a job continue on other devices; it holds the former ones until it answers."""
-        _follow(live, Order.RESIZE_OR_MOVE)
+        live.follow(Order.RESIZE_OR_MOVE)
         self.vacating[live.job.id] = (live, before)
 
     def withdraw_resize(self, live: LiveJob) -> None:
@@ -279,20 +280,20 @@ class State:
 
     def reserve(self, live: LiveJob) -> None:
         """Let a job wait for its claimed devices to be vacated."""
-        _follow(live, Order.RESERVE)
+        live.follow(Order.RESERVE)
         self.reserved[live.job.id] = live
 
     def drop_reservation(self, live: LiveJob) -> None:
         """Let a job wait no longer for devices to be vacated, if it does."""
         if live.reserved:
-            _follow(live, Order.DROP_RESERVATION)
+            live.follow(Order.DROP_RESERVATION)
             del self.reserved[live.job.id]
 
     def begin(self, live: LiveJob) -> None:
         """Give a waiting job its devices; the driver starts it."""
         if live.phase is Phase.RESERVED:
             del self.reserved[live.job.id]
-        _follow(live, Order.START)
+        live.follow(Order.START)
         live.since_s = self.now_s
         live.run_milli = live.gpu_milli
         live.wait_code = None
@@ -361,38 +362,29 @@ class State:
         live.memo = None
 
     def forget(self, job_id: JobId) -> None:
-        """Drop the record of a job that has ended and on which no other waits."""
+        """Drop the record of a job that has ended and on which no other depends."""
         if not self.live(job_id).state.is_final:
             raise InvariantBroken(f"job {job_id} has not ended and can't be forgotten")
         del self.jobs[job_id]
 
     def is_clear(self, live: LiveJob) -> bool:
-        """Whether nobody is still on the devices that a job claims.
+        """Whether the devices that a job claims are vacated.
 
-        Where host resources, shares or whole nodes are at stake, anyone still leaving the node counts.
-        A job that is being resized is not in its own way.
+        Where host resources, fractions or whole nodes are claimed, any job still leaving the node counts.
+        A job that is being resized does not block itself.
         """
         if not self.vacating:
             return True
-        job = live.job
-        placement = live.placement or ()
         for leaver, held in self.vacating.values():
             if leaver is live:
                 if live.stopping is not None:
                     return False
-                continue
-            for old in held:
-                for new in placement:
-                    if old.node != new.node:
-                        continue
-                    if old.devices & new.devices or job.exclusive or leaver.job.exclusive:
-                        return False
-                    if job.roles[new.role].needs_host and leaver.job.roles[old.role].needs_host:
-                        return False
+            elif is_blocked_by(live, leaver, held):
+                return False
         return True
 
     def fork(self) -> State:
-        """An independent copy of everything that still matters: jobs that ended stay shared."""
+        """Return an independent copy; records of ended jobs stay shared."""
         copy = State(self.inventory.fork())
         twin = {name: live if live.state.is_final else live.fork() for name, live in self.jobs.items()}
         copy.jobs = twin
@@ -406,11 +398,3 @@ class State:
         copy.free_device_s = self.free_device_s
         copy.fragmented_device_s = self.fragmented_device_s
         return copy
-
-
-def _follow(live: LiveJob, order: Order) -> None:
-    """Let a job enter the phase that follows an order."""
-    after = AFTER_ORDER[order].get(live.phase)
-    if after is None:
-        raise InvariantBroken(f"job {live.job.id} is {live.phase.label}: {order.label!r} can't be ordered")
-    live.enter(after)

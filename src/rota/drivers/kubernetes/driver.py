@@ -1,7 +1,7 @@
 """The Kubernetes driver: carries decisions out on pods and answers with events.
 
-The cluster is the store of what runs. Everything that the driver knows it can find again: a bound pod carries the
-placement of its whole gang, so that whoever starts after a crash goes on where the last one stopped.
+The cluster is the store of what runs. The driver can rebuild all of its state: a bound pod carries the
+placement of its whole gang, so that a replica that starts after a crash continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class KubernetesDriver:
         self.roster = GangIndex(self.occupancy, self._headroom)
         self._work = BackgroundTasks()
         self._binder = Binder(api)
-        self._around = DriverContext(
+        self._context = DriverContext(
             api=api,
             settings=settings,
             binder=self._binder,
@@ -87,32 +87,32 @@ class KubernetesDriver:
             work=self._work,
             flush=self._flush,
         )
-        self._shepherd = GangController(self._around, ask_first_s)
+        self._controller = GangController(self._context, ask_first_s)
         self._attached: tuple[EventSink, Known] | None = None
 
     @property
     def failed(self) -> asyncio.Future[None]:
-        """Done when the driver can't go on, with the reason."""
+        """Completed with the error when the driver can't continue."""
         return self._work.failed
 
     @property
     def outdated(self) -> asyncio.Event:
-        """Set once gangs hold seats that nobody will take any more: they are given back when all is derived anew."""
-        return self._around.outdated
+        """Set once gangs hold slots that no pod will take: they are released when the state is rebuilt."""
+        return self._context.outdated
 
     @property
-    def _desk(self) -> EventSink | None:
-        return self._around.desk
+    def _sink(self) -> EventSink | None:
+        return self._context.desk
 
-    # -- what the cluster says -------------------------------------------------------------------
+    # -- changes of the cluster -------------------------------------------------------------------
 
     def nodes_listed(self, values: list[Json]) -> None:
-        """All nodes there are."""
+        """Take in the list of all nodes."""
         self.fleet.replace(values, time.time())
         self._flush()
 
     def nodes_changed(self, changes: list[Json]) -> None:
-        """What became of nodes."""
+        """Take in changes of nodes."""
         for change in changes:
             if change["type"] == "DELETED":
                 self.fleet.gone(change["object"]["metadata"]["name"], time.time())
@@ -121,12 +121,12 @@ class KubernetesDriver:
         self._flush()
 
     def pods_listed(self, values: list[Json]) -> None:
-        """All pods there are."""
+        """Take in the list of all pods."""
         self.roster.replace([pod_of(value, self._settings) for value in values])
         self._flush()
 
     def pods_changed(self, changes: list[Json]) -> None:
-        """What became of pods."""
+        """Take in changes of pods."""
         for change in changes:
             if change["type"] == "DELETED":
                 self.roster.gone(change["object"]["metadata"]["uid"])
@@ -137,14 +137,14 @@ class KubernetesDriver:
     # -- starting up -----------------------------------------------------------------------------
 
     async def ask_sizes(self) -> None:
-        """Ask whether gangs of which pods are missing are to be smaller now."""
+        """Ask the API server whether gangs with missing pods have become smaller."""
         for gang in self.roster.gangs:
             if has_gaps(gang):
-                wanted = await ask_size(self._around.api, gang)
+                wanted = await ask_size(self._context.api, gang)
                 gang.wanted = None if wanted is None else wanted - len(self.roster.late_of(gang))
 
     def resync(self, nodes: Sequence[Node]) -> list[Found]:
-        """Gangs that hold devices, as their pods tell; `nodes` are all nodes in the engine's order."""
+        """Return the gangs that hold devices by their pods' annotations; `nodes` are in the engine's order."""
         found = []
         for gang in self.roster.gangs:
             known = found_again(gang, nodes, self._settings)
@@ -159,11 +159,11 @@ class KubernetesDriver:
         return found
 
     def names_waiting(self) -> set[JobId]:
-        """Jobs, by the names that they would be given, that have pods and hold nothing."""
+        """Return the ids of jobs that have pods but hold no devices."""
         return {job_id(gang, gang.waiting) for gang in self.roster.gangs if gang.job is None and gang.waiting}
 
     def phases_by_job(self) -> dict[JobId, list[PodPhase]]:
-        """Where the pods stand that were bound for jobs."""
+        """Return the phases of the pods that were bound, by job."""
         found: dict[JobId, list[PodPhase]] = {}
         for gang in self.roster.gangs:
             for pod in gang.members.values():
@@ -172,7 +172,7 @@ class KubernetesDriver:
         return found
 
     def give_back(self, gang: Gang) -> None:
-        """A gang that was found can't go on where it is: its pods have to leave."""
+        """Evict the pods of a gang whose devices belong to another job."""
         gang.unseat()
         gang.job = None
         for pod in gang.members.values():
@@ -199,14 +199,14 @@ class KubernetesDriver:
                 gang.job = known.waiting.get(name)
                 if gang.job is not None:
                     self.roster.by_job[name] = gang
-        self._around.desk = desk
+        self._context.desk = desk
         self.roster.touch_all()
         self._work.do(self._tick(), writes=False)
         self._flush()
 
     async def close(self) -> None:
-        """Stop working; the pods run on."""
-        self._around.desk = None
+        """Stop working; the pods continue to run."""
+        self._context.desk = None
         await self._work.close()
 
     # -- orders ----------------------------------------------------------------------------------
@@ -230,13 +230,13 @@ class KubernetesDriver:
 
     @property
     def _engine_state(self) -> State:
-        assert self._desk is not None, "decisions come after the driver took up"
-        return self._desk.state
+        assert self._sink is not None, "decisions come after the driver took up"
+        return self._sink.state
 
     def start(self, name: JobId, placement: Placement) -> None:
         """Bind all pods of a job."""
         gang = self.roster.by_job[name]
-        if gang.stage is Stage.OVER:  # its end is on its way to the engine, which will order a stop
+        if gang.stage is Stage.OVER:  # its end was reported, and the engine will order a stop
             gang.stage = Stage.LEAVING
             return
         gang.stage, gang.ordered, gang.started = Stage.SEATED, None, False
@@ -244,7 +244,7 @@ class KubernetesDriver:
         crowded = self._headroom.crowded([str(place.seat.node.id) for place in gang.places], time.time())
         if crowded is not None:
             gang.unseat()
-            self._shepherd.turn_away(gang, crowded)
+            self._controller.turn_away(gang, crowded)
         else:
             gang.deadline_s = time.time() + self._settings.gang_timeout
         self.roster.touch(gang)
@@ -254,7 +254,7 @@ class KubernetesDriver:
         return self._engine_state.inventory.nodes[index].node
 
     def resize(self, name: JobId, placement: Placement) -> None:
-        """Run a job on other seats: pods whose seat stays run on, the others go, and more are bound."""
+        """Run a job on other slots: pods whose slot stays continue, the others are evicted, and more are bound."""
         gang = self.roster.by_job[name]
         if gang.stage is not Stage.SEATED:
             return
@@ -267,42 +267,42 @@ class KubernetesDriver:
         self._flush()
 
     def stop(self, name: JobId, cause: Cause) -> None:
-        """Let all pods of a job go, each with its grace period."""
+        """Evict all pods of a job, each with its grace period."""
         gang = self.roster.by_job.get(name)
         if gang is None or gang.stage not in (Stage.SEATED, Stage.LEAVING):
             return
         gang.ordered = cause
         if cause in (Cause.CANCELLED, Cause.TIME_LIMIT):
-            self._shepherd.remove(gang)
+            self._controller.remove(gang)
         if gang.stage is Stage.SEATED:
-            self._shepherd.leave(gang)
+            self._controller.leave(gang)
         self.roster.touch(gang)
         self._flush()
 
     async def bind_now(self, gang: Gang, place: PodSlot) -> None:
-        """Bind the pod that has a seat, because kube-scheduler says so."""
+        """Bind the pod of a slot at the request of kube-scheduler."""
         if place.pod in gang.members and not place.bound:
-            await self._shepherd.bind(gang, place, gang.members[place.pod])
+            await self._controller.bind(gang, place, gang.members[place.pod])
 
     def ended(self, name: JobId, *, cancelled: bool) -> None:
-        """The engine is through with a job. If a user cancelled it while it waited, its pods must not come back."""
+        """Forget an ended job. If it was cancelled while it waited, delete its pods so that they do not return."""
         gang = self.roster.by_job.pop(name, None)
         if gang is not None and cancelled and gang.stage in (Stage.GATHERING, Stage.WAITING):
             gang.stage = Stage.OVER
-            self._shepherd.remove(gang)
+            self._controller.remove(gang)
 
-    # -- telling ---------------------------------------------------------------------------------
+    # -- reporting -------------------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Look at every gang of which something changed, and tell the engine what that comes to."""
-        desk = self._desk
+        """Examine every changed gang, and report the resulting events to the engine."""
+        desk = self._sink
         if desk is None:
             return
-        around = self._around
+        around = self._context
         self.fleet.look_again(self._headroom.take_turned())
         around.report.events.extend(self.fleet.news(desk.state))
         for gang in self.roster.take_touched():
-            self._shepherd.look(gang)
+            self._controller.look(gang)
         around.report.events.extend(self.occupancy.news(desk.state.inventory.by_name))
         report, around.report = around.report, Report()
         if report.events:
@@ -311,5 +311,5 @@ class KubernetesDriver:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._shepherd.tick(time.time())
+            self._controller.tick(time.time())
             self._flush()

@@ -1,7 +1,7 @@
-"""Rota behind the stock kube-scheduler: answers its questions about a pod instead of binding by itself at once.
+"""Rota as an extender of kube-scheduler: answers its requests about a pod instead of binding at once.
 
-kube-scheduler asks again only when something happens in the cluster. So a pod that was given a seat and is not asked
-about soon is bound without being asked.
+kube-scheduler repeats a request only when something changes in the cluster. A pod with a slot that is not requested
+soon is therefore bound without a request.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ Json = dict[str, Any]
 
 
 class Extender:
-    """The three questions of kube-scheduler's extender protocol."""
+    """The three requests of kube-scheduler's extender protocol."""
 
     def __init__(self, driver: KubernetesDriver) -> None:
         self._driver = driver
 
     async def answer(self, verb: str, body: Json) -> Json:
-        """`filter`, `preempt` or `bind`."""
+        """Answer a request: `filter`, `preempt` or `bind`."""
         match verb:
             case "filter":
                 return self._filter(body)
             case "preempt":
-                return {"NodeNameToMetaVictims": {}}  # Rota evicts whom it must by itself
+                return {"NodeNameToMetaVictims": {}}  # Rota evicts pods by itself
             case _:
                 return {"Error": await self._bind(body)}
 
     def _filter(self, body: Json) -> Json:
-        """The node of the pod's seat, or why it has none."""
+        """Return the node of the pod's slot, or why it has none."""
         names: list[str] = body.get("NodeNames") or []
         items = (body.get("Nodes") or {}).get("items") or []
         names = names or [item["metadata"]["name"] for item in items]
@@ -46,18 +46,18 @@ class Extender:
         return _chosen([node], items, {name: f"has its devices on node {node}" for name in names if name != node})
 
     async def _bind(self, body: Json) -> str:
-        """Bind a pod to its seat; what is wrong, or nothing."""
+        """Bind a pod to its slot; return an error message, or an empty one."""
         uid, node = str(body.get("PodUID", "")), str(body.get("Node", ""))
         gang = self._driver.roster.gang_of(uid)
         place = None if gang is None else gang.seated.get(uid)
         if gang is None or place is None or str(place.seat.node.id) != node:
-            return f"pod {body.get('PodNamespace')}/{body.get('PodName')} has no seat on node {node}"
+            return f"pod {body.get('PodNamespace')}/{body.get('PodName')} has no slot on node {node}"
         await self._driver.bind_now(gang, place)
         return "" if place.bound else "the pod could not be bound"
 
 
 def _chosen(nodes: list[str], items: list[Json], failed: dict[str, str]) -> Json:
-    """An answer in the form of the question: names, or whole nodes."""
+    """Return an answer in the form of the request: names, or node objects."""
     answer: Json = {"FailedNodes": failed, "Error": ""}
     if items:
         answer["Nodes"] = {"items": [item for item in items if item["metadata"]["name"] in nodes]}

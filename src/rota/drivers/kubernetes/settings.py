@@ -1,4 +1,4 @@
-"""How Rota schedules a cluster: what the ConfigMap holds under `rota.yaml`. All of it can change without a restart."""
+"""Settings of Rota on a cluster: `rota.yaml` in the ConfigMap. All of them can change without a restart."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rota.files.shape import FileModel, checked
 from rota.files.tenants import FairnessEntry, TenantEntry, tenant_plan
 
 KEY = "rota.yaml"
-"""Under which name the ConfigMap holds the settings."""
+"""The key of the settings in the ConfigMap."""
 Name = Annotated[str, Field(min_length=1)]
 
 
 class NodeLabels(FileModel):
-    """Which labels of a node say what."""
+    """Names of the node labels that are read."""
 
     type: Name = "nvidia.com/gpu.product"
     """The model of its devices."""
@@ -32,11 +32,11 @@ class NodeLabels(FileModel):
     rack: Name = "rota.dev/rack"
     zone: Name = "topology.kubernetes.io/zone"
     sockets: Name = "rota.dev/sockets"
-    """How many devices hang together by NVLink, in device order: `4-4`."""
+    """How many devices are connected by NVLink, in device order: `4-4`."""
 
 
 class ClusterSettings(FileModel):
-    """All of it; what is not given is as it stands here."""
+    """All settings with their defaults."""
 
     policy: Name = "priority"
     placement: Name | None = None
@@ -44,7 +44,7 @@ class ClusterSettings(FileModel):
     tenants: dict[Name, TenantEntry] = {}
     fairness: FairnessEntry = FairnessEntry()
     hived: dict[str, Any] | None = None
-    """A HiveD file: cells of named nodes, and who owns them."""
+    """A HiveD file: cells of named nodes, and their owners."""
     scheduler_name: Name = "rota"
     tenant_label: Name | None = None
     """The label of a pod that names its tenant; without one it is the namespace."""
@@ -52,18 +52,18 @@ class ClusterSettings(FileModel):
     """Extended resources that are devices; a node has those of the first that it offers."""
     labels: NodeLabels = NodeLabels()
     gang_timeout: Annotated[Seconds, Field(gt=0)] = 60.0
-    """How long a gang may be bound in part."""
+    """How long a gang may be partly bound."""
     lost_after: Annotated[Seconds, Field(ge=0)] = 30.0
     """How long a node may be NotReady before its jobs are given up."""
     linger: Annotated[Seconds, Field(ge=0)] = 30.0
-    """How long a job without pods is kept, because its controller may make new ones."""
+    """How long a job without pods is kept, because its controller may create new ones."""
     hived_pods: Annotated[bool, Field(strict=True)] = False
-    """Whether pods may say tenant, priority, devices and gang with HiveD's annotation."""
+    """Whether pods may give tenant, priority, devices and gang with HiveD's annotation."""
     settle: Annotated[Seconds, Field(ge=0)] = 1.0
     """How long a controller whose size is not known must have made no pod before its gang counts as whole."""
 
     def promises(self) -> tuple[CellPlan | None, TenantPlan | None]:
-        """What is promised to tenants."""
+        """Return the guarantees of tenants."""
         planned = self.planned()
         tenants = tenant_plan(self.tenants, self.fairness) if self.tenants else None
         if planned is None:
@@ -71,12 +71,12 @@ class ClusterSettings(FileModel):
         return planned.cells, tenants or planned.tenants
 
     def planned(self) -> Cluster | None:
-        """The cluster of the HiveD file, if there is one."""
+        """Return the cluster of the HiveD file, if there is one."""
         return None if self.hived is None else cluster_from_document(self.hived, Path("hived"))
 
 
 def read_settings(text: str, where: str) -> ClusterSettings:
-    """Settings from YAML; a mistake names the field."""
+    """Parse settings from YAML; an error names the field."""
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -1,4 +1,4 @@
-"""One attempt to run a job: its tasks together, from the barrier to the verdict."""
+"""One attempt to run a job: its tasks, from the start barrier to the verdict."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rota.core.messages.decisions import Cause
 from rota.core.model.job import WHOLE, Job
 from rota.core.model.placement import Placement
 from rota.drivers.local.failure import Failure, FailureClass, classify
-from rota.drivers.local.folder import tail
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.files.job import Launch
+from rota.store.run_folder import tail
 
 _AT_BARRIER = frozenset({TaskPhase.READY, TaskPhase.LAUNCHING, TaskPhase.RUNNING})
 
@@ -29,7 +29,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptOutcome:
-    """The verdict, the exit code to show, and why in words."""
+    """The verdict, the exit code to show, and the reason."""
 
     verdict: Verdict
     exit_code: int | None = None
@@ -38,7 +38,7 @@ class AttemptOutcome:
 
 
 class Attempt:
-    """The tasks of one start order, and what has been decided about them."""
+    """The tasks of one launch order, and the orders given for them."""
 
     def __init__(self, job: Job, launch: Launch, number: int, tasks: list[TaskHandle], work_s: float) -> None:
         self.job = job
@@ -47,30 +47,30 @@ class Attempt:
         self.number = number
         self.tasks = tasks
         self.work_s = work_s
-        """Work that was safe when it started."""
+        """Work that was saved when it started."""
         self.announced = False
-        """Whether the engine has been told that it runs."""
+        """Whether its start was reported to the engine."""
         self.ordered: Cause | None = None
-        """Why it was told to stop, if it was."""
+        """Why the engine ordered it to stop, if it did."""
         self.given_up = ""
-        """Why we stop it ourselves, if we do."""
+        """Why the driver stops it by itself, if it does."""
         self.ending = False
         self.resizes = False
-        """Whether it goes on with a job that ran before with another number of tasks."""
+        """Whether it continues a job that ran with another number of tasks before."""
         self.moves = False
-        """Whether it goes on with a job that ran before elsewhere."""
+        """Whether it continues a job that ran on other devices before."""
         self.rests = False
-        """Whether its tasks should rest."""
+        """Whether its tasks are to be suspended."""
         self.turned = False
-        """Whether it is still to be answered that they rest, or go on."""
+        """Whether a suspension or resumption is still to be answered."""
         self.saves = False
-        """Whether the engine has been told that it only saves."""
+        """Whether it was reported that it only saves its result."""
         self.successor: LaunchOrder | None = None
         """What to start when it has stopped, if it is being resized."""
 
     @property
     def rate(self) -> float:
-        """Its speed beside that of the job at full size: in proportion to its tasks, for want of better knowledge."""
+        """Its speed relative to the job at full size: assumed proportional to its number of tasks."""
         return len(self.tasks) / self.job.tasks
 
     @property
@@ -92,7 +92,7 @@ class Attempt:
 
     @property
     def has_turned(self) -> bool:
-        """Whether every task rests that should, or goes on."""
+        """Whether every task has been suspended, or resumed, as ordered."""
         return all(task.phase is TaskPhase.ENDED or task.rests is self.rests for task in self.tasks)
 
     @property
@@ -106,13 +106,13 @@ class Attempt:
         return all(task.phase is TaskPhase.ENDED for task in self.tasks)
 
     def note_sharing(self) -> None:
-        """Once others have had a part of its devices, how busy those are is not only its own doing."""
+        """Note that other jobs share its devices, so that their utilisation is not only its own."""
         if any(slot.milli != WHOLE for slot in self.placement):
             for task in self.tasks:
                 task.mark_shared()
 
     def is_decided(self) -> bool:
-        """Whether the rest need not run on: enough tasks of a role have failed, or succeeded, or one was lost."""
+        """Return whether the remaining tasks can be stopped: enough of a role failed or succeeded, or one was lost."""
         for index, role in enumerate(self.launch.roles):
             mine = [task for task in self.tasks if task.seat.role == index and task.phase is TaskPhase.ENDED]
             succeeded = sum(task.succeeded for task in mine)
@@ -123,7 +123,7 @@ class Attempt:
         return False
 
     def outcome(self) -> AttemptOutcome:
-        """How it ended, once nothing of it is left."""
+        """Return how it ended, once no task is left."""
         if not any(task.ran for task in self.tasks):
             return AttemptOutcome(verdict=Verdict.NEVER_STARTED, message=self.given_up or "its tasks were not started")
         if self.ordered is not None and not self._finished_all_the_same:
@@ -156,7 +156,7 @@ class Attempt:
     @property
     def _finished_all_the_same(self) -> bool:
         """Whether it succeeded before the stop reached it. A job that saves its progress ends well when it
-        is stopped, too: for that one it means that it was stopped, unless nobody had told it yet."""
+        is stopped, too: such an end counts as a stop, unless the order had not reached it."""
         if not all(task.succeeded for task in self.tasks):
             return False
         if self.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT):
@@ -164,7 +164,7 @@ class Attempt:
         return not self.launch.checkpoint or not any(task.state.get("stopped") for task in self.tasks)
 
     def _failed_role(self) -> TaskHandle | None:
-        """The task whose failure made the job fail; None if it succeeded."""
+        """Return the task whose failure made the job fail; None if it succeeded."""
         for index, role in enumerate(self.launch.roles):
             mine = [task for task in self.tasks if task.seat.role == index]
             if role.min_succeeded is not None and sum(task.succeeded for task in mine) >= role.min_succeeded:

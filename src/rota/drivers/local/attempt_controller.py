@@ -24,12 +24,12 @@ from rota.core.model.placement import Placement
 from rota.core.model.ranks import seats
 from rota.drivers.local import attempt_events
 from rota.drivers.local.attempt import Attempt, Verdict
-from rota.drivers.local.folder import attempt_folder, mark_of, read_json, shared_folder, write_json
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.drivers.local.time_slicer import TimeSlicer
+from rota.store.run_folder import attempt_folder, mark_of, read_json, shared_folder, write_json
 
 log = logging.getLogger("rota.drivers.local")
 RECORDER_S = 10.0
@@ -51,7 +51,7 @@ class AttemptController:
         self._settings = settings
         self._answer = answer
         self._overlaps = overlaps
-        """Whether it is told when a job only saves, so that others can have its devices."""
+        """Whether to report when a job only saves, so that its devices can be given to others."""
         self._attempts: dict[JobId, Attempt] = {}
         self._failures: dict[JobId, int] = {}
         self._by_token: dict[str, tuple[Attempt, TaskHandle]] = {}
@@ -59,16 +59,16 @@ class AttemptController:
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
         self._pipe = settings.pipe
-        self._heard = b""
+        self._unread = b""
         self._slicer = TimeSlicer(self, self._loop.call_later)
-        self._nursery = PreforkPool(self._loop.call_later)
-        self._nudges = self._listen()
+        self._prefork = PreforkPool(self._loop.call_later)
+        self._notices = self._listen()
         self._has_settled = False
 
     # -- orders ----------------------------------------------------------------------------------
 
     def start(self, order: LaunchOrder) -> None:
-        """Start a job's tasks, each exactly once however often this is asked."""
+        """Start the tasks of a job. A repeated call starts none of them twice."""
         attempt = self._attempt(order)
         try:
             port = self._port(order)
@@ -89,11 +89,11 @@ class AttemptController:
         self._look(attempt)
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:
-        """Run a job with another number of tasks or elsewhere: it saves and ends as for any stop, then starts anew."""
+        """Run a job with another number of tasks or on other devices: stop the attempt, then start the next."""
         attempt = self._attempts.get(order.job.id)
-        if attempt is None and self._has_settled:  # it has just ended, and the word of it is on its way
+        if attempt is None and self._has_settled:  # it has just ended, and its event is under way
             return
-        if attempt is None:  # after a restart of the server: go on where the last one stopped
+        if attempt is None:  # after a restart of the manager: continue the resize
             if self._has_begun(order):
                 self.start(order)
                 return
@@ -107,14 +107,14 @@ class AttemptController:
         return attempt_folder(self._settings.home, order.job.id, order.attempt).exists()
 
     def find(self, order: LaunchOrder) -> None:
-        """Take a running job on again, after a restart of the server."""
+        """Find the tasks of a running job, after a restart of the manager."""
         attempt = self._found(order)
         if not any(task.has_ended for task in attempt.tasks):
             self._slicer.seat(order.job.id, order.placement)
         self._look(attempt)
 
     def share(self, job_id: JobId, placement: Placement) -> None:
-        """Let a job have another part of its devices."""
+        """Give a job another fraction of its devices."""
         attempt = self._attempts.get(job_id)
         if attempt is not None:
             attempt.placement = placement
@@ -122,26 +122,26 @@ class AttemptController:
             attempt.note_sharing()
 
     def suspend(self, job_id: JobId) -> None:
-        """Let a job's tasks rest where they are, until they are told to go on or to end."""
+        """Suspend the tasks of a job, until they are resumed or stopped."""
         self._slicer.leave(job_id)
         self._turn(job_id, rests=True)
 
     def resume(self, job_id: JobId) -> None:
-        """Let a job's tasks go on."""
+        """Resume the tasks of a job."""
         self._turn(job_id, rests=False)
 
     def ran_s(self, job_id: JobId) -> float:
-        """How long a job's tasks have run, without the time in which they were stopped."""
+        """Return how long a job's tasks have run, without the time in which they were paused."""
         attempt = self._attempts.get(job_id)
         return 0.0 if attempt is None else max(task.ran_s(time.time()) for task in attempt.tasks)
 
     def let_run(self, job_id: JobId, until_s: float | None) -> None:
-        """Let a job's tasks run (None), or stop them until then; one that is suspended or ends is left alone."""
+        """Let a job's tasks run (None), or pause them until then; a job that is suspended or ending is left alone."""
         attempt = self._attempts.get(job_id)
         if attempt is None or attempt.rests or attempt.ending:
             return
         for task in attempt.tasks:
-            with contextlib.suppress(OSError):  # the disk is full: it has its turn when there is room
+            with contextlib.suppress(OSError):  # the disk is full: tried again in the next time slice
                 task.order_rest(until_s is not None, until_s)
 
     def _turn(self, job_id: JobId, *, rests: bool) -> None:
@@ -162,7 +162,7 @@ class AttemptController:
                 self._loop.call_later(FULL_S, self._order_rest, attempt, task)
 
     def _found(self, order: LaunchOrder, *, earlier: bool = False) -> Attempt:
-        """The attempt that runs; of a job that was being resized or moved it may be the one before."""
+        """Return the running attempt; of a job that was being resized or moved it may be the previous one."""
         if (earlier or order.job.elastic is not None) and not self._has_begun(order):
             order = replace(order, attempt=order.attempt - 1)
         attempt = self._attempt(order)
@@ -173,7 +173,7 @@ class AttemptController:
         return attempt
 
     def stop(self, job_id: JobId, cause: Cause) -> None:
-        """End a job's tasks: its own signal, its grace, then the end."""
+        """End a job's tasks: its stop signal, its grace period, then a kill."""
         attempt = self._attempts.get(job_id)
         if attempt is None:
             return
@@ -181,7 +181,7 @@ class AttemptController:
         self._end(attempt, attempt.launch.grace_s)
 
     def settle(self) -> None:
-        """Whatever should run was handed over: clear away what is left of other tasks."""
+        """Remove what is left of unknown tasks, after all jobs that should run were started or found."""
         self._has_settled = True
         self._settings.limits.sweep(list(self._by_token))
 
@@ -189,9 +189,9 @@ class AttemptController:
         """Stop listening; the tasks run on."""
         self.settle()
         self._slicer.close()
-        self._nursery.close()
-        self._loop.remove_reader(self._nudges)
-        os.close(self._nudges)
+        self._prefork.close()
+        self._loop.remove_reader(self._notices)
+        os.close(self._notices)
         for work in self._busy:
             work.cancel()
         for _, task in self._by_token.values():
@@ -217,7 +217,7 @@ class AttemptController:
         return attempt
 
     def _port(self, order: LaunchOrder) -> int:
-        """The port on which the tasks meet, the same for all of an attempt."""
+        """Return the rendezvous port, the same for all tasks of an attempt."""
         folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
         folder.mkdir(parents=True, exist_ok=True)
         self._make_shared(order.job.id)
@@ -230,7 +230,7 @@ class AttemptController:
         return int(known["port"])
 
     def _make_shared(self, job_id: JobId) -> None:
-        """The folder in which a job's tasks may write, whoever's processes they are."""
+        """Make the folder in which a job's tasks may write, under any user."""
         shared = shared_folder(self._settings.home, job_id)
         shared.mkdir(exist_ok=True, mode=0o700)
         if self._settings.user is not None:
@@ -240,7 +240,7 @@ class AttemptController:
 
     def _spawn(self, attempt: Attempt, task: TaskHandle, port: int) -> None:
         try:
-            task.spawn(task_order(attempt, task, port, self._settings), self._nursery)
+            task.spawn(task_order(attempt, task, port, self._settings), self._prefork)
         except OSError as error:
             attempt.given_up = f"task {task.seat.rank} could not be started: {error.strerror}"
             self._loop.call_soon(self._spawn_failed, attempt, task)
@@ -261,27 +261,27 @@ class AttemptController:
     # -- watching --------------------------------------------------------------------------------
 
     def _listen(self) -> int:
-        """The pipe on which supervisors say that there is news in their folder."""
+        """Open the pipe on which supervisors report changes in their folders."""
         self._pipe.unlink(missing_ok=True)
         os.mkfifo(self._pipe, 0o600)
         nudges = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
-        self._loop.add_reader(nudges, self._hear)
+        self._loop.add_reader(nudges, self._read_notices)
         return nudges
 
-    def _hear(self) -> None:
-        lines = (self._heard + os.read(self._nudges, 65536)).split(b"\n")
-        self._heard = lines.pop()
+    def _read_notices(self) -> None:
+        lines = (self._unread + os.read(self._notices, 65536)).split(b"\n")
+        self._unread = lines.pop()
         for line in lines:
             known = self._by_token.get(line.decode("utf-8", errors="replace"))
             if known is not None:
                 self._news(*known)
 
     def _watch(self, attempt: Attempt, task: TaskHandle) -> None:
-        """Hear of the supervisor's death; if it is dead already, act on that."""
+        """Watch for the exit of the supervisor; if it has exited already, act on that."""
         if task.pidfd >= 0:
             self._loop.add_reader(task.pidfd, self._supervisor_died, attempt, task)
         elif not task.has_ended:
-            task.refresh()  # nobody writes any more: what is there now is the last word
+            task.refresh()  # its supervisor has exited: the files are final
             self._do(self._find_out(attempt, task))
 
     def _news(self, attempt: Attempt, task: TaskHandle) -> None:
@@ -304,7 +304,7 @@ class AttemptController:
             self._look(attempt)
 
     async def _find_out(self, attempt: Attempt, task: TaskHandle) -> None:
-        """The supervisor died before it could say how the task ended: wait for the recorder's word."""
+        """Wait for the recorder's result, after the supervisor died before it recorded one."""
         deadline = self._loop.time() + RECORDER_S
         if task.has_ended:
             self._look(attempt)
@@ -318,13 +318,13 @@ class AttemptController:
                 if not task.has_word_of_recorder():
                     task.give_up()
                     about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.seat.rank}
-                    log.warning("nobody can say how a task ended", extra=about)
+                    log.warning("the result of a task is unknown", extra=about)
                 break
             await asyncio.sleep(0.02)
         self._look(attempt)
 
     async def _forbid(self, task: TaskHandle) -> bool:
-        """Let no supervisor take the task on any more, when there is room on the disk to say so."""
+        """Keep supervisors from claiming the task, as soon as the disk has room for that."""
         while True:
             try:
                 return task.forbid()
@@ -339,7 +339,7 @@ class AttemptController:
     # -- deciding --------------------------------------------------------------------------------
 
     def _look(self, attempt: Attempt) -> None:
-        """Something about an attempt changed: pass the barrier, announce it, end it, or give the verdict."""
+        """Act on a change of an attempt: open the barrier, report events, end or conclude it."""
         if self._attempts.get(attempt.job.id) is not attempt:
             return
         if attempt.is_gang and attempt.all_ready and not attempt.ending:

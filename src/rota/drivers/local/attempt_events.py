@@ -1,4 +1,4 @@
-"""Which event tells the engine what became of an attempt."""
+"""Events that report the progress and the end of an attempt to the engine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from rota.core.messages.events import (
     Suspended,
     WorkDone,
 )
+from rota.core.messages.failures import pause_s
 from rota.drivers.local.attempt import Attempt, AttemptOutcome, Verdict
-from rota.drivers.local.failure import pause_s, tries_again
+from rota.drivers.local.failure import tries_again
 
 
 def begun(attempt: Attempt) -> Event:
-    """All tasks run."""
+    """Return the event after the start of all tasks."""
     now_s = time.time()
     if attempt.resizes:
         kind = Moved if attempt.moves else Resized
@@ -33,19 +34,19 @@ def begun(attempt: Attempt) -> Event:
 
 
 def saves(attempt: Attempt) -> Event:
-    """No task needs its devices any more."""
+    """Return the event for an attempt whose tasks only save."""
     return WorkDone(attempt.job.id, done_s(attempt))
 
 
 def turned(attempt: Attempt) -> Event:
-    """All tasks rest, or all go on."""
+    """Return the event after all tasks were suspended or resumed."""
     if attempt.rests:
         return Suspended(attempt.job.id, done_s(attempt))
     return Resumed(attempt.job.id, attempt.rate, time.time())
 
 
 def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
-    """Nothing is left of it."""
+    """Return the event for the end of an attempt."""
     job_id = attempt.job.id
     kept = kept_s(attempt)
     stops_for_good = attempt.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT)
@@ -71,11 +72,11 @@ def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
 
 
 def kept_s(attempt: Attempt) -> float:
-    """Work that a checkpoint keeps: all that was run, for a job that saves its progress."""
+    """Return the work that a checkpoint keeps: all of it, for a job that saves its progress."""
     return done_s(attempt) if attempt.launch.checkpoint else 0.0
 
 
 def done_s(attempt: Attempt) -> float:
-    """Work done by now: in proportion to the time in which its tasks ran and did not rest."""
+    """Return the work done by now, proportional to the time in which its tasks ran unsuspended."""
     ran_s = max((task.ran_s(time.time()) for task in attempt.tasks), default=0.0)
     return attempt.work_s + ran_s * attempt.rate

@@ -1,4 +1,4 @@
-"""Cgroups: where the kernel lets us make them, it keeps a task's limits and knows all of its processes.
+"""Cgroups: where they can be created, the kernel enforces a task's limits and knows all of its processes.
 
 Version 2 is used where it has the memory controller, otherwise version 1. The server makes and removes a task's
 cgroup; the task enters it itself, so that the supervisor beside it is never counted or killed. Where cgroups
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.drivers.local.folder import Json
+from rota.store.run_folder import Json
 
 PERIOD_US = 100_000
 LEAST_QUOTA_US = 1000
@@ -29,7 +29,7 @@ _SWAP = {"memory.max": ("memory.swap.max", "0"), "memory.limit_in_bytes": ("memo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoCgroups:
-    """The kernel keeps no limits here; says why."""
+    """No cgroups can be used here; holds the reason."""
 
     why: str
 
@@ -80,12 +80,12 @@ class Cgroups:
         return {"enter": [str(folder / "cgroup.procs") for folder in folders], "kills": str(folders[0] / counter)}
 
     def remove(self, token: str) -> None:
-        """End whatever is left in a task's cgroup, and the cgroup."""
+        """Kill the processes left in a task's cgroup, and remove it."""
         for folder in self._folders(token):
             _remove(folder)
 
     def sweep(self, known: Sequence[str]) -> None:
-        """Remove the cgroups of tasks that nobody knows any more, and our own folders where nothing is left in them."""
+        """Remove the cgroups of unknown tasks, and empty parent cgroups of this manager."""
         kept = {_name(token) for token in known}
         for parent in dict.fromkeys((self.memory, self.cpu or self.memory)):
             with contextlib.suppress(FileNotFoundError):
@@ -101,7 +101,7 @@ class Cgroups:
 
 
 def find(home: Path, proc: Path = Path("/proc/self")) -> Cgroups | NoCgroups:
-    """How limits can be kept for the tasks of a manager: tried out, not guessed."""
+    """Return how limits can be enforced for the tasks of a manager, found by trying."""
     name = f"rota-{hashlib.sha256(str(home).encode()).hexdigest()[:12]}"
     why = "there is no cgroup file system"
     for version, look in ((2, _second), (1, _first)):

@@ -7,8 +7,8 @@ import signal
 from dataclasses import dataclass
 from enum import Enum
 
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 300.0
+from rota.core.messages.failures import FailureCode
+
 TRANSIENT_TRIES = 3
 """Restarts after a transient failure of a job that does not say how many it wants."""
 
@@ -19,22 +19,6 @@ class FailureClass(Enum):
     TRANSIENT = "transient"
     PERMANENT = "permanent"
     UNKNOWN = "unknown"
-
-
-class FailureCode(Enum):
-    """What went wrong, for programs."""
-
-    OUT_OF_MEMORY = "out-of-memory"
-    GPU_OUT_OF_MEMORY = "gpu-out-of-memory"
-    IMPORT = "import-error"
-    SYNTAX = "syntax-error"
-    MISSING_FILE = "missing-file"
-    COMMUNICATION = "communication"
-    DEVICE = "device"
-    COMMAND = "command"
-    KILLED = "killed"
-    SIGNAL = "signal"
-    EXIT = "exit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +107,3 @@ def tries_again(failure: Failure, failures: int, max_restarts: int | None) -> bo
             return failures <= (TRANSIENT_TRIES if max_restarts is None else max_restarts)
         case FailureClass.UNKNOWN:
             return failures <= (max_restarts or 0)
-
-
-def pause_s(failures: int) -> float:
-    """How long to wait before the next try: twice as long each time."""
-    return float(min(FIRST_PAUSE_S * 2.0 ** (failures - 1), LONGEST_PAUSE_S))

@@ -1,4 +1,4 @@
-"""What this machine has: CPUs, memory and GPUs; and what of a job file it can't honour."""
+"""The CPUs, memory and GPUs of this machine, and the job file fields that it can't honour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def this_machine() -> Cluster:
-    """One node: this machine with all that it has."""
+    """Return this machine as one node."""
     device_type, devices, device_memory = _gpus()
     pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     node = Node(
@@ -56,7 +56,7 @@ def _short(name: str) -> str:
 
 
 def refuse_what_cannot_be(file: JobFile) -> None:
-    """Refuse a job that asks for something which processes of this machine can't have, naming the field."""
+    """Raise a `RotaError` that names the field if processes of this machine can't have what a job asks for."""
     refused = (
         ("image", file.image is not None, "runs processes, not containers; leave it out, or use Kubernetes"),
         ("volumes", bool(file.volumes), "runs processes, which see the machine's files as they are; leave it out"),

@@ -1,7 +1,7 @@
-"""Supervisors that are up already and wait for a task: a start need not wait for an interpreter of its own.
+"""A pool of started supervisors that wait for a task, so that a start need not wait for an interpreter.
 
 Each reads the name of its task's folder from its standard input, and ends when the server lets go of that. From there
-on it is a supervisor like any other: whoever makes the claim in the folder runs the task.
+on it is a supervisor like any other: the one that makes the claim in the folder runs the task.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _COMMAND = [sys.executable, "-I", "-S", "-c", _PROGRAM]
 _SILENT = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (1, 2)]
 SPARES = 2
 REFILL_S = 0.1
-"""How long after a start others are brought up, so that it has the machine to itself."""
+"""How long after a start the pool is refilled, so that the start has the machine to itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleSupervisor:
-    """A supervisor's process, from before it knows its task."""
+    """The process of a supervisor, which may not have a task yet."""
 
     pid: int
     pidfd: int
@@ -36,7 +36,7 @@ class IdleSupervisor:
     """The end of a pipe through which it is told its folder."""
 
     def give(self, folder: Path) -> bool:
-        """Tell it what to do; False if it is gone."""
+        """Send it the folder of its task; return False if it has exited."""
         try:
             os.write(self.ear, f"{folder}\n".encode())
         except BrokenPipeError:
@@ -61,7 +61,7 @@ def bring_up() -> IdleSupervisor:
 
 
 class PreforkPool:
-    """A few supervisors to spare, once anything has been started."""
+    """Spare supervisors, kept once a first task was started."""
 
     def __init__(self, later: Callable[[float, Callable[[], None]], asyncio.TimerHandle]) -> None:
         self._later = later
@@ -70,7 +70,7 @@ class PreforkPool:
         self._is_closed = False
 
     def start(self, folder: Path) -> IdleSupervisor:
-        """A supervisor for the task of a folder."""
+        """Return a supervisor for the task of a folder."""
         if self._timer is None and not self._is_closed:
             self._timer = self._later(REFILL_S, self._refill)
         while self._spare:
@@ -83,7 +83,7 @@ class PreforkPool:
         return made
 
     def close(self) -> None:
-        """Let go of those who never had a task."""
+        """End the supervisors that have no task."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -101,7 +101,7 @@ class PreforkPool:
 
 
 def _forget(spare: IdleSupervisor) -> None:
-    """Collect what the kernel keeps of one that has ended, or is about to."""
+    """Reap a process that has exited or is about to."""
     os.close(spare.pidfd)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(spare.pid, 0)

@@ -17,23 +17,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.core.errors import RotaError
-from rota.drivers.local.folder import gpu_labels, read_json
 from rota.drivers.local.task_runner.gpus import GpuUse
 from rota.drivers.local.task_runner.nvml import Nvml, find_nvml
 from rota.drivers.local.task_runner.processes import belongs
 from rota.drivers.local.task_usage import use_of_sessions
+from rota.store.run_folder import gpu_labels, read_json
 
 EVERY_S = 0.1
 GRACE_S = 10.0
 MB = 2**20
 CUT_SHORT = frozenset({"duration_s", "train_s", "save_s"})
-"""What a run that was stopped does not tell."""
+"""Labels that a stopped run has no values for."""
 _NOT_PROGRESS = (OSError, ValueError, KeyError, TypeError)
 
 
 @dataclass(slots=True)
 class _Samples:
-    """What was seen, again and again, while the command ran."""
+    """Samples taken while the command ran."""
 
     memory_bytes: list[int] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _Samples:
 
 
 def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], int | None]:
-    """Run a command for at most so long; what it used, and its exit code: None if it was stopped, without durations."""
+    """Run a command for a limited time; return usage and exit code. A stopped one has neither code nor durations."""
     nvml = find_nvml()
     with tempfile.TemporaryDirectory(prefix="rota-profile-") as folder:
         env = {**os.environ, "ROTA_RUN_DIR": folder}

@@ -1,4 +1,4 @@
-"""How tasks are run, and what a supervisor is told of the one that it keeps."""
+"""How tasks are run, and the order that a supervisor gets for its task."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups
-from rota.drivers.local.folder import Json, shared_folder
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
+from rota.store.run_folder import Json, shared_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,20 +22,20 @@ class Settings:
     log_bytes: int = 16 << 20
     log_files: int = 8
     user: tuple[int, int, tuple[int, ...]] | None = None
-    """Whose processes tasks are: user, group, further groups; None is the server's own."""
+    """User, group and further groups of the tasks' processes; None: those of the manager."""
     limits: Cgroups | NoCgroups = field(default_factory=lambda: NoCgroups(why="not asked for"))
-    """Who keeps the tasks' limits: the kernel, or the supervisors as well as they can."""
+    """What enforces the tasks' limits: the kernel, or the supervisors as far as they can."""
     nvml: str | None = None
     """The folder of `pynvml`, by which supervisors see what tasks use of GPUs; None where devices are no GPUs."""
 
     @property
     def pipe(self) -> Path:
-        """On which supervisors say that there is news in their folder."""
+        """The pipe on which supervisors report changes in their folders."""
         return self.home / "notify"
 
 
 def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings) -> Json:
-    """What a supervisor has to know to run a task."""
+    """Return what a supervisor has to know to run a task."""
     seat = task.seat
     role = attempt.job.roles[seat.role]
     user, group, groups = settings.user or (None, None, ())

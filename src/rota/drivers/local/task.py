@@ -1,4 +1,4 @@
-"""One task as the server sees it: a folder, and the supervisor that works in it."""
+"""One task as the manager sees it: a folder, and the supervisor that works in it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from enum import Enum
 from pathlib import Path
 
 from rota.core.model.ranks import TaskRank
-from rota.drivers.local.folder import Json, read_json, write_json
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.task_runner.processes import end_session, start_time
+from rota.store.run_folder import Json, read_json, write_json
 
 
 class TaskPhase(Enum):
-    """How far a task is, by its supervisor's word."""
+    """The progress of a task, as its supervisor reports it."""
 
     NEW = "new"
     READY = "ready"
@@ -25,7 +25,7 @@ class TaskPhase(Enum):
 
 
 class TaskHandle:
-    """The server's end of one task. What it knows comes from the folder, so that a new server knows the same."""
+    """The manager's handle of one task. Its state is read from the folder, so that it survives a restart."""
 
     def __init__(self, seat: TaskRank, folder: Path, token: str) -> None:
         self.seat = seat
@@ -37,7 +37,7 @@ class TaskHandle:
         self._child = 0
 
     def spawn(self, order: Json, nursery: PreforkPool) -> None:
-        """Start a supervisor. If there is one already, or was, the new one sees its claim and leaves."""
+        """Start a supervisor. It exits at once if another one has claimed the task."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / "task.json", order)
         supervisor = nursery.start(self.folder)
@@ -50,11 +50,11 @@ class TaskHandle:
 
     @property
     def claimed(self) -> bool:
-        """Whether a supervisor has taken the task on."""
+        """Whether a supervisor has claimed the task."""
         return (self.folder / "claim").exists()
 
     def find(self) -> None:
-        """Look for the supervisor that has the claim, after a restart of the server."""
+        """Find the supervisor that has the claim, after a restart of the manager."""
         claim = read_json(self.folder / "claim")
         if claim is None:
             return
@@ -69,7 +69,7 @@ class TaskHandle:
                 os.close(pidfd)
 
     def refresh(self) -> bool:
-        """Read what the supervisor wrote last; whether the task is further than it was."""
+        """Read what the supervisor wrote last; return whether the task has progressed."""
         state = read_json(self.folder / "state.json")
         if state is None:
             return False
@@ -79,7 +79,7 @@ class TaskHandle:
         return (self.phase, self.rests, self.saves) != before
 
     def has_word_of_recorder(self) -> bool:
-        """The supervisor died; whether the recorder wrote how the task ended. If so, that is taken."""
+        """Return whether the recorder wrote how the task ended after its supervisor died, and take it over."""
         told = read_json(self.folder / "exit.json")
         if told is None:
             return False
@@ -88,7 +88,7 @@ class TaskHandle:
         return True
 
     def forbid(self) -> bool:
-        """Take the claim for nobody, so that no supervisor can start the task any more; False if one has it."""
+        """Take the claim so that no supervisor can start the task any more; return False if one has it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self.folder / f"claim.{os.getpid()}"
         write_json(draft, {"supervisor": 0, "supervisor_start": -1})
@@ -101,7 +101,7 @@ class TaskHandle:
         return True
 
     def give_up(self) -> None:
-        """Nobody is left who could say how the task ended."""
+        """Mark the task as ended with an unknown result."""
         end_session(int(self.state.get("pid", 0)), self.token)
         ran = self.phase not in (TaskPhase.NEW, TaskPhase.READY)
         lost: Json = {"exit_code": None, "signal": int(signal.SIGKILL), "lost": True, "ran": ran}
@@ -117,17 +117,17 @@ class TaskHandle:
         return start_time(recorder) == self.state.get("recorder_start")
 
     def nudge(self) -> None:
-        """Make the supervisor look at its orders."""
+        """Signal the supervisor to read its orders."""
         self._signal(signal.SIGUSR1)
 
     def _signal(self, number: signal.Signals) -> None:
-        """A supervisor that has not claimed its task yet would not survive a signal, and will look by itself."""
+        """Signal the supervisor, unless it has not claimed its task yet: a signal would end it then."""
         if self.pidfd >= 0 and self.claimed:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
 
     def order_stop(self, signal_name: str, grace_s: float) -> None:
-        """Tell the supervisor to end the task: in writing first, so that one that is just starting obeys too."""
+        """Order the supervisor to end the task, first by file, so that one that is just starting obeys too."""
         path = self.folder / "stop.json"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -138,28 +138,28 @@ class TaskHandle:
         self.nudge()
 
     def order_rest(self, rests: bool, until_s: float | None = None) -> None:
-        """Tell the supervisor to stop the task where it is, for a while or until told otherwise; or to let it go on."""
+        """Order the supervisor to suspend the task, for a time or until further notice, or to resume it."""
         write_json(self.folder / "rest.json", {"rests": rests, "until_s": until_s})
         self.nudge()
 
     @property
     def rests(self) -> bool:
-        """Whether the task is stopped where it is."""
+        """Whether the task is suspended."""
         return self.phase is TaskPhase.RUNNING and self.state.get("rests_since_s") is not None
 
     @property
     def saves(self) -> bool:
-        """Whether the task said that it needs its devices no more and only saves."""
+        """Whether the task reported that it only saves and no longer needs its devices."""
         return self.phase is TaskPhase.RUNNING and self.state.get("saves_since_s") is not None
 
     def mark_shared(self) -> None:
-        """Others run on its devices too: how busy those are says nothing of this task any more."""
+        """Note that other jobs share its devices, so that their utilisation is not only this task's."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / "shared").touch()
 
     def ran_s(self, now_s: float) -> float:
-        """How long the task has run, without the time in which it rested."""
+        """Return how long the task has run, without the time in which it was suspended."""
         if "started_s" not in self.state:
             return 0.0
         since_s = self.state.get("rests_since_s")
@@ -167,7 +167,7 @@ class TaskHandle:
         return max(now_s - float(self.state["started_s"]) - rested_s, 0.0)
 
     def let_go(self) -> None:
-        """The supervisor is gone: collect what the kernel keeps of it."""
+        """Reap the supervisor after its exit."""
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
@@ -188,11 +188,11 @@ class TaskHandle:
 
     @property
     def lost(self) -> bool:
-        """Whether it was our machinery that failed, not the task."""
+        """Whether the supervisor failed, not the task."""
         return bool(self.state.get("lost")) or (bool(self.state.get("unsupervised")) and not self.succeeded)
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell would say it: 128 and more for signals."""
+        """The exit code as a shell reports it: above 128 for signals."""
         number = self.state.get("signal")
         return 128 + int(number) if number is not None else self.state.get("exit_code")

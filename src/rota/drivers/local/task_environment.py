@@ -1,4 +1,4 @@
-"""What a task finds in its environment, and the CPUs that it may use."""
+"""The environment variables of a task, and the CPUs that it may use."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rota.core.model.ranks import TaskRank
 from rota.files.job import Launch, Member
 
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-"""What a task inherits of the server's own environment."""
+"""Variables that a task inherits from the manager."""
 
 
 def environment(
     seat: TaskRank, job: Job, launch: Launch, *, tasks: int, attempt: int, port: int, folder: str, token: str, tell: str
 ) -> dict[str, str]:
-    """What a task finds in its environment; the job's own variables come last and win."""
+    """Return the environment of a task; the job's own variables take precedence."""
     role = launch.roles[seat.role]
     inherited = {name: os.environ[name] for name in _KEPT if name in os.environ}
     given: Mapping[str, object] = {

@@ -1,4 +1,4 @@
-"""What a job's tasks use while they run, from the kernel's books of their sessions."""
+"""Resources that a job's tasks use while they run, from the kernel's accounting of their sessions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import attempt_folder, read_json
 from rota.drivers.local.task_runner.processes import start_time
+from rota.store.run_folder import attempt_folder, read_json
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -18,7 +18,7 @@ _SESSION, _CPU, _PAGES = 3, slice(11, 15), 21
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUsage:
-    """What the running tasks of an attempt have used together, up to now."""
+    """Total usage of the running tasks of an attempt."""
 
     tasks: int
     cpu_s: float
@@ -26,7 +26,7 @@ class TaskUsage:
 
 
 def use_now(home: Path, job_id: JobId, attempt: int) -> TaskUsage | None:
-    """What is used now; None if no task runs."""
+    """Return the present usage; None if no task runs."""
     try:
         ranks = [path for path in attempt_folder(home, job_id, attempt).iterdir() if path.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -43,7 +43,7 @@ def use_now(home: Path, job_id: JobId, attempt: int) -> TaskUsage | None:
 
 
 def use_of_sessions(sessions: set[str]) -> tuple[float, int]:
-    """CPU seconds and memory of all processes of some sessions, ended children's CPU time included."""
+    """Return CPU seconds and memory of all processes of some sessions, with the CPU time of ended children."""
     ticks = pages = 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -1,4 +1,4 @@
-"""Turns on devices: of jobs that hold parts of the same ones, one at a time runs, each for its part of the time.
+"""Time slicing of devices: of jobs with fractions of the same devices, one runs at a time, each for its fraction.
 
 Whoever is furthest behind goes next, by the time in which its tasks were not stopped. A stop is only for a while,
 so that tasks go on by themselves if this server dies; one that lasts is renewed.
@@ -16,21 +16,21 @@ from rota.core.model.job import WHOLE, JobId
 from rota.core.model.placement import Placement
 
 QUANTUM_S = 0.3
-"""How long a turn takes: that of KubeShare's token (Yeh et al., HPDC 2020)."""
+"""Length of a time slice: that of KubeShare's token (Yeh et al., HPDC 2020)."""
 LAPSE_S = 10.0
-"""How long a stop lasts that nobody renews."""
+"""How long a pause lasts that is not renewed."""
 
 Seats = tuple[tuple[int, int], ...]
 
 
 class Hand(Protocol):
-    """What the slicer asks of the driver."""
+    """What the time slicer needs of the attempts."""
 
     def ran_s(self, job_id: JobId) -> float:
-        """How long a job's tasks have run, without the time in which they were stopped."""
+        """Return how long a job's tasks have run, without the time in which they were paused."""
 
     def let_run(self, job_id: JobId, until_s: float | None) -> None:
-        """Let a job's tasks run (None), or stop them until then."""
+        """Let a job's tasks run (None), or pause them until then."""
 
 
 @dataclass(slots=True)
@@ -45,17 +45,17 @@ class _Group:
 
 
 class TimeSlicer:
-    """All devices on which jobs take turns."""
+    """All devices that are time-sliced."""
 
     def __init__(self, hand: Hand, later: Callable[[float, Callable[[], None]], asyncio.TimerHandle]) -> None:
-        self._hand = hand
+        self._attempts = hand
         self._later = later
         self._groups: dict[Seats, _Group] = {}
         self._seats: dict[JobId, Seats] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def seat(self, job_id: JobId, placement: Placement) -> None:
-        """A job runs there with its part; one that has its devices to itself takes no turns."""
+        """Take in a job with its fraction; a job that holds whole devices is not time-sliced."""
         self.leave(job_id)
         parts = [slot for slot in placement if slot.in_turn and slot.milli < WHOLE]
         if not parts:
@@ -67,26 +67,26 @@ class TimeSlicer:
         self._begin(group)
 
     def leave(self, job_id: JobId) -> None:
-        """A job takes no turns any more, and runs if it is still there."""
+        """Remove a job; its tasks run on."""
         seats = self._seats.pop(job_id, None)
         if seats is None:
             return
         group = self._groups[seats]
         del group.parts[job_id]
-        self._hand.let_run(job_id, None)
+        self._attempts.let_run(job_id, None)
         if group.parts:
             self._begin(group)
         else:
             del self._groups[seats]
 
     def close(self) -> None:
-        """No more turns."""
+        """End time slicing."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _begin(self, group: _Group) -> None:
-        """Parts changed: what was had before does not count."""
-        group.base_s = {job_id: self._hand.ran_s(job_id) for job_id in group.parts}
+        """Reset the time used, after fractions changed."""
+        group.base_s = {job_id: self._attempts.ran_s(job_id) for job_id in group.parts}
         group.since_s = time.time()
         group.turn, group.renewed_s = None, 0.0
         if self._timer is None:
@@ -105,16 +105,16 @@ class TimeSlicer:
         for job_id in group.parts:
             if job_id == chosen or not (renews or job_id == group.turn or group.turn is None):
                 continue
-            self._hand.let_run(job_id, now_s + LAPSE_S)
+            self._attempts.let_run(job_id, now_s + LAPSE_S)
         if chosen is not None and (chosen != group.turn or renews):
-            self._hand.let_run(chosen, None)
+            self._attempts.let_run(chosen, None)
         if renews:
             group.renewed_s = now_s
         group.turn = chosen
 
     def _furthest_behind(self, group: _Group, now_s: float) -> JobId | None:
-        """Who has had least for its part; nobody, if that is what the parts leave over."""
-        had_s = {job_id: self._hand.ran_s(job_id) - group.base_s[job_id] for job_id in group.parts}
+        """Return the job with the least time for its fraction; None for the time that the fractions leave idle."""
+        had_s = {job_id: self._attempts.ran_s(job_id) - group.base_s[job_id] for job_id in group.parts}
         first = min(group.parts, key=lambda job_id: (had_s[job_id] / group.parts[job_id], job_id))
         spare = WHOLE - sum(group.parts.values())
         idle_s = now_s - group.since_s - sum(had_s.values())

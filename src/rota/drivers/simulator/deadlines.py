@@ -1,4 +1,4 @@
-"""Deadlines of jobs that have an SLO instead: so many times their run time."""
+"""Deadlines derived from SLOs, which are multiples of a job's run time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.traces.workload import Submission
 
 
 def due_by_slo(submissions: Sequence[Submission], cluster: Cluster, speed: SpeedModel) -> tuple[Submission, ...]:
-    """Let each job with a label `slo` and no deadline be due after so many run times on its fastest type."""
+    """Give each job with a label `slo` and no deadline one: that multiple of its run time on its fastest type."""
     return tuple(_due(submission, cluster, speed) for submission in submissions)
 
 

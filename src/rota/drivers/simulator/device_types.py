@@ -1,4 +1,4 @@
-"""Device types for jobs whose speed was measured: only where they run, fastest first."""
+"""Device types for jobs whose speed was measured: those on which they run, fastest first."""
 
 from __future__ import annotations
 

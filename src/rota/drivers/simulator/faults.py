@@ -13,7 +13,7 @@ from rota.scenario import FaultRates
 
 
 def faults_at_random(cluster: Cluster, rates: FaultRates, rng: random.Random) -> Iterator[tuple[float, Event]]:
-    """Failures and repairs of all nodes without end, in order of time."""
+    """Yield failures and repairs of all nodes in order of time, without end."""
     nodes = [node.id for node in cluster.nodes]
     due: list[tuple[float, int, bool]] = []
     for index in range(len(nodes)):
@@ -29,7 +29,7 @@ def faults_at_random(cluster: Cluster, rates: FaultRates, rng: random.Random) ->
 def faults_from(
     listed: Sequence[tuple[float, NodeId, bool]], known: Collection[NodeId]
 ) -> Iterator[tuple[float, Event]]:
-    """Failures and repairs as listed; each names a time, a node, and whether it comes back."""
+    """Yield the listed failures and repairs; each names a time, a node, and whether it comes back."""
     for at_s, node_id, up in sorted(listed):
         if node_id not in known:
             raise RotaError(f"the list of faults names node {node_id!r}, which the cluster does not have")

@@ -1,4 +1,4 @@
-"""The true course of one job in the simulated world: how much of its work is done, and how fast it goes."""
+"""The simulated run of one job: the work done so far, and its speed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rota.traces.workload import Outcome, Submission
 _ENDS = {Outcome.SUCCEEDED: End.SUCCEEDED, Outcome.FAILED: End.FAILED, Outcome.CANCELLED: End.CANCELLED}
 
 SLACK = 1e-12
-"""How far two ways to add up the same time may differ, as a part of it."""
+"""Relative difference by which two ways to add up the same time may differ."""
 
 
 class JobRun:
-    """One job's true course: work done, work to do, and the run that is going on if any."""
+    """Work done, work to do, and the present run of a job."""
 
     __slots__ = (
         "busy_by_work",
@@ -47,7 +47,7 @@ class JobRun:
         self.job: Job = submission.job
         checkpoint = submission.job.checkpoint
         self.interval_s = interval_s if checkpoint is None else checkpoint.interval_s
-        """Between its checkpoints; with 0 nothing is ever lost."""
+        """Time between its checkpoints; with 0 no work is ever lost."""
         self.outcome = _ENDS[submission.outcome]
         self.target = (submission.job.work or 0.0) * submission.ends_at
         self.work = 0.0
@@ -58,52 +58,52 @@ class JobRun:
         self.saved_s = 0.0
         self.placement: Placement | None = None
         self.end_s = math.inf
-        """When the world has to speak of it next: its end, or that of its lease."""
+        """Time of its next event: its end, or the end of its lease."""
         self.ever_ran = False
         self.lease: Lease | None = None
         self.lapsed = False
-        """Its lease is over and it waits on its devices."""
+        """Whether its lease is over and it waits, holding its devices."""
         self.saves_until_s: float | None = None
-        """Until when it saves its state, if it was told to stop."""
+        """Until when it saves its state, if it was ordered to stop."""
         self.saves_result = False
-        """Whether it has done its work and saves what came of it, until `end_s`."""
+        """Whether its work is done and it saves the result, until `end_s`."""
         self.rests = False
         """Whether it is suspended."""
         self.owed_s = 0.0
-        """What was left of a restart when it was suspended."""
+        """Restart time that was left when it was suspended."""
         self.busy_s = 0.0
-        """Device-seconds in which it kept devices busy, while it did the work that was `metered`."""
+        """Device-seconds in which it kept devices busy, up to the work `metered`."""
         self.metered = 0.0
         self.busy_by_work = 0.0
-        """The same for each unit of work at its present speed."""
+        """Busy device-seconds per unit of work at its present speed."""
 
     def work_at(self, now_s: float) -> float:
-        """Work done by now."""
+        """Return the work done by now."""
         if now_s <= self.work_from_s:
             return self.work
         return min(self.work + (now_s - self.work_from_s) * self.rate, self.target)
 
     def work_leased(self, lease: Lease, now_s: float) -> float:
-        """What a lease came to: all of it, or what was done in its time."""
+        """Return the work done under a lease: all of it, or what its time allowed."""
         goal = min(lease.work, self.target)
         return goal if self.goal_s(goal) <= now_s + SLACK * max(now_s, 1.0) else self.work_at(now_s)
 
     def goal_s(self, goal: float) -> float:
-        """When it has done so much work at its present speed."""
+        """Return when it reaches an amount of work at its present speed."""
         left = goal - self.work
         if left <= 0:
             return self.work_from_s
         return self.work_from_s + left / self.rate if self.rate > 0 else math.inf
 
     def meter(self, now_s: float) -> None:
-        """Count how busy it kept its devices, before its speed changes or its work is counted anew."""
+        """Add up how busy it kept its devices, before its speed or its work changes."""
         if self.busy_by_work:
             done = self.work_at(now_s)
             self.busy_s += (done - self.metered) * self.busy_by_work
             self.metered = done
 
     def kept(self, now_s: float) -> float:
-        """What a fault leaves of its work."""
+        """Return the work that survives a fault."""
         if self.interval_s == 0:
             return self.work_at(now_s)
         self.save(now_s)

@@ -1,4 +1,4 @@
-"""Who runs beside whom, so that a job's coming or going changes only its neighbours' speeds."""
+"""Index of jobs by node and device, so that a start or stop changes only the speeds of neighbours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Neighbours:
         self._affected: dict[JobId, None] = {}
 
     def enter(self, job_id: JobId, placement: Placement) -> None:
-        """A job starts somewhere."""
+        """Add a job."""
         for slot in placement:
             jobs = self._devices_by_job_by_node.setdefault(slot.node, {})
             self._affected.update(dict.fromkeys(jobs))
@@ -22,7 +22,7 @@ class Neighbours:
         self._affected.pop(job_id, None)
 
     def leave(self, job_id: JobId, placement: Placement) -> None:
-        """A job is gone from there."""
+        """Remove a job."""
         for slot in placement:
             jobs = self._devices_by_job_by_node.get(slot.node, {})
             jobs.pop(job_id, None)
@@ -30,7 +30,7 @@ class Neighbours:
         self._affected.pop(job_id, None)
 
     def around(self, job_id: JobId, placement: Placement) -> tuple[list[JobId], list[JobId]]:
-        """Other jobs on the same devices, and others on the same nodes."""
+        """Return the other jobs on the same devices, and those on the same nodes."""
         on_device: dict[JobId, None] = {}
         on_node: dict[JobId, None] = {}
         for slot in placement:
@@ -40,7 +40,7 @@ class Neighbours:
         return list(on_device), [other for other in on_node if other not in on_device]
 
     def mates(self, job_id: JobId, placement: Placement) -> list[JobId]:
-        """The jobs that are packed on the same devices, or on some of them."""
+        """Return the jobs that are packed on all or some of the same devices."""
         found: dict[JobId, None] = {}
         for slot in placement:
             if slot.milli != WHOLE and not slot.in_turn:
@@ -50,7 +50,7 @@ class Neighbours:
         return list(found)
 
     def pop_affected(self) -> list[JobId]:
-        """Jobs whose neighbours changed since the last call."""
+        """Return the jobs whose neighbours changed since the last call."""
         affected = list(self._affected)
         self._affected.clear()
         return affected

@@ -1,4 +1,4 @@
-"""Run a journal again: the same events into a fresh engine must give the same decisions."""
+"""Replay of a journal: the same events in a new engine must give the same decisions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rota.store.journal import JournalHeader, JournalReader, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """The first step at which the engine decided otherwise than the journal says."""
+    """The first step whose decisions differ from those in the journal."""
 
     step: int
     now_s: float
@@ -30,7 +30,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """How a replay went."""
+    """The result of a replay."""
 
     policy: str
     placement: str
@@ -72,7 +72,7 @@ def replay(
 
 
 def _setting(header: JournalHeader, folder: Path) -> Setting:
-    """The setting of a journal's run; profiles that were written beside the journal are read from there."""
+    """Return the setting as far as decisions depend on it; profiles may lie in the journal's folder."""
     scenario = header.scenario
     profiles = estimate = None
     if scenario.profiles is not None:

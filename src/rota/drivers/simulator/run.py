@@ -22,7 +22,7 @@ REPORT_EVERY = 2048
 ENDLESS = 1000
 """Wake-ups or changes of mind in a row, without any time passing, that mean that the policy is stuck."""
 HOPELESS = 20_000
-"""Faults, repairs and wake-ups in a row that helped nobody who waits, after which no further one will."""
+"""Faults, repairs and wake-ups in a row that let no waiting job start, after which none is expected to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,14 @@ def run(
     faults: Faults | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RunOutcome:
-    """Until every job has ended. At one moment, ends come first, then faults, then arrivals; then one plan."""
+    """Run until every job has ended. At one moment, ends come first, then faults, arrivals, and one plan."""
     with _no_garbage_collection():
         return _run(engine, world, submissions, iter(()) if faults is None else faults, progress)
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """A run makes millions of objects and no cycles: looking for cycles among them is wasted time."""
+    """Turn the garbage collector off: a run makes millions of objects and no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -81,7 +81,7 @@ def _run(
             decisions = engine.step(now_s, answers)
             rounds += 1
             if rounds > ENDLESS:
-                raise RotaError(f"the policy changes its mind again and again at {now_s:g} s; time can't pass")
+                raise RotaError(f"the policy keeps changing its decisions at {now_s:g} s; time can't pass")
         if progress is not None and events >= report_at:
             progress(clock.arrived)
             report_at = events + REPORT_EVERY
@@ -100,12 +100,12 @@ class _Clock:
         self._fault: tuple[float, Event] | None = next(faults, None)
         self.arrived = 0
         self._in_vain = 0
-        """Moments in a row while nobody was to come or to end."""
+        """Moments in a row with no arrival or end to come."""
         self._stalled = 0
         self._last_s = -math.inf
 
     def next_moment(self) -> tuple[float, list[Event]] | None:
-        """The next time at which anything happens and what happens then; None when all is over."""
+        """Return the next moment and its events; None when no more will happen."""
         submissions = self._submissions
         at = self.arrived
         more = at < len(submissions)
@@ -149,15 +149,15 @@ class _Clock:
         return any(not live.state.is_final for live in self._engine.state.jobs.values())
 
     def _watch(self, now_s: float) -> None:
-        """Nothing but a timer: time must pass between two of those sooner or later."""
+        """Refuse a policy that keeps asking to be woken at the same moment."""
         self._stalled = self._stalled + 1 if now_s == self._last_s else 0
         self._last_s = now_s
         if self._stalled > ENDLESS:
-            raise RotaError(f"the policy asks to be woken again and again at {now_s:g} s; time can't pass")
+            raise RotaError(f"the policy keeps asking to be woken at {now_s:g} s; time can't pass")
 
 
 def _refuse_leftovers(engine: Engine) -> None:
-    """A run in which some job can never start is an error of the input or of the policy, not a result."""
+    """Raise a `RotaError` if a job has not ended: an error of the input or of the policy, not a result."""
     left = [live for live in engine.state.jobs.values() if not live.state.is_final]
     if not left:
         return

@@ -107,7 +107,7 @@ class Result:
 
 
 def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
-    """A policy by name, its allocator, and the placement that it came to."""
+    """Return a policy by name, its allocator, and the placement in effect."""
     declared, options = find_policy(policy)
     declared.refuse_driver(options, SIMULATOR)
     declared.refuse_tenancy(setting.tenancy)
@@ -129,7 +129,7 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
 
 
 def believed(setting: Setting, *, learns: bool = False) -> SpeedModel:
-    """The speeds that a policy counts on: the true ones, or an estimate, which may learn."""
+    """Return the speeds that a policy is told: the true ones, or an estimate, which may learn."""
     if setting.estimate is None:
         return setting.speed
     speeds = LearningSpeeds(setting.estimate) if learns and setting.observes else setting.estimate.profiles
@@ -158,7 +158,7 @@ def simulate(
 
 
 def _metered(history: History, world: World) -> History:
-    """The history with how busy each job kept its devices."""
+    """Return the history with how busy each job kept its devices."""
     return replace(history, jobs=tuple(row._replace(busy_s=world.busy_s(JobId(row.id))) for row in history.jobs))
 
 
@@ -171,7 +171,7 @@ def simulate_with(
     journal: Journal | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[History, RunOutcome]:
-    """Run a workload to its end under a policy that is built already."""
+    """Run a workload to its end under a policy that was already built."""
     engine = Engine(State(setting.cluster), policy, alloc, journal=journal)
     meters = setting.speed.knows_pairs or any(said_by(each.job) is not None for each in workload.submissions)
     told = believed(setting)
@@ -182,7 +182,7 @@ def simulate_with(
 
 
 def _faults(setting: Setting) -> Faults:
-    """All that happens to the cluster by itself, in order of time."""
+    """Yield failures, repairs and changes of the cluster in order of time."""
     return heapq.merge(_failures(setting), _changes(setting), key=lambda event: event[0])
 
 
@@ -204,7 +204,7 @@ def _failures(setting: Setting) -> Faults:
 
 
 def refuse_unknown_types(submissions: Sequence[Submission], cluster: Cluster) -> None:
-    """A job that asks only for device types which the cluster lacks is a mistake in the input."""
+    """Raise a `RotaError` for a job that asks only for device types which the cluster lacks."""
     known = cluster.devices_by_type
     for submission in submissions:
         for role in submission.job.roles:
@@ -217,7 +217,7 @@ def refuse_unknown_types(submissions: Sequence[Submission], cluster: Cluster) ->
 
 
 def oversized(submissions: Sequence[Submission], setting: Setting, *, spreads: bool = False) -> list[tuple[Job, str]]:
-    """Jobs that would fit into the cluster at no time, even if it were empty; in words, why not.
+    """Return the jobs that would not fit into the cluster even if it were empty, each with the reason.
 
     With `spreads`, a job may have tasks on several device types at once.
     """
@@ -250,7 +250,7 @@ def _misfit(live: LiveJob, alloc: Allocator, inventory: Inventory) -> str | None
 
 
 def _fits_across(live: LiveJob, alloc: Allocator, inventory: Inventory, setting: Setting) -> bool:
-    """Whether a job fits on all types together, as rounds would place it."""
+    """Return whether a job fits on several types together, as rounds would place it."""
     if not may_spread(live.job):
         return False
     types = [pool.device_type for pool in inventory.pools]

@@ -1,4 +1,4 @@
-"""The world that carries decisions out: it knows how much work each job really is, and how fast it goes."""
+"""The simulated cluster: carries decisions out, and knows the true work and speed of each job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONTRACT = DriverContract(name="simulator", supports=ALL_KINDS)
 
 
 class World:
-    """All runs. `carry_out` answers decisions; `due_s` and `pop_due` say which jobs end when."""
+    """All runs. `carry_out` answers decisions; `due_s` and `pop_due` return which jobs end when."""
 
     contract = CONTRACT
 
@@ -59,38 +59,38 @@ class World:
         self._told = speed if told is None else told
         self._costs = costs
         self._overlaps = overlaps
-        """Whether a job that only saves leaves its devices to others."""
+        """Whether a job that only saves its result leaves its devices to others."""
         self._meters = meters
-        """Whether it is counted how busy devices are."""
+        """Whether to measure how busy devices are."""
         self._runs: dict[JobId, JobRun] = {}
         self._ends: list[tuple[float, int, JobRun]] = []
         self._pushed = 0
         self._saving: dict[JobId, JobRun] = {}
-        """Jobs that save what came of them and may have left their devices to others."""
+        """Jobs that save their results and may have left their devices to others."""
         self._neighbours = Neighbours() if speed.sees_neighbours or speed.knows_pairs else None
         self._shared = SharedServers(self._nodes) if speed.contention else None
 
     def expect(self, submission: Submission) -> None:
-        """A job was submitted; remember how it will go."""
+        """Take in a submission, with the true work and end of its job."""
         self._runs[submission.job.id] = JobRun(submission, self._costs.checkpoint_interval_s)
 
     def arrival(self, job: Job) -> JobArrived:
-        """The event of a job's submission, with what the scheduler is told of its speed beforehand."""
+        """Return the event of a submission, with the speed that the scheduler is told beforehand."""
         return JobArrived(job, False, self._told.nominal_rate(job))
 
     def busy_s(self, job_id: JobId) -> float | None:
-        """Device-seconds in which a job kept devices busy by the last time that its work was counted."""
+        """Return the device-seconds in which a job kept devices busy, up to when its work was last counted."""
         run = self._runs.get(job_id)
         return run.busy_s if self._meters and run is not None else None
 
     @property
     def sees_neighbours(self) -> bool:
-        """Whether a job's coming or going changes the speed of others."""
+        """Whether a start or stop changes the speed of other jobs."""
         return self._neighbours is not None
 
     @property
     def due_s(self) -> float:
-        """When the next job ends."""
+        """The time at which the next job ends."""
         ends = self._ends
         while ends:
             at_s, _, run = ends[0]
@@ -100,7 +100,7 @@ class World:
         return math.inf
 
     def pop_due(self, now_s: float) -> list[Event]:
-        """Jobs that end now."""
+        """Return the events of jobs that end now."""
         ends = self._ends
         ended: list[Event] = []
         while ends and ends[0][0] <= now_s:
@@ -110,7 +110,7 @@ class World:
         return ended
 
     def carry_out(self, decisions: Sequence[Decision], now_s: float) -> list[Event]:
-        """Do as ordered; the answers. Neighbours' changes of speed come last."""
+        """Carry decisions out and return the answers. Changes of neighbours' speeds come last."""
         answers: list[Event] = []
         for decision in decisions:
             run = self._runs[decision.job_id]
@@ -131,7 +131,7 @@ class World:
         return answers
 
     def lose(self, lost: NodeLost, now_s: float) -> list[Event]:
-        """A node failed: which jobs that interrupts, and what their checkpoints kept."""
+        """Fail a node; return the jobs that it interrupts, with the work that their checkpoints kept."""
         index = next(i for i, node in enumerate(self._nodes) if node.id == lost.node_id)
         interrupted: list[Event] = []
         for run in self._runs.values():
@@ -144,11 +144,11 @@ class World:
         return interrupted
 
     def adjust(self, now_s: float) -> list[Event]:
-        """Changes of speed because neighbours ended or were interrupted."""
+        """Return changes of speed after neighbours ended or were interrupted."""
         return [] if self._neighbours is None else self._adjust_speeds(now_s)
 
     def add_node(self, event: NodeAdded) -> None:
-        """A node joined, or came back in its old place."""
+        """Add a node, or replace the one of the same name."""
         for index, node in enumerate(self._nodes):
             if node.id == event.node.id:
                 self._nodes[index] = event.node
@@ -167,7 +167,7 @@ class World:
         return Started(run.job.id, run.rate, run.work_from_s)
 
     def _loaded_s(self, run: JobRun, placement: Placement, now_s: float) -> float:
-        """When a job that starts now can begin to work: it has loaded, and who saves on its devices is gone."""
+        """Return when a job that starts now begins to work: it has loaded, and no job saves on its devices any more."""
         ready_s = now_s + self._costs.load_s + (self._costs.restart_s if run.ever_ran else 0.0)
         for other in self._saving.values():
             if meet(other.placement or (), placement):
@@ -175,7 +175,7 @@ class World:
         return ready_s
 
     def _stop(self, run: JobRun, now_s: float) -> Event:
-        """Whoever has to save its state does nothing else, and leaves its devices when that is done."""
+        """Stop a job. One that saves its state first leaves its devices when that is done."""
         run.meter(now_s)
         work = run.work_at(now_s) if run.placement is not None else run.work
         if run.placement is None or not self._costs.checkpoint_s:
@@ -191,14 +191,14 @@ class World:
         return SpeedChanged(run.job.id, work, 0.0)
 
     def _stopped(self, run: JobRun, saves_until_s: float, now_s: float) -> Event:
-        """The stop is complete: what was done is safe, unless the job was killed before it had saved it."""
+        """Complete a stop. Work is kept, unless the job was killed before it was saved."""
         work = run.work if now_s >= saves_until_s or not run.interval_s else run.saved
         self._leave(run)
         run.work = work
         return Stopped(run.job.id, work)
 
     def _renew(self, run: JobRun, order: Renew, now_s: float) -> Event:
-        """The next lease begins: on the same devices, so nothing is lost."""
+        """Begin the next lease on the same devices; no work is lost."""
         run.meter(now_s)
         run.work = run.work_at(now_s)
         run.work_from_s = max(now_s, run.work_from_s)
@@ -211,7 +211,7 @@ class World:
         return SpeedChanged(run.job.id, run.work, run.rate)
 
     def _hand_back(self, run: JobRun, now_s: float) -> Event:
-        """A run, its lease or its notice is over."""
+        """Return the event at the end of a run, a lease or a grace period."""
         if run.saves_until_s is not None:
             return self._stopped(run, run.saves_until_s, now_s)
         run.meter(now_s)
@@ -230,7 +230,7 @@ class World:
         return Lapsed(run.job.id, work)
 
     def _save_result(self, run: JobRun, now_s: float) -> Event:
-        """The work is done: what is left to do is no burden for neighbours any more."""
+        """Begin to save the result of a job, which causes no more contention."""
         run.work, run.work_from_s, run.rate = run.target, now_s, 0.0
         run.saves_result = True
         if self._overlaps:
@@ -241,7 +241,7 @@ class World:
         return WorkDone(run.job.id, run.target) if self._overlaps else SpeedChanged(run.job.id, run.target, 0.0)
 
     def _resize(self, run: JobRun, decision: Resize | Move, now_s: float) -> Event:
-        """Another size or place costs a restart, or what moves cost; another part of the same devices nothing."""
+        """Resize or move a job, at the cost of a restart or a move; another fraction of the same devices is free."""
         run.save(now_s)
         run.meter(now_s)
         run.work = run.work_at(now_s)
@@ -260,7 +260,7 @@ class World:
         return kind(run.job.id, run.work, run.rate, run.work_from_s)
 
     def _suspend(self, run: JobRun, now_s: float) -> Event:
-        """Nothing is lost: the tasks stay where they are."""
+        """Suspend a job; its tasks stay in place, and no work is lost."""
         run.save(now_s)
         self._forget_saving(run)
         run.meter(now_s)
@@ -282,7 +282,7 @@ class World:
         return Resumed(run.job.id, run.rate, run.work_from_s)
 
     def _enter(self, job_id: JobId, placement: Placement) -> None:
-        """Watch who runs beside whom, as far as that matters for speed."""
+        """Enter a job into the index of neighbours, as far as that matters for speed."""
         first = placement[0]
         if first.in_turn:
             return
@@ -305,13 +305,13 @@ class World:
             run.placement = None
 
     def _forget_saving(self, run: JobRun) -> None:
-        """If it is not over yet, what came of the job is saved again when it goes on."""
+        """Drop an unfinished save; the result is saved again when the job continues."""
         if run.saves_result:
             run.saves_result = False
             self._saving.pop(run.job.id, None)
 
     def _part(self, job_id: JobId, placement: Placement) -> None:
-        """A job is nobody's neighbour there any more."""
+        """Remove a job from the index of neighbours."""
         if self._neighbours is not None:
             self._neighbours.leave(job_id, placement)
         if self._shared is not None:
@@ -333,7 +333,7 @@ class World:
         self._speak_at(run, run.end_s)
 
     def _set_load(self, run: JobRun) -> None:
-        """How busy a job keeps its devices from now on."""
+        """Update how busy a job keeps its devices."""
         if run.placement is not None and run.rate > 0:
             mates = self._mates(run, run.placement) if self._neighbours is not None else []
             busy = busy_devices(self._speed, run.job, run.placement, self._nodes, run.rate, mates)
@@ -366,7 +366,7 @@ class World:
         return duty(job, placement, len(self._neighbours.mates(job.id, placement)))
 
     def _mates(self, run: JobRun, placement: Placement) -> list[tuple[Job, float]]:
-        """Those with whom a job is packed and how much each does; parts of devices only where that was measured."""
+        """Return the jobs packed with a job and how much each does; fractions only where that was measured."""
         assert self._neighbours is not None
         if not self._speed.knows_pairs and run.job.roles[placement[0].role].is_fraction:
             return []

@@ -1,8 +1,8 @@
-"""What a job will need, learned from those that have ended: anew as jobs finish, in a process of its own.
+"""Resource needs of jobs, learned from ended jobs in a worker process, again as more jobs end.
 
-A manager asks when a job file says `auto`, and when somebody looks. What was learned last answers at once; nobody waits
-for what is being learned. An estimate is used only if its measured error is within the bound; otherwise the
-usual amounts are, and what a user asked for always stands. Nobody gets less memory than a job like it ran out of.
+A manager asks for estimates when a job file says `auto`, and when a user views them. The last trained worker answers at
+once; no request waits for training. An estimate is used only if its measured error is within the bound, otherwise the
+default amounts are. What a user asked for is never changed. No job gets less memory than a similar job ran out of.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ log = logging.getLogger("rota.live")
 BOUND = 0.25
 FEWEST = 8
 AGAIN_AFTER = 3
-"""After so many more jobs have succeeded it is learned anew."""
+"""After how many more succeeded jobs the estimators are trained again."""
 PATIENCE_S = 2.0
-"""How long a submission waits for an answer; what was learned is there, and only has to be asked."""
+"""How long a submission waits for an answer of the trained estimators."""
 LONG_S = 60.0
-"""Learning that takes longer is worth a word in the log."""
+"""Training that takes longer is logged."""
 REST = 4.0
-"""After learning it rests so many times as long as that took."""
+"""Pause after training, as a multiple of the time that it took."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 3600.0
-"""After learning broke off."""
+"""Pause after training failed."""
 LOWEST_PRIORITY = 19
 MOST_SAID = 1000
-"""Answers that are kept until it is learned anew."""
+"""How many answers are cached until the next training."""
 
 
 class Learning:
-    """The asking end. One process answers; another learns, and takes its place when it has."""
+    """Client of the workers: one process answers; another is trained, and then takes its place."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class Learning:
         self._module = module
         self._setting = {"database": records.url, "home": str(home)}
         self._answers: WorkerProcess | None = None
-        """Who has learned last; None until somebody has."""
+        """The worker that was trained last; None before the first one."""
         self._learns: WorkerProcess | None = None
         self._more = AGAIN_AFTER
-        """How many jobs have succeeded since it was last learned; at the start it is worth a try."""
+        """Succeeded jobs since the last training; at the start one training is due."""
         self._news = asyncio.Event()
         self._news.set()
         self._said: dict[Hashable, dict[str, RunEstimate]] = {}
-        """What was answered lately, by what was asked: jobs of an array are all alike."""
+        """Cached answers by question, since the jobs of an array are alike."""
         self.bound = bound
         self._predicts_use = predicts_use
         """Whether the policy lets jobs share devices by how busy they will keep them."""
@@ -83,14 +83,14 @@ class Learning:
     # -- learning --------------------------------------------------------------------------------
 
     def noticed(self, news: Sequence[News]) -> None:
-        """Jobs stand elsewhere than before."""
+        """Count succeeded jobs among changed ones."""
         more = sum(each.state == JobState.SUCCEEDED.value for each in news)
         if more:
             self._more += more
             self._news.set()
 
     async def run(self) -> None:
-        """For ever: learn when enough more jobs have succeeded, one time after the other, and rest in between."""
+        """Train whenever enough more jobs have succeeded, with pauses, until cancelled."""
         loop = asyncio.get_running_loop()
         pause_s = FIRST_PAUSE_S
         while True:
@@ -110,7 +110,7 @@ class Learning:
             await asyncio.sleep(REST * (loop.time() - begun_s))
 
     async def _due(self) -> int:
-        """Wait until enough more jobs have succeeded; how many have."""
+        """Wait until enough more jobs have succeeded; return how many."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -122,7 +122,7 @@ class Learning:
                 return count
 
     async def _learn(self, count: int) -> None:
-        """Learn, however long it takes; whoever asks meanwhile is answered by what was learned before."""
+        """Train a worker; meanwhile questions are answered by the previous one."""
         pupil = self._learns = WorkerProcess(self._module)
         work = asyncio.ensure_future(pupil.ask({**self._setting, "learn": True}))
         try:
@@ -142,11 +142,11 @@ class Learning:
     # -- asking ----------------------------------------------------------------------------------
 
     async def estimates(self, spec: Mapping[str, Any]) -> dict[str, RunEstimate]:
-        """By field of a job file: what a task will probably need; nothing where nothing was learned yet."""
+        """Return by job file field what a task will probably need; empty before the first training."""
         return (await self._ask(spec))[0]
 
     async def _ask(self, spec: Mapping[str, Any]) -> tuple[dict[str, RunEstimate], str]:
-        """Estimates by field, and why there is none of the others."""
+        """Return estimates by field, and why other fields have none."""
         nothing = "nothing was learned of it yet"
         helper = self._answers
         if helper is None:
@@ -164,7 +164,7 @@ class Learning:
         except RotaError as error:
             return {}, str(error)
         except Unavailable as error:
-            if self._answers is helper:  # it is gone, and what it had learned with it
+            if self._answers is helper:  # it has exited, and with it what it had learned
                 self._answers, self._said = None, {}
                 self._must_learn()
             return {}, str(error)
@@ -178,7 +178,7 @@ class Learning:
         self._news.set()
 
     async def settle(self, values: Any) -> Any:
-        """A job file with an amount in place of each `auto`, and where each comes from.
+        """Return a job file with an amount in place of each `auto`, and the source of each.
 
         For a policy that shares devices by use, a job of one GPU gets what is known of its use, too.
         """
@@ -197,7 +197,7 @@ class Learning:
 
 
 def _look_at_error(asked: asyncio.Future[Json]) -> None:
-    """Nobody may be left who waits for the answer."""
+    """Retrieve the error of a question, whose caller may have stopped waiting."""
     if not asked.cancelled():
         asked.exception()
 
@@ -281,19 +281,19 @@ def in_units(field: str, found: RunEstimate) -> Json:
 
 
 def main() -> None:
-    """The answering end."""
+    """Run the worker."""
     answer_all(_Learner().answer)
 
 
 class _Learner:
-    """Learns once, and then says what it has learned as often as it is asked."""
+    """Trains once, then answers questions."""
 
     def __init__(self) -> None:
         self._estimator = Estimator((), {})
 
     def answer(self, question: Json) -> Json:
         if "learn" in question:
-            # A thread has a priority of its own: learning yields to everybody, answering does not have to.
+            # A thread has its own priority: training yields to all other work, answering does not.
             with ThreadPoolExecutor(1, initializer=_yield_to_others) as alone:
                 self._estimator = alone.submit(learn, question["database"], Path(question["home"])).result()
             return {"runs": len(self._estimator.runs)}

@@ -1,4 +1,4 @@
-"""Jobs that ran out of memory: what they had was too little, and so it is for the next job like them."""
+"""Jobs that ran out of memory, as lower bounds for similar jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rota.live.estimates.past_use import asked_of, attributes
 from rota.store.records import Records
 
 WEEK_S = 7 * 86400.0
-"""For so long it is remembered: what was wrong may have been mended since."""
+"""How long a failure counts: its cause may have been fixed since."""
 FRESH_S = 1.0
 """How old the list may be: many jobs may be submitted together."""
 

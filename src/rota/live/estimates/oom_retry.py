@@ -1,4 +1,4 @@
-"""More memory for a job that ran out of what the manager had chosen for it: a wrong estimate is ours to mend.
+"""A retry with more memory for a job that ran out of the amount that the manager had estimated.
 
 What a user asked for stands, whatever becomes of it.
 """
@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rota.core.messages.failures import FailureCode
 from rota.core.model.job import WHOLE, Job
 from rota.core.state.job_record import LiveJob
 from rota.core.state.node_accounts import NodeAccount
-from rota.drivers.local.failure import FailureCode
 from rota.files.auto import raised
 from rota.files.job import job_file, job_of
 from rota.files.quantities import parse_bytes
 
 MOST_RAISES = 4
-"""So often is memory doubled; what needs more is taken for broken."""
+"""How often memory is doubled before the job fails."""
 FIELD_BY_FAILURE: Mapping[str, str] = {
     FailureCode.OUT_OF_MEMORY.value: "memory",
     FailureCode.GPU_OUT_OF_MEMORY.value: "gpu_memory",
@@ -28,7 +28,7 @@ FIELD_BY_FAILURE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raise:
-    """What a job asks for at its next try, and what is said about it."""
+    """The request of the next attempt, and the message about it."""
 
     spec: dict[str, Any]
     job: Job
@@ -43,7 +43,7 @@ class NoMore:
 
 
 def more_memory(spec: str, live: LiveJob, nodes: Sequence[NodeAccount], failure: str | None) -> Raise | NoMore | None:
-    """What is to be done about a failed job; None if it did not run out of something that the manager chose."""
+    """Return what to do about a failed job; None if it did not run out of an amount that the manager chose."""
     values = json.loads(spec)
     field = FIELD_BY_FAILURE.get(failure or "")
     told = (values.get("estimated") or {}).get(field)
@@ -87,7 +87,7 @@ def _sizes(field: str, nodes: Sequence[NodeAccount]) -> list[int | None]:
 
 
 def _had_all(live: LiveJob) -> bool:
-    """Whether it shared its devices with nobody."""
+    """Return whether it had its devices to itself."""
     return all(slot.milli == WHOLE for slot in live.placement or ())
 
 

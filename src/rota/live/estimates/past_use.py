@@ -1,4 +1,4 @@
-"""What past jobs asked for and used: what estimates are learned from, and who asked for too much."""
+"""Requests and usage of past jobs: training data of estimates, and the list of excessive requests."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.model.job import WHOLE, JobId
-from rota.drivers.local.folder import gpu_labels, progress, usage
 from rota.estimate.flags import attributes_of
 from rota.estimate.observations import Observation, Value
 from rota.files.job import job_file, job_of
 from rota.perf.speed.busy_fraction import LABEL as UTILIZATION
 from rota.store.records import Records
+from rota.store.run_folder import gpu_labels, progress, usage
 
 MB = 2**20
 OVER = 2.0
-"""Who asks for so many times what it uses is listed."""
+"""Ratio of request to usage from which on a job is listed."""
 FIELDS: Mapping[str, str] = {
     "gpus": "gpus",
     "gpu_memory": "gpu_memory_mb",
@@ -45,7 +45,7 @@ class PastUse:
     run: Observation
 
     def over(self, field: str) -> float | None:
-        """How many times what it used it asked for."""
+        """Return the ratio of request to usage."""
         if self.asked.get(field, 0.0) <= 0 or self.used.get(field, 0.0) <= 0:
             return None
         return self.asked[field] / self.used[field]
@@ -83,7 +83,7 @@ def used_of(told: Mapping[str, float], run_s: float, tasks: float) -> dict[str, 
 
 
 def past_uses(records: Records, home: Path, since_s: float = 0.0, limit: int = 2000) -> Iterator[PastUse]:
-    """Jobs that succeeded at the first try, newest first; of others nobody knows how long they really took.
+    """Return jobs that succeeded at the first attempt, newest first; of others the true run time is unknown.
 
     Of those that were tried again with more memory, it is known how much they took of that. What was asked for is what
     users said, not what the manager gave for `auto`.

@@ -1,4 +1,4 @@
-"""From a database to a running loop: the state is rebuilt from the jobs' records, the journal gets a new stretch."""
+"""Start of a loop: the state is rebuilt from the jobs' records, and a new journal segment begins."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ class Scheduling:
     placement: str | None = None
     tenancy: str = "none"
     has_fixed_nodes: bool = False
-    """Whether the nodes are this machine, and not what somebody says."""
+    """Whether the nodes are this machine's own and not read from a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """All that a manager was when it stopped, and how it schedules."""
+    """The state of a manager when it stopped, and how it schedules."""
 
     state: State
     kept: dict[JobId, Record]
     present: ClusterConfig
     first: LoopEntry
-    """What leads from the cluster as it was to the one that was given."""
+    """Events that lead from the stored cluster to the given one."""
     policy: str
-    """By name, with all the options that differ from a study's."""
+    """By name, with the options of live use."""
     placement: str
     in_rounds: bool
     build: Callable[[], tuple[Policy, Allocator]]
-    """The scheduler anew, with books of its own where its allocator keeps any."""
+    """Builds a policy and its allocator, with separate accounts where the allocator keeps any."""
 
     def engine(self, journal: Journal | None = None) -> Engine:
-        """An engine in this state."""
+        """Return an engine in this state."""
         policy, alloc = self.build()
         _demote(self.state, alloc)
         return Engine(self.state, policy, alloc, journal=journal)
 
 
 def restored(records: Records, scheduling: Scheduling) -> Restored:
-    """What the records tell of; refuses what makes no sense together."""
+    """Return the state in the records; raise a `RotaError` if it does not fit the scheduling."""
     declared, _ = find_policy(scheduling.policy)
     given = scheduling.cluster
     known = None if scheduling.has_fixed_nodes else kept_from(records.setting(CLUSTER_KEY))
@@ -85,7 +85,7 @@ def restored(records: Records, scheduling: Scheduling) -> Restored:
 def as_scheduled(
     scheduling: Scheduling, state: State, kept: dict[JobId, Record], present: ClusterConfig, first: LoopEntry
 ) -> Restored:
-    """A state together with the scheduler that is to go on with it."""
+    """Return a state together with the scheduler that continues with it."""
     declared, asked = find_policy(scheduling.policy)
     options = declared.live_options(asked)
     declared.refuse_tenancy(scheduling.tenancy)
@@ -108,7 +108,7 @@ def as_scheduled(
 
 
 def boot(records: Records, scheduling: Scheduling, driver: DriverContract) -> Control:
-    """The loop, ready to run, in the state in which the last one stopped.
+    """Return the loop, ready to run, in the state in which the last one stopped.
 
     A policy that the driver can't serve is refused before anything is changed.
     """
@@ -118,12 +118,12 @@ def boot(records: Records, scheduling: Scheduling, driver: DriverContract) -> Co
 
 
 def begin(records: Records, scheduling: Scheduling, was: Restored, about: str) -> Control:
-    """The loop, ready to run from a state; the journal gets a new stretch that starts with it."""
-    tape = StepRecorder()
-    engine = was.engine(tape)
+    """Return the loop, ready to run from a state, with which a new journal segment begins."""
+    recorder = StepRecorder()
+    engine = was.engine(recorder)
     header = header_of(engine, was.present, was.policy, was.placement, scheduling.tenancy, about)
     first_step = records.begin_segment(header)
-    control = Control(engine, tape, records, was.kept, first_step, plans_slowly=was.in_rounds, present=was.present)
+    control = Control(engine, recorder, records, was.kept, first_step, plans_slowly=was.in_rounds, present=was.present)
     control.begin_with(was.first)
     return control
 
@@ -131,7 +131,7 @@ def begin(records: Records, scheduling: Scheduling, was: Restored, about: str) -
 def header_of(
     engine: Engine, present: ClusterConfig, policy: str, placement: str, tenancy: str, about: str
 ) -> dict[str, Any]:
-    """What has to be known to run the journal from here on."""
+    """Return the header of a journal segment that begins now."""
     return encode_header(
         JournalHeader(
             scenario=Scenario(
@@ -144,7 +144,7 @@ def header_of(
 
 
 def _demote(state: State, alloc: Allocator) -> None:
-    """Jobs that were admitted under other promises, and that these can never hold, contend without a guarantee."""
+    """Demote jobs that the present guarantees can never hold: they contend without a guarantee."""
     if alloc.ledger is None:
         return
     for live in state.jobs.values():
@@ -162,7 +162,7 @@ def _restore(
     for row in rows:
         job = decode_job(json.loads(row.job))
         live = recall.standing(json.loads(row.live))
-        if not in_rounds and live["state"] == JobState.RUNNING.value:  # a lease of another policy's is void
+        if not in_rounds and live["state"] == JobState.RUNNING.value:  # a lease of another policy is void
             live.pop("lease", None)
             live["rate"] = 1.0
         now_s = max(now_s, live["submitted_s"], live["since_s"])

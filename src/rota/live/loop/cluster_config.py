@@ -1,4 +1,4 @@
-"""The cluster as it is now, which may have become another since the manager was started; and what it may become."""
+"""The current cluster, which may change while the manager runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY = "cluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What the records say of a cluster: as it was given at the last start, and as it was last."""
+    """The stored cluster: as given at the last start, and as it was last."""
 
     given: Any
     current: Cluster
@@ -32,19 +32,19 @@ class Kept:
 
 
 def kept_from(value: Any) -> Kept | None:
-    """What was written by `ClusterConfig.encode`."""
+    """Return what `ClusterConfig.encode` wrote; None if nothing was."""
     if value is None:
         return None
     return Kept(given=value["given"], current=decode_cluster(value["current"]), removed=tuple(value["removed"]))
 
 
 def as_json(cluster: Cluster) -> Any:
-    """A cluster as it is read back from where it was written."""
+    """Return a cluster in the form in which it is read back from the records."""
     return json.loads(json.dumps(encode_cluster(cluster)))
 
 
 class ClusterConfig:
-    """Nodes by their index, and what is promised. `nodes` is one list for ever, so that a driver can hold on to it."""
+    """Nodes by index, and the guarantees of tenants. `nodes` stays the same list, so that a driver can keep it."""
 
     def __init__(self, given: Cluster, current: Cluster, tenancy: str, *, has_fixed_nodes: bool) -> None:
         self.cluster = current
@@ -55,21 +55,21 @@ class ClusterConfig:
 
     @property
     def tag(self) -> str:
-        """Changes with the cluster."""
+        """A tag that changes with the cluster."""
         return hashlib.sha256(json.dumps(encode_cluster(self.cluster)).encode()).hexdigest()[:16]
 
     def refuse_broken_promises(self, after: Cluster) -> None:
-        """Refuse a cluster that promises more than it has."""
+        """Raise a `RotaError` for a cluster that guarantees more than it has."""
         refuse_broken_shares(after, self._tenancy)
 
     def way_to(self, after: Cluster, state: State) -> list[Event]:
-        """The events that lead to another cluster; refused if they can't be taken, naming what is wrong."""
+        """Return the events that lead to another cluster; raise a `RotaError` if it can't be reached."""
         allocator(self._tenancy, style("any"), after)
         present = [books.node for books in state.inventory.nodes if not books.removed]
         events = way_to(after, present, self.cluster)
         if self._has_fixed_nodes and {node.id: node for node in present} != {node.id: node for node in after.nodes}:
             raise RotaError(
-                "nodes: this manager runs on this machine, whose devices are what they are; "
+                "nodes: this manager runs on this machine, whose devices can't be changed; "
                 "name just its node as `rota nodes` shows it, or start it with --emulate"
             )
         for node in after.nodes:
@@ -84,18 +84,18 @@ class ClusterConfig:
         return events
 
     def became(self, after: Cluster, state: State) -> None:
-        """The events have been taken."""
+        """Take over a cluster after its events."""
         self.cluster = after
         self.nodes[:] = [books.node for books in state.inventory.nodes]
 
     def whole(self, state: State) -> Cluster:
-        """The cluster with its nodes in the engine's order, those that are gone but still in use among them."""
+        """Return the cluster with nodes in the engine's order, including removed nodes that jobs still hold."""
         books = state.inventory.nodes
         nodes = tuple(each.node for index, each in enumerate(books) if not each.removed or state.is_in_use(index))
         return Cluster(nodes=nodes, cells=self.cluster.cells, tenants=self.cluster.tenants)
 
     def encode(self, state: State) -> Any:
-        """All of it as JSON values."""
+        """Return the configuration as JSON values."""
         gone = [
             str(each.node.id) for at, each in enumerate(state.inventory.nodes) if each.removed and state.is_in_use(at)
         ]

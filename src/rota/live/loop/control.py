@@ -1,9 +1,9 @@
-"""The live loop. Whatever arrives while a batch is being made durable becomes the next batch.
+"""The live loop. Entries that arrive while a batch is being made durable form the next batch.
 
 One batch is one transaction: new jobs, what changed of old ones, the journal's steps. It is one step of the engine,
-or several where much arrived at once, so that others get a word in between. Only when it is durable are requests
-answered and decisions carried out, so that a `kill -9` at any moment loses nothing that was promised and leaves nothing
-running that is not known.
+or several where much arrived at once, so that other requests are served in between. Only when it is durable are
+requests answered and decisions carried out, so that a `kill -9` at any moment loses nothing that was confirmed and
+leaves no unknown task running.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from rota.core.messages.events import (
     TimerFired,
     WorkDone,
 )
+from rota.core.messages.failures import pause_s
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.drivers.local.failure import pause_s
 from rota.live.estimates.oom_retry import NoMore, Raise, more_memory
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig
@@ -58,16 +58,16 @@ log = logging.getLogger("rota.live")
 RETRY_S = 0.2
 """Between two tries to write to a database that can't be written to."""
 PAST_KEY = "past"
-"""Under which name the records keep what accounts have had."""
+"""The setting that holds the past usage of accounts."""
 MOST_EVENTS = 100
-"""How many events one step takes in: what a long list of jobs may keep others waiting."""
+"""How many events one step takes, which limits how long a long list of jobs blocks others."""
 MEMORY_EVERY_S = 1.0
 _MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged, WorkDone)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSegment:
-    """A new stretch of the journal, as decisions are made otherwise from now on: how that comes, and its header."""
+    """A new journal segment, because the policy changes: the change, and the segment's header."""
 
     change: Callable[[], None]
     header: Callable[[], dict[str, Any]]
@@ -75,7 +75,7 @@ class JournalSegment:
 
 @dataclass(slots=True)
 class LoopEntry:
-    """What somebody wants to happen: events, and what is written with them."""
+    """Events for the next step, and what is written with them."""
 
     events: list[Event]
     records: dict[JobId, Record] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class LoopEntry:
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[dict[str, Any]] = field(default_factory=list)
     cluster: Cluster | None = None
-    """What the cluster is after the events, if they change it."""
+    """The cluster after the events, if they change it."""
     stretch: JournalSegment | None = None
     """Begins before the events."""
     done: asyncio.Future[None] | None = None
@@ -91,7 +91,7 @@ class LoopEntry:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A job stands elsewhere than before."""
+    """A change of a job's state."""
 
     job_id: JobId
     tenant: str
@@ -100,7 +100,7 @@ class News:
 
 
 class StepRecorder:
-    """The engine's journal for the length of one step: what it says about waiting jobs is written with the rest."""
+    """The engine's journal during one step: keeps the reasons of waiting jobs for the transaction."""
 
     def __init__(self) -> None:
         self.waits: list[tuple[JobId, Reason]] = []
@@ -112,17 +112,17 @@ class StepRecorder:
         decisions: Sequence[Decision],
         waits: Sequence[tuple[JobId, Reason]],
     ) -> None:
-        """Remember who waits why from now on."""
+        """Keep the reasons of waiting jobs."""
         self.waits = list(waits)
 
 
 class Control:
-    """The engine, its records, and the driver: the only place where they meet."""
+    """Connects the engine, its records and the driver."""
 
     def __init__(
         self,
         engine: Engine,
-        tape: StepRecorder,
+        recorder: StepRecorder,
         records: Records,
         kept: dict[JobId, Record],
         first_step: int,
@@ -134,15 +134,15 @@ class Control:
         self.present = present
         self.kept = kept
         self.trouble: str | None = None
-        """Why nothing can be made durable at present, if so."""
+        """Why the database can't be written at present, if so."""
         self.steps = first_step
-        self._tape = tape
+        self._recorder = recorder
         self._records = records
         self._names = [str(books.node.id) for books in engine.state.inventory.nodes]
         self._inbox: list[LoopEntry] = []
         self._wake = asyncio.Event()
         self.step_s: deque[float] = deque(maxlen=64)
-        """How long the last steps of the engine took."""
+        """Durations of the last steps of the engine."""
         self.step_times = Histogram()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
         self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner") if plans_slowly else None
@@ -156,63 +156,63 @@ class Control:
 
     @property
     def state(self) -> State:
-        """What the engine knows; for reading only."""
+        """The engine's state; for reading only."""
         return self.engine.state
 
     # -- from outside ----------------------------------------------------------------------------
 
     async def apply(self, entry: LoopEntry) -> None:
-        """Make something happen; returns when it is durable."""
+        """Add an entry; return when it is durable."""
         entry.done = asyncio.get_running_loop().create_future()
         self._put(entry)
         await entry.done
 
-    def answered(self, event: Event, word: ExitDetail) -> None:
-        """The driver's word on a job."""
+    def answered(self, event: Event, detail: ExitDetail) -> None:
+        """Take an event of the driver, with details of a job's end."""
         if isinstance(event, JobEnded) and event.end is End.FAILED:
-            event, word = self._second_thought(event, word)
+            event, detail = self._retry_with_more_memory(event, detail)
         if isinstance(event, JobEnded | Interrupted | StartFailed):
             record = self.kept[event.job_id]
-            record.exit_code, record.message, record.failure = word.exit_code, word.message, word.failure
+            record.exit_code, record.message, record.failure = detail.exit_code, detail.message, detail.failure
             if isinstance(event, Interrupted) and event.retry_s is not None:
                 record.failures += 1
         elif isinstance(event, Stopped) and self.state.jobs[event.job_id].stopping is Cause.TIME_LIMIT:
             record = self.kept[event.job_id]
-            record.message, record.failure = "it ran into its time limit", Cause.TIME_LIMIT.value
+            record.message, record.failure = "it reached its time limit", Cause.TIME_LIMIT.value
         self._put(LoopEntry([event]))
 
-    def _second_thought(self, event: JobEnded, word: ExitDetail) -> tuple[Event, ExitDetail]:
-        """A job that ran out of the memory that we chose for it is tried again with more, while there is more."""
+    def _retry_with_more_memory(self, event: JobEnded, detail: ExitDetail) -> tuple[Event, ExitDetail]:
+        """Retry a job that ran out of estimated memory with more of it, while there is more."""
         live, record = self.state.jobs[event.job_id], self.kept[event.job_id]
         found: Raise | NoMore | None = None
         if live.stopping is None:
-            found = more_memory(record.spec, live, self.state.inventory.nodes, word.failure)
+            found = more_memory(record.spec, live, self.state.inventory.nodes, detail.failure)
         if isinstance(found, Raise) and (why := self.engine.refuse(found.job)) is not None:
-            found = NoMore(message=f"{word.message}; it can't have more: {why}")
+            found = NoMore(message=f"{detail.message}; it can't have more: {why}")
         match found:
             case None:
-                return event, word
+                return event, detail
             case NoMore(message=message):
-                return event, replace(word, message=message)
+                return event, replace(detail, message=message)
             case Raise(spec=spec, job=job, message=message):
                 record.spec = dump(spec)
                 retry_s = time.time() + pause_s(record.failures + 1)
-                return Interrupted(event.job_id, event.work, retry_s, job), replace(word, message=message)
+                return Interrupted(event.job_id, event.work, retry_s, job), replace(detail, message=message)
 
     @property
     def pending(self) -> Sequence[LoopEntry]:
-        """What the next step will take in."""
+        """Entries of the next step."""
         return self._inbox
 
     def listen(self, listener: Callable[[Sequence[News]], None]) -> Callable[[], None]:
-        """Be told of every change once it is durable; returns how to be told no more."""
+        """Call a listener with every change once it is durable; return how to remove it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def explain(self, job_id: JobId) -> Reason | None:
-        """Why a job does not run; None if it does, has ended or is not known here.
+        """Return why a job does not run; None if it does, has ended or is not known here.
 
-        While a plan is being made that takes long, it is what was said last.
+        While a long plan is being made, it is the last known reason.
         """
         live = self.state.jobs.get(job_id)
         if live is None:
@@ -224,15 +224,15 @@ class Control:
         return Reason(code=live.wait_code)
 
     async def at_rest(self) -> None:
-        """Wait until no plan is being made, so that the state is all of one moment."""
+        """Wait until no plan is being made, so that the state is consistent."""
         await self._at_rest.wait()
 
     def happened(self, entry: LoopEntry) -> None:
-        """Something came about that nobody waits for to be durable."""
+        """Add an entry without waiting until it is durable."""
         self._put(entry)
 
     def begin_with(self, entry: LoopEntry) -> None:
-        """What happens before anything else."""
+        """Add the first entry."""
         self._put(entry)
 
     def _put(self, entry: LoopEntry) -> None:
@@ -301,11 +301,11 @@ class Control:
             self.kept.pop(job_id, None)
 
     def _is_late(self, event: Event) -> bool:
-        """Whether something was asked of a job that ended while the step before was under way."""
+        """Return whether an event is for a job that ended in an earlier step."""
         return isinstance(event, _MAY_BE_LATE) and event.job_id not in self.state.jobs
 
     async def _take_in(self, made: Transaction, events: list[Event]) -> None:
-        """One step of the engine. A slow planner thinks in a thread of its own, while requests are heard."""
+        """Run one step of the engine. A slow planner runs in its own thread, while requests are taken."""
         now_s = max(time.time(), self.state.now_s)
         begun = time.perf_counter()
         if self._planner is None:
@@ -322,11 +322,11 @@ class Control:
                 isinstance(decision, Resize) and decision.job_id in self.state.vacating
             ):
                 self.kept[decision.job_id].attempt += 1
-        made.add(self.steps, now_s, events, decisions, self._tape.waits)
+        made.add(self.steps, now_s, events, decisions, self._recorder.waits)
         self.steps += 1
 
     def _remember(self, batch: WriteBatch) -> None:
-        """What the policy remembers is written now and then; with every step where rounds hang on it."""
+        """Write the policy's memory at intervals; with every step for policies that plan in rounds."""
         now_s = time.monotonic()
         if self._planner is None and now_s < self._remembered_s + MEMORY_EVERY_S:
             return
@@ -338,7 +338,7 @@ class Control:
             batch.settings[PAST_KEY] = dump(self.state.past)
 
     async def _commit(self, batch: WriteBatch) -> None:
-        """Make it durable. While that is impossible nothing else happens: no answer, no decision."""
+        """Make a batch durable. While that is impossible, no request is answered and no decision carried out."""
         loop = asyncio.get_running_loop()
         while True:
             try:

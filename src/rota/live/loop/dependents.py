@@ -1,4 +1,4 @@
-"""Who waits for whom, as far as the loop has to know: whom an end concerns, and what can be forgotten."""
+"""Dependencies between jobs: which jobs an end affects, and which jobs can be forgotten."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Dependents:
             self.remember(live)
 
     def remember(self, live: LiveJob) -> None:
-        """A job is new."""
+        """Take in a new job."""
         for needed in live.job.depends_on:
             self._waiting.setdefault(needed, []).append(live.job.id)
 
     def touched(self, events: Iterable[Event], decisions: Iterable[Decision]) -> list[JobId]:
-        """Jobs that a step may have changed: those named, and those that depend on one that ended."""
+        """Return the jobs that a step may have changed: those named, and those that depend on one that ended."""
         found: dict[JobId, None] = {}
         for event in events:
             if isinstance(event, JobArrived):
@@ -48,7 +48,7 @@ class Dependents:
         return list(found)
 
     def broken(self, live: LiveJob) -> str:
-        """Which job a cancelled one had needed in vain, in words; nothing if there is none."""
+        """Return a message that names the unmet dependency of a cancelled job; empty if there is none."""
         if live.state is not JobState.CANCELLED:
             return ""
         for needed in live.job.depends_on:
@@ -58,7 +58,7 @@ class Dependents:
         return ""
 
     def forget(self, ended: Iterable[JobId]) -> list[JobId]:
-        """Drop from the state what has ended, unless something that has not ended yet depends on it; who is gone."""
+        """Remove ended jobs from the state unless an unfinished job depends on them; return those removed."""
         due, gone = list(ended), []
         while due:
             job_id = due.pop()

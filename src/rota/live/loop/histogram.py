@@ -1,4 +1,4 @@
-"""How long something took, many times over: counts by limit, as Prometheus wants them."""
+"""Durations counted by upper limit, in the form of Prometheus."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Histogram:
         self.total_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """It took so long once more."""
+        """Count a duration."""
         self._counts[bisect_left(LIMITS_S, seconds)] += 1
         self.total_s += seconds
 
     def cumulative(self) -> Iterator[tuple[str, int]]:
-        """How many took no longer than each limit."""
+        """Yield how many durations are within each limit."""
         seen = 0
         for limit_s, count in zip(LIMITS_S, self._counts, strict=True):
             seen += count

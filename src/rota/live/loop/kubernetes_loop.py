@@ -1,4 +1,4 @@
-"""The loop on a Kubernetes cluster: the driver's events in, decisions out, and the state derived anew from pods."""
+"""The loop on a Kubernetes cluster: the state is rebuilt from pods, and the driver's events are passed on."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class KubernetesLoop:
         return self._control.state
 
     def tell(self, events: Sequence[Event], told: dict[JobId, Gang], why: dict[JobId, str]) -> None:
-        """Let the loop take events in."""
+        """Pass events on to the loop; `told` are the gangs of arriving jobs, `why` the messages of ends."""
         entry = LoopEntry(list(events))
         for name, gang in told.items():
             assert gang.job is not None
@@ -70,11 +70,11 @@ class KubernetesLoop:
         self._control.happened(entry)
 
     def refuse(self, job: Job) -> str | None:
-        """What about a job can never be had."""
+        """Return why a job can never run here; None if it can."""
         return self._control.engine.refuse(job)
 
     def is_used(self, name: JobId) -> bool:
-        """Whether a job of this id is known, or was."""
+        """Return whether a job of this id exists or existed."""
         return name in self._control.state.jobs or self._records.job(name) is not None
 
     def _heard(self, news: Sequence[News]) -> None:
@@ -84,7 +84,7 @@ class KubernetesLoop:
 
 
 def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSettings) -> tuple[Control, Scheduling]:
-    """The loop, ready to run, in the state that the cluster is in.
+    """Return the loop, ready to run, in the state of the cluster.
 
     A policy that the driver can't serve is refused before anything is changed.
     """
@@ -132,7 +132,7 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
 
 
 def _undisputed(driver: KubernetesDriver, cluster: Cluster) -> list[Found]:
-    """Gangs that hold devices; one that claims what another has must leave."""
+    """Return the gangs that hold devices; one that claims devices of another is evicted."""
     scratch = Inventory(cluster)
     kept = []
     for each in driver.resync(cluster.nodes):
@@ -145,7 +145,7 @@ def _undisputed(driver: KubernetesDriver, cluster: Cluster) -> list[Found]:
 
 
 def _gathering(driver: KubernetesDriver, rows: dict[JobId, Any]) -> set[JobId]:
-    """Jobs on record whose pods are there, but hold nothing."""
+    """Return recorded jobs whose pods exist but hold no devices."""
     return {name for name in driver.names_waiting() if name in rows}
 
 
@@ -154,7 +154,7 @@ def _created_s(gang: Gang) -> float:
 
 
 def _standing(each: Found, row: Any, seq: int, names: list[str]) -> Json:
-    """Where a job stands that holds devices: what the cluster says, and what only the records know."""
+    """Return the state of a job that holds devices, from the cluster and the records."""
     now_s = time.time()
     known: Json = {} if row is None else json.loads(row.live)
     for gone in ("leaving", "stopping", "retry_s", "lease"):
@@ -174,7 +174,7 @@ def _standing(each: Found, row: Any, seq: int, names: list[str]) -> Json:
 
 
 def _waiting(known: Json) -> Json:
-    """Where a job stands that holds nothing: held back until all its pods are there."""
+    """Return the state of a job without devices: held until all its pods exist."""
     for gone in ("leaving", "stopping", "retry_s", "lease", "on"):
         known.pop(gone, None)
     return {**known, "state": JobState.HELD.value, "rate": 0.0, "run_since_s": None, "work_from_s": known["since_s"]}
@@ -190,7 +190,7 @@ def _record(row: Any, job: Job | None, namespace: str) -> Record:
 
 
 def _write_new(records: Records, state: State, kept: dict[JobId, Record], names: list[JobId]) -> None:
-    """Jobs that run but were never written down: another replica started them."""
+    """Record jobs that run but have no row: another replica started them."""
     batch = WriteBatch()
     node_names = [str(books.node.id) for books in state.inventory.nodes]
     for name in names:
@@ -201,7 +201,7 @@ def _write_new(records: Records, state: State, kept: dict[JobId, Record], names:
 
 
 def _close_missing(records: Records, driver: KubernetesDriver, rows: list[Any]) -> None:
-    """Jobs on record that the cluster has no more: ended as their pods did, or cancelled with them."""
+    """Close recorded jobs that the cluster no longer has: ended as their pods did, or cancelled with them."""
     batch = WriteBatch()
     blank = State(Inventory())
     phases_by_job = driver.phases_by_job()
@@ -214,7 +214,7 @@ def _close_missing(records: Records, driver: KubernetesDriver, rows: list[Any]) 
             live.enter(Phase.FAILED if PodPhase.FAILED in phases else Phase.CANCELLED)
         live.first_start_s, live.ended_s = row.started_s, time.time()
         record = _record(row, None, "")
-        record.message = "" if phases else "its pods were gone when Rota came back"
+        record.message = "" if phases else "its pods were gone when Rota restarted"
         batch.changed_jobs.append(changes_of(live, record, blank, []))
     if rows:
         records.write(batch)()

@@ -1,4 +1,4 @@
-"""The ends of leases: a policy that plans in rounds is told when each job's turn is over.
+"""Timers of leases: the engine is told when the lease of a job ends.
 
 The tasks of a job whose lease is over run on until the plan for the next round, which follows at once when the last
 lease is over, says whether they stay: so a job that stays loses nothing.
@@ -18,7 +18,7 @@ from rota.core.state.state import State
 
 
 class Leases:
-    """A timer for each lease that is out."""
+    """A timer for each lease in effect."""
 
     def __init__(self, state: State, answer: Callable[[Event], None]) -> None:
         self._state = state
@@ -26,7 +26,7 @@ class Leases:
         self._timers: dict[JobId, tuple[Lease, asyncio.TimerHandle]] = {}
 
     def watch(self, live: LiveJob) -> None:
-        """Something about a job changed: its lease counts from when it runs, to the end of either."""
+        """Set or cancel the timer after a change of a job: a lease counts while the job runs."""
         job_id, lease = live.job.id, live.lease
         known = self._timers.get(job_id)
         if known is not None and known[0] == lease and _is_under_way(live):
@@ -40,11 +40,11 @@ class Leases:
             self._timers[job_id] = (lease, timer)
 
     def renewed(self, live: LiveJob) -> None:
-        """A job goes on under its next lease, where it is."""
+        """Answer that a job continues under its next lease."""
         self._answer(SpeedChanged(live.job.id, live.work, 1.0))
 
     def take_up(self, live: LiveJob) -> None:
-        """After a restart: a lease goes on; one that was only just given is answered now."""
+        """Continue a lease after a restart; answer one that was not answered before."""
         if _is_under_way(live) and live.lease is not None:
             if not live.rate:
                 self.renewed(live)

@@ -1,4 +1,4 @@
-"""What a policy finds again after a restart: only what it left there itself. To another one it would mean nothing."""
+"""The memory of a policy across restarts. A policy only gets back what it stored itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 class PolicyMemory:
-    """The memory in the records, as far as it is this policy's."""
+    """The stored memory of one policy."""
 
     def __init__(self, records: Records, policy: str) -> None:
         last = records.last_policy()
@@ -18,9 +18,9 @@ class PolicyMemory:
         self._records = records
 
     def memory(self) -> Any:
-        """What the policy has learned."""
+        """Return what the policy stored."""
         return self._records.memory() if self._is_own else None
 
     def standing(self, value: Json) -> Json:
-        """Where a job stands, with the policy's note on it."""
+        """Return the state of a job with the policy's memo, if the policy is the one that wrote it."""
         return value if self._is_own else {name: each for name, each in value.items() if name != "memo"}

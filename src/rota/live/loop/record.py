@@ -1,4 +1,4 @@
-"""What the live loop knows of a job beside the engine's own record: how to run it and how that went."""
+"""What the loop keeps about a job beside the engine's record: its job file, attempts and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Record:
-    """One job that has not ended, or has only just."""
+    """The record of a job that has not ended, or has just ended."""
 
     __slots__ = ("attempt", "exit_code", "failure", "failures", "message", "owner", "spec")
 
@@ -28,18 +28,18 @@ class Record:
         self.exit_code: int | None = None
         self.message = ""
         self.failure: str | None = None
-        """What went wrong last, for programs."""
+        """The code of the last failure."""
 
 
 def shown_state(live: LiveJob) -> str:
-    """The state in the words that users see: who was preempted is suspended until it runs again."""
+    """Return the state that users see: a preempted job is shown as suspended until it runs again."""
     if live.state is JobState.WAITING and live.preemptions and live.retry_s is None:
         return JobState.SUSPENDED.value
     return live.state.value
 
 
 def changes_of(live: LiveJob, record: Record, state: State, node_names: list[str]) -> Json:
-    """The columns of a job's row that change."""
+    """Return the columns of a job's row that change."""
     return {
         "key": live.job.id,
         "state": shown_state(live),
@@ -55,7 +55,7 @@ def changes_of(live: LiveJob, record: Record, state: State, node_names: list[str
 
 
 def row_of(live: LiveJob, record: Record, state: State, node_names: list[str], encoded: Json) -> Json:
-    """The whole row of a new job, which is given as JSON values too."""
+    """Return the row of a new job; `encoded` is the job as JSON values."""
     row = changes_of(live, record, state, node_names)
     job = live.job
     row["id"] = row.pop("key")
@@ -73,5 +73,5 @@ def row_of(live: LiveJob, record: Record, state: State, node_names: list[str], e
 
 
 def dump(value: object) -> str:
-    """JSON without spaces."""
+    """Return a value as JSON without spaces."""
     return _ENCODER.encode(value)

@@ -1,4 +1,4 @@
-"""What users ask of the manager, as entries for the loop; each is checked before it can change anything."""
+"""Requests of users as entries for the loop; each is checked before it changes anything."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ Json = dict[str, Any]
 MOST_AT_ONCE = 10_000
 """Jobs that can be submitted together."""
 PAUSE_AFTER = 50
-"""After so many jobs of a long list others get a word in."""
+"""After how many jobs of a long list other requests are served."""
 MOST_NEEDED = 1000
 """Jobs that one can depend on."""
 
 
 class NotFound(RotaError):
-    """There is no such thing, or none that the asker may know of."""
+    """The thing does not exist, or the caller may not see it."""
 
 
 class Conflict(RotaError):
-    """The thing is not in a state in which that can be done."""
+    """The thing is in a state that does not allow the request."""
 
 
 class Outdated(RotaError):
-    """It has become another since the asker looked."""
+    """The thing has changed since the caller read it."""
 
 
 class CantStore(RotaError):
-    """Nothing can be made durable now; nothing was accepted."""
+    """The database can't be written; nothing was accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Requests:
         self._records = records
         self._refuse = refuse
         self._refuse_trial = refuse_trial or refuse
-        """What is asked of a job that is only thought of."""
+        """Raises a `RotaError` for a hypothetical job that the driver can't run."""
         self._foresight = foresight
         self._learning = learning
         self._next = control.state.seq
@@ -125,7 +125,7 @@ class Requests:
             if not number % PAUSE_AFTER:
                 await asyncio.sleep(0)
         if len(parts) > MOST_AT_ONCE:
-            raise RotaError(f"these are {len(parts)} jobs; submit 1 to {MOST_AT_ONCE} at once")
+            raise RotaError(f"{len(parts)} jobs were submitted; submit 1 to {MOST_AT_ONCE} at once")
         for _, file in parts:
             self._refuse(file)
         needs = [await self._dependencies(file) for _, file in parts]
@@ -151,7 +151,7 @@ class Requests:
         return ids
 
     async def _settled(self, values: Any) -> Any:
-        """A job file without `auto`. What a manager chose for an earlier job is chosen anew."""
+        """Return a job file without `auto`. Amounts that were estimated for an earlier job are estimated again."""
         if isinstance(values, dict) and values.get("estimated"):
             job_file(values)
             values = unsettled(values)
@@ -166,11 +166,11 @@ class Requests:
                 row = None if live is not None else await asyncio.to_thread(self._records.job, job_id)
                 if row is not None and row.state in FINAL and row.state != JobState.SUCCEEDED.value:
                     raise RotaError(
-                        f"job: depends_on: job {name!r} has ended as {row.state}; nothing can wait for it any more"
+                        f"job: depends_on: job {name!r} has ended as {row.state}; no job can depend on it any more"
                     )
                 found[job_id] = None
         if len(found) > MOST_NEEDED:
-            raise RotaError(f"job: depends_on means {len(found)} jobs; at most {MOST_NEEDED} can be waited for")
+            raise RotaError(f"job: depends_on names {len(found)} jobs; a job can depend on at most {MOST_NEEDED}")
         return list(found)
 
     async def _meant(self, name: str, tenant: str) -> list[JobId]:
@@ -189,13 +189,13 @@ class Requests:
         return found
 
     def _unmet(self, needed: list[JobId]) -> tuple[JobId, ...]:
-        """Those that still have to succeed; what the loop has forgotten did."""
+        """Return the unmet dependencies; a job that the loop has forgotten succeeded."""
         known = self._control.state.jobs
         pending = {name for entry in self._control.pending for name in entry.records}
         return tuple(dict.fromkeys(name for name in needed if name in known or name in pending))
 
     async def foresee(self, job_id: JobId) -> Forecast | None:
-        """When a waiting job will start; None if it does not wait."""
+        """Return when a waiting job will start; None if it does not wait."""
         live = self._control.state.jobs.get(job_id)
         if live is None or live.state is not JobState.WAITING:
             return None
@@ -246,7 +246,7 @@ class Requests:
     async def change_cluster(
         self, after: Cluster, asker: Asker, *, tag: str | None, dry_run: bool
     ) -> dict[str, list[str]]:
-        """Let the cluster become another while jobs run; what changes. With a tag, only if it is still that one."""
+        """Change the cluster while jobs run; return the changes. With a tag, only if the cluster still has it."""
         present = self._control.present
         assert present is not None, "a manager knows its cluster"
         async with self._changing:
@@ -283,7 +283,7 @@ def _audit(asker: Asker, what: str, thing: str, detail: str = "") -> Json:
 
 
 def _by_kind(events: Sequence[Event], before: Cluster, after: Cluster) -> dict[str, list[str]]:
-    """What a change of the cluster takes, in words that people and the audit log read."""
+    """Return a change of the cluster in words, for users and the audit log."""
     found: dict[str, list[str]] = {}
     for event in events:
         match event:

@@ -1,4 +1,4 @@
-"""What is old goes: output and records of jobs that ended long ago, journal stretches, remembered answers."""
+"""Deletion of old data: output and records of ended jobs, journal segments, remembered answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWERS_S = 86400.0
 
 
 async def keep_tidy(records: Records, home: Path, keep_s: float) -> None:
-    """For ever, now and then."""
+    """Delete old data at intervals, until cancelled."""
     while True:
         gone = await asyncio.to_thread(tidy, records, home, keep_s, time.time())
         if gone:
@@ -25,7 +25,7 @@ async def keep_tidy(records: Records, home: Path, keep_s: float) -> None:
 
 
 def tidy(records: Records, home: Path, keep_s: float, now_s: float) -> list[str]:
-    """Drop what ended more than `keep_s` ago; the jobs that are gone."""
+    """Delete what ended more than `keep_s` ago; return the jobs deleted."""
     gone = records.drop_before(now_s - keep_s, answers_before_s=now_s - min(ANSWERS_S, keep_s))
     for job_id in gone:
         shutil.rmtree(home / "runs" / job_id, ignore_errors=True)

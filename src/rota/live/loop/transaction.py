@@ -1,4 +1,4 @@
-"""What steps of the engine changed, as the rows of one transaction."""
+"""The rows that steps of the engine change, as one transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rota.store.records import WriteBatch
 
 
 class Transaction:
-    """One batch in the making: the steps so far, the jobs that they are about, and what is to be done about them."""
+    """A batch under construction: its steps, the jobs they touched, and the decisions."""
 
     def __init__(self, state: State, kept: dict[JobId, Record], dependents: Dependents, names: list[str]) -> None:
         self.batch = WriteBatch()
@@ -36,7 +36,7 @@ class Transaction:
         decisions: Sequence[Decision],
         waits: Sequence[tuple[JobId, Reason]],
     ) -> None:
-        """Take in a step."""
+        """Add a step."""
         line = encode_step(number, now_s, events, decisions, waits, self._names)
         self.batch.steps.append({"n": number, "body": dump(line)})
         self.decisions.extend(decisions)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import gpu_usage, usage
 from rota.drivers.local.task_usage import use_now
 from rota.live.estimates.learning import Learning, in_units
 from rota.live.estimates.past_use import FIELDS, asked_of, attributes, used_of
+from rota.store.run_folder import gpu_usage, usage
 
 
 async def compared(row: Any, home: Path, learning: Learning | None) -> list[dict[str, Any]]:

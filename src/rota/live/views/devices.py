@@ -1,4 +1,4 @@
-"""Devices as people count them: busy, idle, bad."""
+"""Devices by type: busy, idle, out of order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rota.core.state.inventory import Inventory
 
 @dataclass(slots=True)
 class Count:
-    """Devices of one type. Parts of devices count as parts."""
+    """Devices of one type. Fractions of devices count as fractions."""
 
     device_type: str
     total: int = 0
@@ -22,7 +22,7 @@ class Count:
 
     @property
     def idle(self) -> float:
-        """Neither in use nor out of order."""
+        """Neither allocated nor out of order."""
         return max(self.total - self.busy - self.bad, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""How a manager stands, at a glance: what the dashboard, `rota top` and `rota tenants` show alike."""
+"""Overview of a manager, shared by the dashboard, `rota top` and `rota tenants`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ManagerOverview:
-    """Looks when asked; what takes long to read is read once for all who ask."""
+    """Reads on request; what takes long to read is read once for all readers."""
 
     def __init__(self, records: Records, control: Control, scheduling: Scheduling) -> None:
         self.promised = TenantGuarantees(control, scheduling)

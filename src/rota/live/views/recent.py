@@ -1,6 +1,6 @@
 """The last day over time, from the journal: devices in use by tenant, jobs waiting, how long starters had waited.
 
-Read when somebody looks: the first time the day's steps (found by halving, no pass over older ones), later only
+Read on request: the first time the day's steps (found by bisection, no pass over older ones), later only
 what has been added since. What stood before the day began is known from the jobs' records.
 """
 
@@ -38,7 +38,7 @@ _BACK_IN_LINE = frozenset({Cause.PREEMPTED, Cause.MOVED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """A stretch of time in equal parts; each list has a number for each part."""
+    """A period in equal intervals; each list has a number for each interval."""
 
     edges_s: list[float]
     waiting: list[float]
@@ -101,7 +101,7 @@ class _Spans:
 
 
 class Recent:
-    """The last day of a manager, for any number of lookers."""
+    """The last day of a manager, for any number of readers."""
 
     def __init__(self, records: Records, control: Control) -> None:
         self._records = records

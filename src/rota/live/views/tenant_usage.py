@@ -1,4 +1,4 @@
-"""What tenants are promised, in devices, and what they hold of it now."""
+"""Guarantees of tenants, in devices, and what they hold now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TenantGuarantee:
 
     devices: int
     words: str
-    """The promise as its file states it."""
+    """The guarantee as its file states it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +30,15 @@ class TenantUse:
     held: float
     guaranteed: int
     borrowed: float
-    """Held beyond what is promised, or without a claim to it."""
+    """Held beyond the guarantee, or without one."""
     lent: float
-    """Promised, not used, and in somebody else's hands."""
+    """Guaranteed, not used by the tenant, and lent to others."""
     waiting: int
     running: int
 
 
 class TenantGuarantees:
-    """The promises as they are now: worked out again when the cluster has become another."""
+    """The current guarantees, recomputed when the cluster changes."""
 
     def __init__(self, control: Control, scheduling: Scheduling) -> None:
         self._control = control
@@ -47,12 +47,12 @@ class TenantGuarantees:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster as it is now."""
+        """The current cluster."""
         present = self._control.present
         return self._scheduling.cluster if present is None else present.cluster
 
     def now(self) -> dict[str, TenantGuarantee]:
-        """What each tenant is promised."""
+        """Return the guarantee of each tenant."""
         cluster = self.cluster
         if self._known is None or self._known[0] is not cluster:
             self._known = (cluster, promises_of(cluster, self._scheduling.tenancy))
@@ -60,7 +60,7 @@ class TenantGuarantees:
 
 
 def promises_of(cluster: Cluster, tenancy: str) -> dict[str, TenantGuarantee]:
-    """The promises that the tenancy in use keeps."""
+    """Return the guarantees under the tenancy in use."""
     if tenancy == "cells" and cluster.cells is not None:
         from rota.tenancy.cells.build import build
         from rota.tenancy.cells.tree import virtual_devices_of
@@ -92,7 +92,7 @@ def _counted(share: Share) -> TenantGuarantee:
 
 
 def uses_of(state: State, promises: Mapping[str, TenantGuarantee]) -> dict[str, TenantUse]:
-    """What each tenant holds, of those that hold, wait or are promised something."""
+    """Return what each tenant holds, of those that hold, wait for or are guaranteed devices."""
     held, lodging, waiting, running = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for live in state.jobs.values():
         if live.state.is_final:
@@ -127,6 +127,6 @@ def uses_of(state: State, promises: Mapping[str, TenantGuarantee]) -> dict[str, 
 
 
 def _borrowed(held: int, lodging: int, promise: TenantGuarantee | None) -> int:
-    """What is held without a claim: by jobs that ask for no guarantee, or beyond the promise."""
+    """Return what is held by opportunistic jobs, or beyond the guarantee."""
     own = 0 if promise is None else promise.devices * WHOLE
     return max(lodging, held - own)

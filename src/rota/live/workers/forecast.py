@@ -1,4 +1,4 @@
-"""When a waiting job will start: the present, run forward by the same engine, with what is known of durations.
+"""Forecast of a waiting job's start: a copy of the present state, run forward by the same engine.
 
 Three runs, with every job as short, as usual and as long as is likely, give a range. The durations are those of
 jobs of the same name that succeeded; otherwise the job's own estimate or time limit; otherwise a guess.
@@ -80,7 +80,7 @@ def span_of(job: Job, past_s: list[float]) -> Span:
 def forecast(
     engines: Callable[[], Engine], job_id: JobId, durations: Durations, *, arrives: JobArrived | None = None
 ) -> Forecast:
-    """Run the present forward three times, each on a copy of it; `arrives` is a job that is only thought of."""
+    """Run three copies of the present forward; `arrives` is a hypothetical job."""
     starts: list[float | None] = []
     position = 0
     known = True
@@ -146,7 +146,7 @@ class _ForwardRun:
         return None
 
     def _settle(self) -> Iterator[Event]:
-        """What is under way now comes to its point: starting jobs run, stopping ones stop, running ones will end."""
+        """Complete what is under way: starting jobs run, stopping ones stop, running ones will end."""
         now_s = self._engine.state.now_s
         for live in self._engine.state.jobs.values():
             if live.stopping is not None:
@@ -171,7 +171,7 @@ class _ForwardRun:
             yield Moved(live.job.id, live.work, 1.0, now_s)
 
     def _expect(self, live: LiveJob, now_s: float) -> None:
-        """Say when a running job, or its lease, will end: one that ran longer than expected takes as long again."""
+        """Schedule the end of a running job or its lease; one past its expected end takes as long again."""
         span = self._durations(live.job)
         self.known = self.known and span.known
         ran_s = live.run_s(now_s)

@@ -1,4 +1,4 @@
-"""Forecasts in a process of their own: however long the queue, the loop is not held up.
+"""Forecasts in a worker process, so that a long queue does not block the loop.
 
 The process reads the jobs' records, which say all that a restart would need, and runs them forward. It is started with
 the first question, takes one after the other on its standard input, and ends with it.
@@ -20,7 +20,7 @@ from rota.store.records import Records
 
 
 class ForecastWorker:
-    """The asking end."""
+    """Client of the worker."""
 
     def __init__(self, scheduling: Scheduling, database: str) -> None:
         self._setting = {
@@ -34,17 +34,17 @@ class ForecastWorker:
         self._helper = WorkerProcess("rota.live.workers.forecast_worker")
 
     async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
-        """When a job will start; `arrives` is one that is only thought of."""
+        """Return when a job will start; `arrives` is a hypothetical job."""
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
         return Forecast(**await self._helper.ask(question))
 
     async def close(self) -> None:
-        """No more will be asked."""
+        """Stop the worker."""
         await self._helper.close()
 
 
 def main() -> None:
-    """The answering end."""
+    """Run the worker."""
     answer_all(lambda question: asdict(_foresee(question)))
 
 

@@ -1,7 +1,7 @@
-"""A manager with a learned placement keeps learning from its journal, in a process of its own: the asking end.
+"""Retraining of learned policies from the journal, in a worker process: the manager's side.
 
 New weights take the place of the old ones only if the jobs of the last days end sooner with them in simulation. What
-came of it is in the log and in the audit log; a new stretch of the journal begins with new weights, and names them.
+came of it is in the log and in the audit log; a new journal segment begins with new weights, and names them.
 """
 
 from __future__ import annotations
@@ -135,17 +135,17 @@ class Retraining:
         )
 
     async def close(self) -> None:
-        """No more will be asked."""
+        """Stop the worker."""
         await self._helper.close()
 
 
 def part_of(learn_s: float) -> float:
-    """How much is learned at a time: who learns more often than every ten minutes takes less trouble, down to half."""
+    """Return the training effort: full for intervals of ten minutes or more, less for shorter ones, down to half."""
     return min(max(learn_s / WHOLE_S, LEAST_PART), 1.0)
 
 
 def detail_of(said: Json) -> str:
-    """What came of learning, in words that the audit log shows."""
+    """Return the result of a retraining as the audit log shows it."""
     return (
         f"{said['why']}: {said['new_s']:,.1f} s on average with what was learned from {said['seen']:,} speeds, "
         f"{said['old_s']:,.1f} s with the weights in use"

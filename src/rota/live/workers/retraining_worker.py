@@ -1,4 +1,4 @@
-"""The other side of the tutor: a process that learns from the journal and judges what it has learned."""
+"""Worker process of retraining: learns from the journal and compares the new weights with the old."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from rota.core.codec.values import decode_cluster
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import curve
 from rota.drivers.simulator.study import Setting, simulate
 from rota.learn.from_journal import experience_of
 from rota.learn.undisturbed import undisturbed
@@ -25,6 +24,7 @@ from rota.scenario import Scenario
 from rota.store.database import open_database
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
+from rota.store.run_folder import curve
 from rota.traces.formats import read_trace
 from rota.traces.workload import Workload
 
@@ -45,7 +45,7 @@ class Trial:
 
 
 def main() -> None:
-    """Until there are no more questions."""
+    """Answer questions until there are no more."""
     answer_all(_answer)
 
 
@@ -65,7 +65,7 @@ def _answer(question: Json) -> Json:
 
 
 def _write(path: Path, cluster: Cluster, policy: str, records: Records) -> None:
-    """The journal of the last days."""
+    """Write the journal of the last days."""
     header = JournalHeader(scenario=Scenario(policies=(policy,), placement="any", cluster=cluster))
     steps = records.steps(records.first_step_since(time.time() - DAYS * 86400.0))
     with path.open("w", encoding="utf-8") as file:
@@ -107,19 +107,19 @@ def _jct_s(work: Workload, policy: str, setting: Setting) -> float:
     rows = simulate(work, policy, setting).history.jobs
     times = [row.end_s - row.submit_s for row in rows if row.end_s is not None]
     if not times:
-        raise RotaError("no job of the journal has ended, so that nothing can be judged by it")
+        raise RotaError("no job of the journal has ended, so that weights can't be compared")
     return sum(times) / len(times)
 
 
 class StepRates:
-    """How fast jobs made their steps, from what they say of them; for jobs that say nothing, the journal's rate."""
+    """Speeds of jobs in steps, from their reports; for jobs without reports, the journal's rate."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._steps: dict[JobId, list[tuple[float, int]]] = {}
 
     def speed(self, job_id: JobId, from_s: float, to_s: float, rate: float) -> float | None:
-        """Steps a second in a time; not known where the job said less than two things in it."""
+        """Return steps per second in a period; None if the job reported fewer than two times in it."""
         if job_id not in self._steps:
             self._steps[job_id] = [(at_s, step) for at_s, step, _ in curve(self._home, job_id)]
         known = self._steps[job_id]

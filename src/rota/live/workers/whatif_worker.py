@@ -1,4 +1,4 @@
-"""The process of a what-if: reads the question in a folder and prints the answer."""
+"""Worker process of what-ifs: reads the question in a folder and prints the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that answers questions, so that the loop is not held up: one line of JSON each way."""
+"""A process that answers questions without blocking the loop: one line of JSON each way."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rota.core.errors import RotaError, Unavailable
 
 Json = dict[str, Any]
 NICE = 5
-"""How much less than others it may use of a busy machine."""
+"""Niceness of the process."""
 
 
 class WorkerProcess:
-    """The asking end. The process is started with the first question, and ends with its standard input."""
+    """Client of a worker. The process is started with the first question, and ends with its standard input."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -25,7 +25,7 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
 
     async def ask(self, question: Json) -> Json:
-        """What the process answers; its refusals are raised."""
+        """Return the answer of the process; raise its errors."""
         async with self._turn:
             answer = await self._ask(json.dumps(question))
         if "error" in answer:
@@ -49,27 +49,27 @@ class WorkerProcess:
         try:
             line = await process.stdout.readline()
         except asyncio.CancelledError:
-            process.kill()  # whoever asks next must not get this answer
+            process.kill()  # the next caller must not get this answer
             raise
         if not line:
-            raise Unavailable("the answer broke off; ask again")
+            raise Unavailable("the worker process ended before it answered; try again")
         answer: Json = json.loads(line)
         return answer
 
     async def retire(self) -> None:
-        """No more will be asked; what was is answered first."""
+        """Stop the worker after the open questions."""
         async with self._turn:
             await self.close()
 
     async def close(self) -> None:
-        """No more will be asked."""
+        """Stop the worker."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
 
 def answer_all(answer: Callable[[Json], Json]) -> None:
-    """The answering end: until there are no more questions."""
+    """Answer questions until there are no more."""
     os.nice(NICE)
     for line in sys.stdin:
         try:

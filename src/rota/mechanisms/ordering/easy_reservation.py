@@ -1,4 +1,4 @@
-"""EASY backfill: the first job that does not fit gets a date; others may pass it if they do not move that date.
+"""EASY backfill: the first job that does not fit gets a start time; others may pass it if they do not delay it.
 
 Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995.
 """
@@ -16,7 +16,7 @@ from rota.core.state.job_record import LiveJob
 
 @dataclass(slots=True)
 class Reservation:
-    """When the head of a private cluster will have its devices, by expected ends, and what it leaves over then."""
+    """The expected start time of the head of a quota scope, and the devices that it leaves over then."""
 
     head: LiveJob
     now_s: float
@@ -25,7 +25,7 @@ class Reservation:
 
     @classmethod
     def make(cls, draft: Draft, head: LiveJob, holders: Iterable[LiveJob]) -> Reservation:
-        """Count devices back in as the holders are expected to end."""
+        """Add up devices in the order in which the holders are expected to end."""
         now_s = draft.now_s
         shortage = draft.allocator.reservation_shortage
         missing = max(shortage.milli(head, draft.inventory), 1)
@@ -37,15 +37,15 @@ class Reservation:
         return cls(head, now_s, math.inf, 0)
 
     def reason(self) -> Reason:
-        """Why another job does not pass the head."""
-        date_s = self.starts_s if self.starts_s < math.inf else None
-        return Reason(code=ReasonCode.WOULD_DELAY, job=self.head.job.id, until_s=date_s)
+        """The reason of a job that may not pass the head."""
+        starts_s = self.starts_s if self.starts_s < math.inf else None
+        return Reason(code=ReasonCode.WOULD_DELAY, job=self.head.job.id, until_s=starts_s)
 
     def admits(self, gpu_milli: int, expected_s: float) -> bool:
-        """Whether a job leaves the head's date as it is."""
+        """Whether a job can start without delaying the head."""
         return gpu_milli <= self.spare_milli or self.now_s + expected_s <= self.starts_s
 
     def spend(self, gpu_milli: int, expected_s: float) -> None:
-        """A job passed the head; if it outlasts the date, it uses up what was to be left over."""
+        """Account for a job that passed the head: if it runs past the start time, it uses spare devices."""
         if self.now_s + expected_s > self.starts_s:
             self.spare_milli -= gpu_milli

@@ -1,4 +1,4 @@
-"""The list scheduler's index: who waits in which lane, who holds devices, whose key changes when."""
+"""The list scheduler's index: the lane of each waiting job, the holders of devices, and when keys change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class IndexEntry:
     expected_s: float = 0.0
     share: tuple[float, ...] = ()
     scattered_s: float = 0.0
-    """What its lane's clock of fragmentation showed when it joined."""
+    """The lane's `scattered_s` when the job joined."""
 
 
 class Index:
@@ -44,15 +44,15 @@ class Index:
         self.lanes: dict[Hashable, Lane] = {}
         self.holders = Holders()
         self.holding: dict[LiveJob, None] = {}
-        """Who holds devices; kept only for rules that have to know."""
+        """The holders of devices; kept only for rules that need them."""
         self.unkeyed: dict[LiveJob, None] = {}
-        """Jobs that were given devices and whose key as a holder has not been asked for yet."""
+        """Jobs that were given devices and whose key as a holder has not been computed yet."""
         self.fresh: dict[Lane, None] = {}
-        """Lanes whose first job was not looked at yet."""
+        """Lanes whose first job was not considered yet."""
         self.look_at_all = True
-        """Whether something happened that may let the first job of any lane start."""
+        """Whether an event may let the first job of any lane start."""
         self.drifts = False
-        """Whether waiting jobs can overtake holders by the mere passing of time."""
+        """Whether waiting jobs can overtake holders as time passes."""
         self.scattered: dict[Lane, None] = {}
         """Lanes whose first job found enough devices, but not together."""
         self._timers: list[tuple[float, int, LiveJob]] = []
@@ -70,18 +70,18 @@ class Index:
         return math.inf
 
     def enqueue(self, live: LiveJob, now_s: float) -> None:
-        """A job waits."""
+        """Index a waiting job."""
         turn = self._rule.turn(live, now_s)
         live.memo = turn.memo
         stage, relaxes_s = self._allocator.stage(live, now_s)
         slope = turn.slope
         if self._one_lane:
             stage = 0
-            shape = self._allocator.quota_scope(live)
+            key = self._allocator.quota_scope(live)
         else:
-            shape = self._allocator.equivalence_key(live)
+            key = self._allocator.equivalence_key(live)
         group = None if self._groups is None else self._groups.of(live)
-        name = (shape, stage, slope, group)
+        name = (key, stage, slope, group)
         lane = self.lanes.get(name)
         if lane is None:
             lane = self.lanes[name] = Lane(slope, group)
@@ -99,7 +99,7 @@ class Index:
             heapq.heappush(self._timers, (until_s, live.seq, live))
 
     def key_holder(self, live: LiveJob, now_s: float) -> None:
-        """A job holds devices: index it by its key as a holder."""
+        """Index a holder of devices by its key as a holder."""
         self.unkeyed.pop(live, None)
         if not self._ranks_holders:
             return
@@ -120,7 +120,7 @@ class Index:
             heapq.heappush(self._timers, (turn.until_s, live.seq, live))
 
     def start(self, live: LiveJob, inventory: Inventory, now_s: float) -> None:
-        """A waiting job was given devices; its key as a holder is asked for later."""
+        """Take a job that was given devices out of its lane; its key as a holder is computed later."""
         place = self.places.pop(live)
         if place.lane is not None:
             self._leave(place.lane, place, now_s)
@@ -129,7 +129,7 @@ class Index:
             self.hold(live, inventory, now_s)
 
     def hold(self, live: LiveJob, inventory: Inventory, now_s: float, *, resumes: bool = False) -> None:
-        """Remember a holder, and what its group has through it."""
+        """Record a holder, and add its share to its group."""
         self.holding[live] = None
         groups = self._groups
         if groups is not None:
@@ -138,7 +138,7 @@ class Index:
             self.places[live] = IndexEntry(((float(live.seq),), live), 0.0, None, math.inf, 0.0, share)
 
     def drop(self, live: LiveJob, now_s: float) -> None:
-        """A job neither waits nor holds any more."""
+        """Remove a job that neither waits nor holds devices any more."""
         self.unkeyed.pop(live, None)
         self.holding.pop(live, None)
         place = self.places.pop(live, None)
@@ -151,8 +151,8 @@ class Index:
         elif self._ranks_holders:
             self.holders.remove(place.entry, place.slope)
 
-    def blame(self, lane: Lane, code: ReasonCode | None, now_s: float) -> None:
-        """What a lane's first job was passed over for; None if it was given devices."""
+    def record_obstacle(self, lane: Lane, code: ReasonCode | None, now_s: float) -> None:
+        """Record why a lane's first job was passed over; None if it was given devices."""
         is_scattered = code is ReasonCode.FRAGMENTED or code is ReasonCode.HOST_BUSY
         if is_scattered is not lane.is_scattered:
             lane.set_scattered(is_scattered, now_s)
@@ -162,26 +162,26 @@ class Index:
                 del self.scattered[lane]
 
     def fire(self, now_s: float) -> None:
-        """Ask again for the keys whose time has come."""
+        """Compute the keys again that were valid until now."""
         timers = self._timers
         while timers and timers[0][0] <= now_s:
             at_s, _, live = heapq.heappop(timers)
             place = self.places.get(live)
             if place is not None and place.until_s == at_s:
-                self._ask_again(live, place, now_s)
+                self._rekey(live, place, now_s)
 
-    def key_everyone(self, now_s: float) -> None:
-        """Ask again for every key."""
+    def rekey_all(self, now_s: float) -> None:
+        """Compute all keys again."""
         for live, place in list(self.places.items()):
-            self._ask_again(live, place, now_s)
+            self._rekey(live, place, now_s)
         self.look_at_all = True
 
     def rank(self, lane: Lane, now_s: float) -> Key:
-        """The place in the order of a lane's first job, its group's before its own."""
+        """The key of a lane's first job, its group's rank before its own key."""
         key = lane.key_now(now_s)
         return key if self._groups is None else (*self._groups.rank(lane.group, now_s), *key)
 
-    def _ask_again(self, live: LiveJob, place: IndexEntry, now_s: float) -> None:
+    def _rekey(self, live: LiveJob, place: IndexEntry, now_s: float) -> None:
         if place.lane is None:
             self.key_holder(live, now_s)
         else:

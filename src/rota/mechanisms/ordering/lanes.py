@@ -1,4 +1,4 @@
-"""Sorted jobs: those that wait, in lanes of alike ones, and those that hold devices, by who yields first."""
+"""Sorted jobs: waiting jobs in lanes of equivalent ones, and holders of devices in the order of preemption."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Entry = tuple[Key, LiveJob]
 
 
 COMPACT_AT = 256
-"""How many jobs may have left a lane's front before the list is shortened."""
+"""How many jobs leave a lane's front before its list is compacted."""
 
 
 def moved(key: Key, slope: float, seconds: float) -> Key:
-    """A key with its first number moved along its slope."""
+    """A key with its first number advanced along its slope."""
     return (key[0] + slope * seconds, *key[1:])
 
 
 def rounding(key: Key, slope: float, now_s: float) -> float:
-    """By how much moving a key may have missed: a few units in the last place of the largest number involved."""
+    """The rounding error of an advanced key: a few units in the last place of the largest number involved."""
     return 4 * math.ulp(abs(key[0]) + abs(slope) * now_s) if slope else 0.0
 
 
 def is_beyond(moved_key: Key, slope: float, now_s: float, key: Key) -> bool:
-    """Whether a moved key comes after another; where rounding alone could tell, the rest of the key decides.
+    """Whether an advanced key comes after another; within the rounding error, the rest of the key decides.
 
-    Otherwise two jobs with as much left would each look a hair shorter while it waits, and swap for ever.
+    Otherwise two jobs of equal remaining time would each look slightly shorter while waiting, and swap forever.
     """
     if slope and abs(moved_key[0] - key[0]) <= rounding(moved_key, slope, now_s):
         return moved_key[1:] > key[1:]
@@ -38,9 +38,9 @@ def is_beyond(moved_key: Key, slope: float, now_s: float, key: Key) -> bool:
 
 
 class Lane:
-    """Waiting jobs that are alike: if the first can't start, none can. Keys are stored as at time 0.
+    """Waiting jobs that are equivalent: if the first can't start, none can. Keys are stored as at time 0.
 
-    Jobs leave mostly from the front, so the front is an offset; a long list is not moved for each of them.
+    Jobs leave mostly from the front, so the front is an offset; the list is not shifted for each of them.
     """
 
     __slots__ = ("_entries", "_first", "_scattered_from_s", "_scattered_s", "expected_s", "group", "slope")
@@ -54,7 +54,7 @@ class Lane:
         """Expected run times, sorted; kept only where there are reservations."""
         self._scattered_s = 0.0
         self._scattered_from_s = -1.0
-        """Since when its first job finds enough devices, but not together; below 0 if it does not."""
+        """Since when its first job finds enough devices, but not together; below 0 if that is not so."""
 
     @property
     def is_scattered(self) -> bool:
@@ -66,7 +66,7 @@ class Lane:
         return self._scattered_s + (now_s - self._scattered_from_s if self.is_scattered else 0.0)
 
     def set_scattered(self, is_scattered: bool, now_s: float) -> None:
-        """What its first job found."""
+        """Record whether its first job finds enough devices, but not together."""
         self._scattered_s = self.scattered_s(now_s)
         self._scattered_from_s = now_s if is_scattered else -1.0
 
@@ -88,7 +88,7 @@ class Lane:
         return moved(key, self.slope, now_s) if self.slope else key
 
     def add(self, entry: Entry) -> bool:
-        """A job joins in its place; whether it is the first."""
+        """Insert a job in order; return whether it is the first."""
         entries = self._entries
         if len(entries) > self._first and entry > entries[-1]:
             entries.append(entry)
@@ -97,7 +97,7 @@ class Lane:
         return entries[self._first][1] is entry[1]
 
     def remove(self, entry: Entry) -> bool:
-        """A job leaves; whether it was the first."""
+        """Remove a job; return whether it was the first."""
         entries, first = self._entries, self._first
         if entries[first][1] is not entry[1]:
             del entries[bisect_left(entries, entry, lo=first)]
@@ -109,16 +109,16 @@ class Lane:
         return True
 
     def expect(self, seconds: float) -> None:
-        """A job that is expected to run so long joined."""
+        """Record the expected run time of a job that joined."""
         insort(self.expected_s, seconds)
 
     def no_longer_expect(self, seconds: float) -> None:
-        """A job that was expected to run so long left."""
+        """Drop the expected run time of a job that left."""
         del self.expected_s[bisect_left(self.expected_s, seconds)]
 
 
 class Holders:
-    """Jobs that hold devices, last in order first: the order in which they would have to yield."""
+    """Jobs that hold devices; those last in order are preempted first."""
 
     __slots__ = ("_by_slope",)
 
@@ -126,18 +126,18 @@ class Holders:
         self._by_slope: dict[float, list[Entry]] = {}
 
     def add(self, entry: Entry, slope: float) -> None:
-        """A job came to hold devices."""
+        """Add a job that holds devices."""
         insort(self._by_slope.setdefault(slope, []), entry)
 
     def remove(self, entry: Entry, slope: float) -> None:
-        """A job holds nothing any more."""
+        """Remove a job that holds nothing any more."""
         entries = self._by_slope[slope]
         del entries[bisect_left(entries, entry)]
         if not entries:
             del self._by_slope[slope]
 
     def last_key(self, now_s: float) -> Key | None:
-        """The key of the job that would have to yield first, or what rounding may have made of it at most."""
+        """An upper bound, rounding included, on the key of the job that would be preempted first."""
         last: Key | None = None
         for slope, entries in self._by_slope.items():
             key = entries[-1][0]
@@ -149,7 +149,7 @@ class Holders:
         return last
 
     def behind(self, key: Key, now_s: float) -> Iterator[tuple[Key, LiveJob]]:
-        """Jobs whose key is beyond the given one, the furthest first. The index must not change meanwhile."""
+        """Jobs whose key comes after the given one, the last first. The index must not change meanwhile."""
         if len(self._by_slope) == 1:
             yield from self._behind_one(key, now_s)
             return

@@ -1,9 +1,9 @@
 """One list scheduler for every ordering policy, with backfill, reservations and preemption.
 
-What it computes is simple: walk all jobs in order, give each what it needs if that much is left, skip
-those that do not fit (or stop there), and stop whoever runs and was not reached. How it avoids the walk:
-waiting jobs that are alike share a lane, of which only the first can matter; after an arrival only lanes
-with a new first job are looked at; and keys that move with time do so along slopes, not by being asked.
+The result is that of a simple walk: consider all jobs in order, give each what it needs if that much is left, skip
+those that do not fit (or end the walk there), and preempt the running jobs that were not reached. The walk is avoided:
+equivalent waiting jobs share a lane, of which only the first can matter; after an arrival only lanes with a new first
+job are considered; and keys that change with time do so along slopes, without being computed again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rota.mechanisms.ordering.lanes import Key, Lane
 from rota.mechanisms.ordering.rule import Backfill, OrderingRule
 
 _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode.MEMORY_TOO_SMALL})
-"""Obstacles that stay when a job's turn comes."""
+"""Obstacles that remain when a job is first in order."""
 
 
 class ListScheduler:
@@ -38,7 +38,7 @@ class ListScheduler:
         self._allocator = allocator
         self._index = Index(rule, allocator)
         self._reservations: dict[Hashable, Reservation] = {}
-        """Of each private cluster whose first job waits for a date."""
+        """By quota scope, the reservation of its first job that does not fit."""
 
     @property
     def wakeup_s(self) -> float:
@@ -51,7 +51,7 @@ class ListScheduler:
         return self._rule.memory
 
     def adopt(self, state: State) -> None:
-        """Index a state anew."""
+        """Rebuild the index from a state."""
         index = self._index = Index(self._rule, self._allocator)
         if self._rule.groups is not None:
             self._rule.groups.open(state.past)
@@ -63,7 +63,7 @@ class ListScheduler:
                 index.enqueue(live, state.now_s)
 
     def note(self, changes: Changes, now_s: float) -> None:
-        """Keep the index true."""
+        """Update the index."""
         index = self._index
         relearn = False
         for live in changes.left:
@@ -79,10 +79,10 @@ class ListScheduler:
         if changes.freed:
             index.look_at_all = True
         if relearn:
-            index.key_everyone(now_s)
+            index.rekey_all(now_s)
 
     def plan(self, draft: Draft) -> None:
-        """Write into the draft who starts and who must yield."""
+        """Write into the draft which jobs start and which are preempted."""
         index = self._index
         if index.unkeyed:
             for live in list(index.unkeyed):
@@ -93,7 +93,7 @@ class ListScheduler:
             lanes = {**index.fresh, **index.scattered}
         if index.look_at_all or index.drifts or self._rule.backfill is Backfill.EASY:
             lanes = index.lanes.values()
-        heap = self._worth_a_look(lanes, draft)
+        heap = self._considered(lanes, draft)
         index.fresh = {}
         index.look_at_all = False
         self._reservations = {}
@@ -101,8 +101,8 @@ class ListScheduler:
             heapq.heapify(heap)
             self._reservations = _Walk(self._rule, index, draft, heap).run()
 
-    def _worth_a_look(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
-        """Lanes whose first job may fit, free or by preemption, or has not been told yet why it can't."""
+    def _considered(self, lanes: Iterable[Lane], draft: Draft) -> list[tuple[Key, Lane]]:
+        """Lanes whose first job may fit, on free devices or by preemption, or has no reason recorded yet."""
         index, inventory, now_s = self._index, draft.inventory, draft.now_s
         missing_milli = draft.allocator.shortage.milli
         last = index.holders.last_key(now_s) if self._rule.preempts else None
@@ -140,9 +140,9 @@ class ListScheduler:
 
 
 class _Walk:
-    """One walk down the order: the first jobs of lanes, and jobs that were evicted on the way."""
+    """One walk down the order: the first jobs of lanes, and jobs that were preempted on the way."""
 
-    __slots__ = ("_draft", "_heap", "_index", "_ousted", "_reservations", "_rule", "_widened")
+    __slots__ = ("_displaced", "_draft", "_heap", "_index", "_reservations", "_rule", "_widened")
 
     def __init__(self, rule: OrderingRule, index: Index, draft: Draft, heap: list[tuple[Key, Lane]]) -> None:
         self._rule = rule
@@ -150,43 +150,43 @@ class _Walk:
         self._draft = draft
         self._heap: list[tuple[Key, Lane | LiveJob]] = list(heap)
         self._widened = False
-        self._ousted: dict[LiveJob, None] = {}
-        """Jobs that were given devices in this walk and lost them again: they oust nobody in turn, or it might go on
-        for ever where promises contradict each other."""
+        self._displaced: dict[LiveJob, None] = {}
+        """Jobs that were given devices in this walk and lost them again: they displace no job themselves, or the walk
+        might not end where guarantees contradict each other."""
         self._reservations: dict[Hashable, Reservation] = {}
 
     def run(self) -> dict[Hashable, Reservation]:
-        """Look at first jobs in order until none of them fits; who got a date on the way, in each private cluster."""
+        """Consider first jobs in order until none fits; return the reservations made, by quota scope."""
         heap, index, draft, rule = self._heap, self._index, self._draft, self._rule
         while heap:
             key, candidate = heapq.heappop(heap)
             if isinstance(candidate, LiveJob):
-                self._reseat(candidate)
+                self._place_again(candidate)
                 continue
             lane = candidate
-            if self._reservations and self._is_filled_around(lane):
+            if self._reservations and self._is_backfilled(lane):
                 continue
             if rule.groups is not None and (rank := index.rank(lane, draft.now_s)) != key:
                 heapq.heappush(heap, (rank, lane))
                 continue
             live = lane.head[1]
-            answer = self._seek(live, key)
+            answer = self._find_devices(live, key)
             if answer is not None and not isinstance(answer, Reason):
                 draft.assign_offered(live, answer)
                 index.start(live, draft.inventory, draft.now_s)
-                index.blame(lane, None, draft.now_s)
+                index.record_obstacle(lane, None, draft.now_s)
                 if len(lane):
                     heapq.heappush(heap, (index.rank(lane, draft.now_s), lane))
                 continue
             if answer is not None:
                 draft.because(live, answer)
-                index.blame(lane, answer.code, draft.now_s)
+                index.record_obstacle(lane, answer.code, draft.now_s)
             if rule.backfill is Backfill.EASY:
-                self._fill_around(live)
+                self._backfill(live)
         return self._reservations
 
-    def _seek(self, live: LiveJob, key: Key) -> Placement | Reason | None:
-        """Devices for a job, free or taken from jobs further down; or why not, None if that was said before."""
+    def _find_devices(self, live: LiveJob, key: Key) -> Placement | Reason | None:
+        """Devices for a job, free or preempted; else the reason, None if it is already recorded."""
         draft = self._draft
         missing = draft.allocator.shortage.milli(live, draft.inventory)
         answer: Placement | Reason | None = None
@@ -206,23 +206,23 @@ class _Walk:
         return answer
 
     def _displace(self, live: LiveJob) -> Placement | None:
-        """Devices of jobs that have to go because tenancy says so, whatever their place in the order."""
+        """Devices of jobs that tenancy displaces, whatever their place in the order."""
         draft, index = self._draft, self._index
-        offer = None if live in self._ousted else draft.allocator.displace(live, draft.inventory, draft.now_s)
+        offer = None if live in self._displaced else draft.allocator.displace(live, draft.inventory, draft.now_s)
         if offer is None:
             return None
         for victim in offer.victims:
             draft.release(victim)
             index.drop(victim, draft.now_s)
             if draft.touched[victim] is None:
-                self._ousted[victim] = None
+                self._displaced[victim] = None
                 index.enqueue(victim, draft.now_s)
         if self._rule.preempts:
             self._widen(live)
         return offer.placement
 
     def _make_room(self, live: LiveJob, key: Key, missing: int) -> Placement | None:
-        """Take devices from jobs further down the order, the last first, until this one fits."""
+        """Preempt jobs further down the order, the last first, until this one fits."""
         index, draft = self._index, self._draft
         allocator, inventory = draft.allocator, draft.inventory
         behind = (
@@ -258,7 +258,7 @@ class _Walk:
         return answer
 
     def _widen(self, live: LiveJob) -> None:
-        """An eviction may leave room to spare: every lane has to be looked at from here on."""
+        """Consider every lane from here on: a preemption may free more than was needed."""
         if self._widened:
             return
         self._widened = True
@@ -269,8 +269,8 @@ class _Walk:
                 key = self._index.rank(lane, self._draft.now_s)
                 heapq.heappush(self._heap, (key, lane))
 
-    def _reseat(self, live: LiveJob) -> None:
-        """An evicted job's turn has come: back to its own devices, to others, or out."""
+    def _place_again(self, live: LiveJob) -> None:
+        """Place a preempted job when it is next in order: on its own devices, on others, or not at all."""
         index, draft = self._index, self._draft
         before = draft.touched[live]
         job = live.job
@@ -285,14 +285,14 @@ class _Walk:
             draft.assign_offered(live, answer)
             index.unkeyed[live] = None
 
-    def _fill_around(self, head: LiveJob) -> None:
-        """Start jobs of the head's private cluster that fit now and do not move its date."""
+    def _backfill(self, head: LiveJob) -> None:
+        """Start jobs of the head's quota scope that fit now and do not delay it."""
         index, draft = self._index, self._draft
-        realm = draft.allocator.quota_scope(head)
-        reservation = self._reservations[realm] = Reservation.make(draft, head, index.holding)
+        scope = draft.allocator.quota_scope(head)
+        reservation = self._reservations[scope] = Reservation.make(draft, head, index.holding)
         candidates: list[tuple[Key, Lane, int]] = []
         for lane in index.lanes.values():
-            if len(lane) and draft.allocator.quota_scope(lane.head[1]) == realm:
+            if len(lane) and draft.allocator.quota_scope(lane.head[1]) == scope:
                 self._push_next(candidates, lane, 0, reservation)
         while candidates:
             _, lane, at = heapq.heappop(candidates)
@@ -312,8 +312,8 @@ class _Walk:
             index.start(live, draft.inventory, draft.now_s)
             self._push_next(candidates, lane, at, reservation)
 
-    def _is_filled_around(self, lane: Lane) -> bool:
-        """Whether the jobs of a lane had their chance when a reservation of their private cluster was filled around."""
+    def _is_backfilled(self, lane: Lane) -> bool:
+        """Whether the jobs of a lane were considered when a reservation of their quota scope was backfilled."""
         return not len(lane) or self._draft.allocator.quota_scope(lane.head[1]) in self._reservations
 
     def _push_next(

@@ -1,4 +1,4 @@
-"""Between whom a policy is fair: tenants or users."""
+"""The owners that a policy is fair between: tenants or users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class FairnessOwner(Enum):
-    """Between whom to be fair."""
+    """What counts as one owner."""
 
     TENANT = "tenant"
     USER = "user"

@@ -1,4 +1,4 @@
-"""The shape of an ordering policy: a sort key per job, and the moment at which that key changes."""
+"""What ordering rules are asked and answer: a sort key per job, and when that key changes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rota.core.state.job_record import JobView
 class Turn(NamedTuple):
     """A job's place in the order: smallest key first.
 
-    Keys are tuples of numbers that end in the job's `seq`, so that the order is total. With a `slope`, the
-    first number grows by that much a second (srtf: -1 while the job runs), so that nobody has to be asked
-    again only because time passed. `until_s` is when to ask again; `memo` comes back as `job.memo` then.
+    Keys are tuples of numbers that end in the job's `seq`, so that the order is total. With a `slope`, the first
+    number grows by that much per second (srtf: -1 while the job runs), so that keys are not computed again only
+    because time passed. `until_s` is when to compute the key again; `memo` comes back as `job.memo` then.
     """
 
     key: tuple[float, ...]
@@ -28,12 +28,12 @@ class Turn(NamedTuple):
 
 
 def later(now_s: float, seconds: float) -> float:
-    """So many seconds from now, but never now itself, however coarse the clock."""
+    """The moment `seconds` from now, but after now even where rounding would lose the difference."""
     return max(now_s + seconds, math.nextafter(now_s, math.inf))
 
 
 class Backfill(Enum):
-    """What may pass a job that does not fit."""
+    """Which jobs may pass one that does not fit."""
 
     NONE = "none"
     ANY = "any"
@@ -41,22 +41,22 @@ class Backfill(Enum):
 
 
 class Groups(Protocol):
-    """Fairness between groups of jobs: whose group comes first matters more than the job's own key."""
+    """Fairness between groups of jobs: the rank of its group comes before a job's own key."""
 
     def open(self, past: dict[str, Past]) -> None:
-        """Nobody holds anything, as far as is known; `past` is the state's, to be read and kept up to date."""
+        """Start without holders; `past` is the state's past usage, to be read and updated."""
 
     def of(self, job: JobView) -> Hashable:
         """The group that a job belongs to."""
 
     def share(self, job: JobView, inventory: Inventory) -> tuple[float, ...]:
-        """What a job of its group holds."""
+        """What a job adds to the share of its group while it holds devices."""
 
     def change(self, group: Hashable, share: tuple[float, ...], sign: int, now_s: float, *, resumes: bool) -> None:
-        """A group's job came to hold its share, or left it; `resumes`: it was found holding it."""
+        """Add (sign 1) or remove (sign -1) a job's share; `resumes` if it held the share before this policy began."""
 
     def rank(self, group: Hashable, now_s: float) -> tuple[float, ...]:
-        """A group's place in the order: smallest first."""
+        """The sort key of a group: smallest first."""
 
 
 class OrderingRule(Protocol):
@@ -64,7 +64,7 @@ class OrderingRule(Protocol):
 
     @property
     def backfill(self) -> Backfill:
-        """What may pass a job that does not fit."""
+        """Which jobs may pass one that does not fit."""
 
     @property
     def preempts(self) -> bool:
@@ -72,13 +72,13 @@ class OrderingRule(Protocol):
 
     @property
     def groups(self) -> Groups | None:
-        """Between which groups of jobs to be fair, if between any."""
+        """The groups to be fair between; None for no groups."""
 
     def turn(self, job: JobView, now_s: float) -> Turn:
         """The job's place in the order now."""
 
     def ended(self, job: JobView, now_s: float) -> bool:
-        """A job ended; whether all keys have to be asked for anew because of what was learned."""
+        """Learn from a job that ended; return whether all keys have to be computed again."""
 
     @property
     def memory(self) -> Any:
@@ -93,12 +93,12 @@ class Learner(Protocol):
         """What it has learned, as a serialisable value."""
 
     def ended(self, job: JobView, now_s: float) -> bool:
-        """A job ended; whether every key has to be asked for anew."""
+        """Learn from a job that ended; return whether all keys have to be computed again."""
 
 
 @dataclass(slots=True)
 class SimpleRule:
-    """A rule made of one function, and of what learns for it where something does."""
+    """A rule made of one function and, where it learns, of a learner."""
 
     of: Callable[[JobView, float], Turn]
     backfill: Backfill = Backfill.ANY
@@ -111,10 +111,10 @@ class SimpleRule:
         return self.of(job, now_s)
 
     def ended(self, job: JobView, now_s: float) -> bool:
-        """A job ended; whether all keys have to be asked for anew because of what was learned."""
+        """Learn from a job that ended; return whether all keys have to be computed again."""
         return self.learner is not None and self.learner.ended(job, now_s)
 
     @property
     def memory(self) -> Any:
-        """What was learned."""
+        """What the learner has learned."""
         return None if self.learner is None else self.learner.memory

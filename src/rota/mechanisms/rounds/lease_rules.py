@@ -57,14 +57,14 @@ class LeaseRules:
         """Until when a lease counts as time served; it may end early."""
         return min(lease_s, over_s)
 
-    def leases(self, seats: Sequence[SelectedJob], now_s: float, round_s: float) -> list[Lease]:
+    def leases(self, selected: Sequence[SelectedJob], now_s: float, round_s: float) -> list[Lease]:
         """Whole steps for each job of a contender, at least one and at most a round of them.
 
         A job that has to be started gets the whole round however little work is left, and never less than the start
         takes: otherwise it could be preempted repeatedly before it makes progress.
         """
         leases = []
-        for job, speed, stays in seats:
+        for job, speed, stays in selected:
             left = math.inf if job.live.job.work is None else job.remaining(now_s)
             steps = min(max(math.floor(speed * round_s), 1), left)
             until_s = now_s + (
@@ -85,7 +85,7 @@ def adaptive_round_s(jobs: Sequence[RoundJob], now_s: float, restart_s: float) -
     return min(max(math.sqrt(2 * typical_s * restart_s), 4 * restart_s, SHORTEST_ROUND_S), LONGEST_ROUND_S)
 
 
-def timed_leases(seats: Sequence[SelectedJob], now_s: float, round_s: float) -> list[Lease]:
+def timed_leases(selected: Sequence[SelectedJob], now_s: float, round_s: float) -> list[Lease]:
     """A whole round for each job, for speeds that are only estimates."""
-    works = [seat.job.live.job.work for seat in seats]
+    works = [each.job.live.job.work for each in selected]
     return [Lease(math.inf if work is None else work, now_s + round_s) for work in works]

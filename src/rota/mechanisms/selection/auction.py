@@ -1,7 +1,7 @@
-"""The partial allocation auction for gangs (Cole, Gkatzelis and Goel, EC 2013): who wins, and what it costs others.
+"""The partial allocation auction for gangs (Cole, Gkatzelis and Goel, EC 2013).
 
-Bidders want a number of devices each, all or none. Winners are those whose gains add up to most; a winner keeps
-only so much of its prize as its presence leaves to the others, which makes it pointless to lie.
+Each bidder requests a number of devices, all or none. The winners have the largest sum of gains. A winner keeps only
+the fraction of its award that corresponds to the loss its presence causes the others, so that false bids do not pay.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _NEVER = -np.inf
 
 @dataclass(frozen=True, slots=True)
 class Award:
-    """A bidder that won, and the part of its prize that it may keep."""
+    """A bidder that won, and the fraction of its award that it may keep."""
 
     bidder: int
     keeps: float
 
 
 def auction(devices: int, sizes: Sequence[int], gains: Sequence[float]) -> list[Award]:
-    """The winners in order of bidding. Gains are logarithms: by how much each bidder would be better off.
+    """The winners in order of bidding. A gain is the logarithm of the bidder's improvement.
 
     Exact, by dynamic programming: the best gain of the first bidders and of the last ones for every number of
-    devices, so that the best outcome without one bidder is the best way to divide the devices between the two sides.
+    devices, so that the best outcome without one bidder is the best division of the devices between the two sides.
     """
     first = [np.zeros(devices + 1)]
     for size, gain in zip(sizes, gains, strict=True):
@@ -49,7 +49,7 @@ def auction(devices: int, sizes: Sequence[int], gains: Sequence[float]) -> list[
 
 
 def _with(best: Floats, size: int, gain: float) -> Floats:
-    """The best gain for every number of devices when one more bidder may win."""
+    """The best gain for every number of devices with one more bidder."""
     if size >= len(best) or gain <= 0:
         return best
     more = best.copy()

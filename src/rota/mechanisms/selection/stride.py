@@ -1,7 +1,7 @@
-"""Gang-aware stride scheduling, split between servers: who runs in the next quantum.
+"""Gang-aware stride scheduling, split between servers: which jobs run in the next quantum.
 
-A job's pass grows by the device-seconds that it had over its tickets, and the smallest pass goes first. A gang that
-does not fit is skipped and keeps its pass, so that it is first the next time. Jobs that fit on one server compete
+A job's pass grows by the device-seconds that it received over its tickets, and the smallest pass goes first. A gang
+that does not fit is skipped and keeps its pass, so that it is first the next time. Jobs that fit on one server compete
 there, under one entry for the server; jobs of several servers compete with those entries (split stride).
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class StrideEntry:
-    """A job as the stride sees it: how many devices, on which server if one has all of them, how far its pass is."""
+    """A job in the stride: its devices, its server if one holds them all, its pass (`at`) and its tickets."""
 
     seq: int
     size: int
@@ -25,18 +25,18 @@ class StrideEntry:
 
 @dataclass(slots=True)
 class Passes:
-    """How much each job has had for its tickets. Newcomers start where the least served of the others are."""
+    """The pass of each job: device-seconds per ticket. Newcomers start at the smallest pass."""
 
     by_job: dict[int, float] = field(default_factory=dict)
 
-    def welcome(self, seqs: Sequence[int]) -> None:
-        """These are the jobs now; those that are gone are forgotten."""
+    def set_jobs(self, seqs: Sequence[int]) -> None:
+        """Set the jobs: add newcomers, and forget those that are gone."""
         kept = {seq: self.by_job[seq] for seq in seqs if seq in self.by_job}
         start = min(kept.values(), default=0.0)
         self.by_job = {seq: kept.get(seq, start) for seq in seqs}
 
     def charge(self, seq: int, device_s: float, tickets: float) -> None:
-        """A job had so much."""
+        """Add to a job's pass what it received."""
         if seq in self.by_job:
             self.by_job[seq] += device_s / max(tickets, 1e-9)
 
@@ -47,10 +47,10 @@ class Passes:
 
 
 def next_quantum(entries: Sequence[StrideEntry], devices: Mapping[int, int]) -> list[StrideEntry]:
-    """Who runs next, in order, on servers with so many devices each.
+    """The jobs that run next, in order, on servers with these numbers of devices.
 
-    Servers and jobs of several servers are taken by pass. A wide job takes devices from the servers that have most left
-    and have not had their turn; a server's turn gives what it has left to its own jobs.
+    Servers and jobs of several servers are considered by pass. A wide job takes devices from the servers that have most
+    left and were not considered yet; a server gives what it has left to its own jobs.
     """
     local: dict[int, list[StrideEntry]] = {}
     for entry in entries:
@@ -80,7 +80,7 @@ def next_quantum(entries: Sequence[StrideEntry], devices: Mapping[int, int]) -> 
 
 
 def _pass_of(jobs: Sequence[StrideEntry]) -> float:
-    """A server's pass: the mean of its jobs', weighed by tickets."""
+    """A server's pass: the mean of its jobs' passes, weighted by tickets."""
     return sum(entry.at * entry.tickets for entry in jobs) / max(sum(entry.tickets for entry in jobs), 1e-9)
 
 
@@ -91,10 +91,10 @@ def balanced(
     devices: Mapping[int, int],
     movable: Sequence[int],
 ) -> dict[int, int]:
-    """A server for every job, so that servers have about as many tickets per device.
+    """A server for every job, so that servers have about equal tickets per device.
 
-    Jobs keep their homes where they have one; those without are put where the load is least; and movable jobs go from
-    the most loaded server to the least loaded one while that makes the larger of the two loads smaller.
+    Jobs keep their server (`homes`) if they have one; others go where the load is least; and movable jobs go from the
+    most loaded server to the least loaded one while that reduces the larger of the two loads.
     """
     found = {seq: home for seq, home in homes.items() if home in devices}
     load = dict.fromkeys(devices, 0.0)

@@ -1,7 +1,7 @@
-"""Trading of device generations between owners, so that everybody gains and nobody loses (Chaudhary et al., 2020).
+"""Trading of device generations between owners, so that both sides gain (Chaudhary et al., 2020).
 
-Everybody starts with a fair share of each type. Whoever gains least from the faster type sells to whoever gains most,
-for devices of the slower type; the price lies between what the two think it worth, at the next-highest offer.
+Every owner starts with a fair share of each type. The owner that gains least from the faster type sells to the one that
+gains most, for devices of the slower type; the price lies between the two valuations, at the next-highest offer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Trade:
-    """So many fast devices go from seller to buyer, for `price` slow ones each."""
+    """A transfer of `fast` fast devices from seller to buyer, for `price` slow ones each."""
 
     seller: str
     buyer: str
@@ -26,11 +26,11 @@ class Trade:
 def trade(
     fast: dict[str, float], slow: dict[str, float], speedup: Mapping[str, float], room: dict[str, float]
 ) -> list[Trade]:
-    """Trade between two types until nobody gains any more; the shares are changed, and the trades returned.
+    """Trade between two types until no owner gains; change the shares and return the trades.
 
-    `speedup` is by how much an owner's jobs run faster on a fast device. An owner that names more than the truth pays
-    no less, as the price is what the next one would pay. `room` is how many devices more an owner has jobs for: nobody
-    sells for devices that it could not use.
+    `speedup` is how much faster an owner's jobs run on a fast device. Overstating it does not lower the price, which is
+    what the next owner would pay. `room` is how many more devices an owner has jobs for: no owner sells for devices
+    that it could not use.
     """
     trades: list[Trade] = []
     for _ in range(4 * len(speedup)):
@@ -56,7 +56,7 @@ def trade(
 
 
 def max_min(devices: float, weights: Mapping[str, float], demand: Mapping[str, float]) -> dict[str, float]:
-    """A fair part for everybody by weight, but to nobody more than it has jobs for."""
+    """Max-min fair shares by weight, none above the owner's demand."""
     parts: dict[str, float] = {}
     total = sum(weights[owner] for owner in demand)
     for owner in sorted(demand, key=lambda owner: (demand[owner] / weights[owner], owner)):

@@ -1,7 +1,7 @@
-"""Jobs matched to places in the queues of machines, so that the sum of their completion times is least.
+"""Assignment of jobs to positions in the queues of machines, minimising the sum of completion times.
 
-A job that is k-th from last on a machine is counted in the completion times of k jobs, its own among them; so that
-place costs it k times its run time (Horn, Operations Research 1973; Bruno, Coffman and Sethi, CACM 1974).
+The run time of a job that is k-th from last on a machine counts in the completion times of k jobs, so that this
+position costs k times its run time (Horn, Operations Research 1973; Bruno, Coffman and Sethi, CACM 1974).
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from rota.mechanisms.arrays import Floats
 from rota.mechanisms.solvers.lp import Ints
 
 _MANY = 300
-"""Jobs from which on the longest are matched first, two to twenty times as fast: they belong last, so that hardly any
-later one drives them out. Of several best matchings it finds another than that of the given order."""
+"""Above this many jobs the longest are assigned first, two to twenty times as fast: they belong last, so that later
+ones hardly ever displace them. Among several optima it may find another one than the given order does."""
 
 
 def earliest(took_s: Floats, extra_s: Floats, place: Ints, machine: Ints) -> dict[int, int]:
-    """Of each machine that anybody is matched to, the job that goes first there."""
+    """By machine with an assigned job, the job that goes first there."""
     return {at: jobs[0] for at, jobs in queues(took_s, extra_s, place, machine).items()}
 
 
 def queues(took_s: Floats, extra_s: Floats, place: Ints, machine: Ints) -> dict[int, list[int]]:
-    """Of each machine that anybody is matched to, the jobs in their order there.
+    """By machine with assigned jobs, the jobs in their order there.
 
-    `took_s` and `extra_s` are by job and machine, `place` and `machine` say what the columns of the matching are: being
-    `place`-th from last on a machine, which costs a job `place` times what it takes there, and what is extra.
+    `took_s` and `extra_s` are by job and machine. The columns of the assignment are positions: `place`-th from last on
+    `machine` costs a job `place` times its run time there, plus the extra.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -41,10 +41,10 @@ def queues(took_s: Floats, extra_s: Floats, place: Ints, machine: Ints) -> dict[
 
 
 def worthwhile_places(free_in_s: Floats, jobs: int) -> tuple[Ints, Ints]:
-    """Places on machines of one kind that can be of use to so many jobs: (place from last, machine).
+    """Positions on equal machines that can be useful for this many jobs: (place from last, machine).
 
-    On the machine that is r-th soonest free, places beyond jobs / r are no better for anyone than as many others as
-    there are jobs.
+    On the machine that is r-th soonest free, positions beyond jobs / r are no better for any job than as many other
+    positions as there are jobs.
     """
     ranks = np.argsort(free_in_s, kind="stable")[:jobs].astype(np.int64)
     deep = jobs // np.arange(1, len(ranks) + 1)
@@ -54,10 +54,10 @@ def worthwhile_places(free_in_s: Floats, jobs: int) -> tuple[Ints, Ints]:
 
 
 def first_places(kind: Ints, jobs: int) -> tuple[Ints, Ints]:
-    """Places on machines that are all free now and of so many kinds, by place, that can be of use to so many jobs.
+    """Positions on machines that are all free now, by place, that can be useful for this many jobs.
 
-    Machines of one kind are alike, so that its cheapest places, as many as there are jobs, are enough: a place on any
-    of them is taken only when all of them have the one behind it.
+    Machines of one kind are equal, so that its cheapest positions, as many as there are jobs, are enough: a position on
+    one of them is used only when all of them use the position behind it.
     """
     rank = np.zeros(len(kind), dtype=np.int64)
     for each in np.unique(kind):

@@ -1,7 +1,7 @@
-"""Linear programs, with or without whole numbers, for HiGHS: built as sparse arrays, warm-started by name.
+"""Linear and integer programs for HiGHS: built as sparse arrays, warm-started by key.
 
-A row or column has a key, so that the last basis helps the next program even when jobs came and went. What a
-solver can't do is an answer with a reason, never an exception or a NaN.
+Rows and columns have keys, so that the last basis helps the next program even when jobs came and left. A program
+without a solution gives an answer with a reason, never an exception or a NaN.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rota.mechanisms.arrays import Floats
 
 Ints = NDArray[np.int64]
 _LARGE = 1000
-"""Columns from which on the primal simplex is used: six times as fast on 2,048 jobs of distinct weights."""
+"""Above this many columns the primal simplex is used: six times as fast on 2,048 jobs of distinct weights."""
 _PRIMAL = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best there is; `dual` is what each row costs, as a number of 0 or more: none in programs of whole numbers."""
+    """The optimum; `dual` is the price of each row, 0 or more; integer programs have none."""
 
     x: Floats
     objective: float
@@ -33,13 +33,13 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class NoSolution:
-    """Why there is none: `infeasible`, `unbounded`, or what the solver said."""
+    """Why there is no solution: `infeasible`, `unbounded`, or the solver's status."""
 
     reason: str
 
 
 class Cut(NamedTuple):
-    """A row that a solution breaks: values @ x[columns] <= high."""
+    """A row that a solution violates: values @ x[columns] <= high."""
 
     columns: Ints
     values: Floats
@@ -55,12 +55,12 @@ class Program:
     lower: Floats
     upper: Floats
     columns: Sequence[Hashable] = ()
-    """Keys of the columns; none where the next program has nothing to do with this one."""
+    """Keys of the columns; none where the next program is unrelated."""
     whole: NDArray[np.bool_] | None = None
     gap: float = 0.0
-    """How far from the optimum a program of whole numbers may stop, as a part of it."""
+    """The relative gap to the optimum at which integer search may stop."""
     cuts: Callable[[Floats], list[Cut]] | None = None
-    """Rows that a solution breaks, for rows that are many and hardly ever bind: they are added when they are needed."""
+    """Returns the rows that a solution violates: many rows that hardly ever bind are added only when needed."""
     row_lower: list[float] = field(default_factory=list)
     row_upper: list[float] = field(default_factory=list)
     row_keys: list[Hashable] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Program:
     def add_row(
         self, columns: Ints, values: Floats, low: float = -math.inf, high: float = math.inf, key: Hashable = None
     ) -> int:
-        """low <= values @ x[columns] <= high; the row's number."""
+        """Add the row low <= values @ x[columns] <= high; return its number."""
         self._index.append(np.asarray(columns, dtype=np.int64))
         self._value.append(np.asarray(values, dtype=np.float64))
         self._starts.append(self._starts[-1] + len(columns))
@@ -83,7 +83,7 @@ class Program:
     def add_rows(
         self, rows: Ints, columns: Ints, values: Floats, low: Floats, high: Floats, keys: Sequence[Hashable] = ()
     ) -> None:
-        """Many rows at once, as triplets with the row's number among them; no entry may be given twice."""
+        """Add many rows as triplets, `rows` numbering them from 0; no entry may be given twice."""
         order = np.argsort(rows, kind="stable")
         counts = np.bincount(rows, minlength=len(low))
         self._index.append(columns[order])
@@ -106,12 +106,12 @@ _AT_LOWER, _BASIC = 0, 1
 
 
 def _key(value: Any) -> Hashable:
-    """A key as it was before JSON made lists of its tuples."""
+    """Turn lists that JSON made of a key's tuples back into tuples."""
     return tuple(_key(part) for part in value) if isinstance(value, list | tuple) else value
 
 
 class Solver:
-    """HiGHS on one thread, so that the same program has the same answer; remembers its last basis by key."""
+    """HiGHS on one thread, so that equal programs have equal answers; keeps its last basis by key."""
 
     def __init__(self) -> None:
         self._column_status: dict[Hashable, Any] = {}
@@ -120,14 +120,14 @@ class Solver:
 
     @property
     def memory(self) -> Any:
-        """The last basis: keys and statuses of what is not where a newcomer starts."""
+        """The last basis: keys and statuses of all that differ from the default."""
         return {
             "columns": [[key, int(at)] for key, at in self._column_status.items() if int(at) != _AT_LOWER],
             "rows": [[key, int(at)] for key, at in self._row_status.items() if int(at) != _BASIC],
         }
 
     def recall(self, memory: Any) -> None:
-        """Start the next program from a basis that `memory` gave."""
+        """Start the next program from a basis that `memory` returned."""
         import highspy
 
         statuses = highspy.HighsBasisStatus
@@ -135,7 +135,7 @@ class Solver:
         self._row_status = {_key(key): statuses(at) for key, at in memory["rows"]}
 
     def solve(self, program: Program) -> Solution | NoSolution:
-        """The optimum, or why there is none."""
+        """Find the optimum, or why there is none."""
         import highspy
 
         if not np.isfinite(program.gain).all() or any(not np.isfinite(part).all() for part in program._value):
@@ -159,7 +159,7 @@ class Solver:
         return Solution(x, float(program.gain @ x), np.abs(np.array(highs.getSolution().row_dual, dtype=np.float64)))
 
     def _recall(self, highs: Any, program: Program) -> None:
-        """Start from the last basis where columns and rows are known from then."""
+        """Start from the last basis for all columns and rows that it knows."""
         import highspy
 
         if not self._column_status:
@@ -179,18 +179,18 @@ class Solver:
 
 
 class Programmed:
-    """A rule that asks a solver, which remembers where it stood."""
+    """A rule with a solver that keeps its last basis."""
 
     def __init__(self) -> None:
         self._solver = Solver()
 
     @property
     def memory(self) -> Any:
-        """The solver's last basis: it decides which of several optima comes next."""
+        """The solver's last basis: it decides which of several optima is found next."""
         return self._solver.memory
 
     def recall(self, memory: Any) -> None:
-        """Go on from that basis."""
+        """Restore that basis."""
         self._solver.recall(memory)
 
 
@@ -202,7 +202,7 @@ _REASONS = {
 
 
 def _optimum(highs: Any, program: Program) -> Floats | NoSolution:
-    """Solve, and solve again with the rows that the solution breaks, until it breaks none."""
+    """Solve, and solve again with the rows that the solution violates, until it violates none."""
     import highspy
 
     while True:
@@ -212,10 +212,10 @@ def _optimum(highs: Any, program: Program) -> Floats | NoSolution:
             return NoSolution(_REASONS.get(status.name, status.name.removeprefix("k").lower()))
         x = np.clip(np.array(highs.getSolution().col_value, dtype=np.float64), program.lower, program.upper)
         known = set(program.row_keys)
-        broken = [] if program.cuts is None else [cut for cut in program.cuts(x) if cut.key not in known]
-        if not broken:
+        violated = [] if program.cuts is None else [cut for cut in program.cuts(x) if cut.key not in known]
+        if not violated:
             return x
-        for columns, values, high, key in broken:
+        for columns, values, high, key in violated:
             program.add_row(columns, values, high=high, key=key)
             highs.addRow(-highspy.kHighsInf, high, len(columns), columns.astype(np.int32), values)
 

@@ -1,7 +1,7 @@
-"""The best choices within limits: programs of 0 and 1 whose rows only say how much of something there is.
+"""Set packing: binary programs whose rows are capacities.
 
-The relaxed program mostly has a handful of choices that are not whole. Rounding those by hand is often as near to
-its optimum as was asked for; a search for whole numbers, which takes ten times as long, begins only where it is not.
+The relaxed program mostly has a handful of fractional choices. Rounding them greedily is often within the requested gap
+of the optimum; integer search, which takes ten times as long, begins only where it is not.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rota.mechanisms.arrays import Floats
 from rota.mechanisms.solvers.lp import NoSolution, Program, Solution, Solver
 
 _HARDLY = 1e-6
-"""How far from a whole number a solver's may be."""
+"""How far from an integer a solver's value may be."""
 
 
 def best_choices(program: Program, present: Floats) -> Floats | NoSolution:
-    """Choices worth at least the optimum less the program's gap, as 0 and 1 by column; or why there are none.
+    """Choices within the program's gap of the optimum, as 0 and 1 by column; or why there are none.
 
-    Those that are made already, with what fits beside them, are kept where that is enough: of many that are as good,
-    others would be taken every time.
+    The present choices, with what fits in addition, are kept where that is good enough: otherwise another of many
+    equally good solutions could result every time.
     """
     relaxed = Solver().solve(replace(program, whole=None))
     if isinstance(relaxed, NoSolution):
@@ -35,9 +35,9 @@ def best_choices(program: Program, present: Floats) -> Floats | NoSolution:
 
 
 def rounded(program: Program, x: Floats) -> Floats | None:
-    """What was chosen whole, then what fits into the rest: the most chosen first, of those the most gainful.
+    """The choices that are 1, then those that fit in the rest: the largest x first, ties by gain.
 
-    None if there is too little for what was chosen.
+    None if the choices that are 1 do not fit.
     """
     starts, columns, values = program.matrix
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))

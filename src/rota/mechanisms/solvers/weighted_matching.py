@@ -1,7 +1,7 @@
-"""Who goes with whom: a matching of greatest weight, as the blossom algorithm finds it.
+"""Maximum-weight matching, as the blossom algorithm finds it.
 
-Items of one class are alike, so that it is enough to know how many pairs there are of each two classes. That is an
-integer program as large as there are classes, not items, and it is solved exactly.
+Items of one class are equivalent, so that it is enough to find the number of pairs of each two classes: an exactly
+solved integer program whose size grows with the number of classes, not of items.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def best_pairs(
     weight: Callable[[Class, Class], float],
     near: Callable[[int, int], bool] = lambda one, other: False,
 ) -> list[Pair]:
-    """Pairs of items, each in one at most, whose weights add up to the most; heaviest first.
+    """The pairs of items, each item in at most one, with the largest sum of weights; heaviest first.
 
-    `classes` says of which class each item is. Only pairs with a weight above 0 are made; of those that are as good,
-    items that are `near` each other, then earlier ones.
+    `classes` holds the class of each item. Only pairs with a weight above 0 are made; among equal ones, items that are
+    `near` each other come first, then earlier ones.
     """
     items: dict[Class, list[int]] = {}
     for at, kind in enumerate(classes):
@@ -43,28 +43,28 @@ def best_pairs(
     pairs: list[tuple[float, bool, int, int]] = []
     for is_near in (True, False):
         for at, (gain, one, other) in enumerate(edges):
-            found = _drawn(items[kinds[one]], items[kinds[other]], counts[at], near if is_near else None)
+            found = _take_pairs(items[kinds[one]], items[kinds[other]], counts[at], near if is_near else None)
             counts[at] -= len(found)
             pairs += [(-gain, not is_near, *pair) for pair in found]
     return [(first, second) for _, _, first, second in sorted(pairs)]
 
 
-def _drawn(one: list[int], other: list[int], most: int, near: Callable[[int, int], bool] | None) -> list[Pair]:
-    """At most so many pairs out of two lists, which may be the same; with `near`, only of such items."""
+def _take_pairs(one: list[int], other: list[int], most: int, near: Callable[[int, int], bool] | None) -> list[Pair]:
+    """Remove at most `most` pairs from two lists, which may be the same; with `near`, only pairs of such items."""
     found: list[Pair] = []
     for first in list(one):
         if len(found) == most:
             break
-        mate = next((each for each in other if each != first and (near is None or near(first, each))), None)
-        if mate is not None and first in one:
+        partner = next((each for each in other if each != first and (near is None or near(first, each))), None)
+        if partner is not None and first in one:
             one.remove(first)
-            other.remove(mate)
-            found.append((min(first, mate), max(first, mate)))
+            other.remove(partner)
+            found.append((min(first, partner), max(first, partner)))
     return found
 
 
 def _counts(edges: Sequence[tuple[float, int, int]], members: Sequence[int]) -> list[int]:
-    """How many pairs of each two classes: the most weight with no more of a class than it has members."""
+    """The number of pairs of each two classes: maximum weight, with no more of a class than it has members."""
     if not edges:
         return []
     size = len(edges)

@@ -6,13 +6,13 @@ cells they are is decided when they are used, by buddy allocation. Jobs without 
 | module | what it is |
 | --- | --- |
 | `tree` | the two trees of cells |
-| `build` | from a file's promises to trees |
+| `build` | from a file's guarantees to trees |
 | `free` | free physical cells: splitting, merging, what may be given away safely |
-| `books` | who holds which device, which virtual cell is which physical one, what is bad |
+| `accounts` | the claims on devices, the bindings of virtual to physical cells, bad hardware |
 | `packing` | which cells of a view take a gang |
 | `mapping` | where virtual cells come to lie |
-| `schedule` | a request in, a plan out: devices and who must go |
-| `recovery` | work that runs already, found again after a restart or under new promises |
+| `schedule` | a request in, a plan out: devices, victims and downgraded gangs |
+| `recovery` | running gangs, claimed again after a restart or under new guarantees |
 | `shortage` | how much of its cells a job lacks |
 | `allocator` | all of it as the engine's allocator |
 """

@@ -1,7 +1,7 @@
 """Cells as the engine's allocator: every tenant is a private cluster to whatever policy orders its jobs.
 
-Cells choose devices themselves; the placement style has no say. The books follow each claim of the engine, in
-drafts too, so an offer is always made from what would be true if the draft were carried out.
+Cells choose devices themselves; the placement style does not matter. The accounts follow each claim of the engine, in
+drafts too, so an offer is made from what holds if the draft is carried out.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from rota.core.model.tenants import TenantPlan
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
-from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.accounts import CellAccounts
 from rota.tenancy.cells.claims import HIGHEST_PRIORITY, Claim, Seat
+from rota.tenancy.cells.job_requests import is_lazy, not_owned, pinned_cell, pinned_without_guarantee, unsupported
 from rota.tenancy.cells.reasons import reason_for
 from rota.tenancy.cells.recovery import HeldDevice, recover, return_to
 from rota.tenancy.cells.schedule import GangPlan, GangRequest, Obstacle, Refusal, Scheduler, downgrade, upgrade
 from rota.tenancy.cells.shortage import CellReservation, CellShortage
 from rota.tenancy.cells.sites import Sites, is_sound
-from rota.tenancy.cells.wishes import is_lazy, not_owned, odd_wish, pinned_cell, pinned_without_guarantee
 
 _REMEMBERED = 4096
-"""Claims given up lately of which it is remembered how they were bound, in case a draft takes them back."""
+"""How many released claims are remembered with their bindings, in case a draft is undone."""
 
 _OWN_OBSTACLES = frozenset({Obstacle.QUOTA, Obstacle.SHAPE})
-"""Obstacles that lie in the tenant's own cells: whatever others do, they stay until those change."""
+"""Obstacles within the tenant's own cells: they stay until those change."""
 
 
 class CellAllocator:
-    """Who may use what is decided by cells; see `rota.tenancy.cells`."""
+    """Decides by cells which devices a job may use; see `rota.tenancy.cells`."""
 
     def __init__(self, placer: Placer, cluster: Cluster | None) -> None:
         if cluster is None or cluster.cells is None:
@@ -49,12 +49,12 @@ class CellAllocator:
         self._reservation = CellReservation(self)
 
     def _open(self, plan: CellPlan, nodes: Sequence[Node]) -> None:
-        """Empty books of a plan; refused before anything is changed if the nodes are not those of the plan."""
-        books = Books(plan)
-        self.sites = Sites(books.forest, nodes)
+        """Start with empty accounts; a plan that does not fit the nodes is refused and changes nothing."""
+        accounts = CellAccounts(plan)
+        self.sites = Sites(accounts.forest, nodes)
         self._nodes = list(nodes)
-        self.books = books
-        self.scheduler = Scheduler(books)
+        self.accounts = accounts
+        self.scheduler = Scheduler(accounts)
         self._is_fresh = True
         self._claims: dict[LiveJob, Claim] = {}
         self._live: dict[Claim, LiveJob] = {}
@@ -65,40 +65,40 @@ class CellAllocator:
         self._stamp = 0
 
     def refuse(self, job: Job) -> str | None:
-        """What cells can't give, or the job's tenant does not own."""
+        """What cells don't support, or the job's tenant does not own."""
         if job.priority > OPPORTUNISTIC and job.gpu_milli:
-            return odd_wish(job) or not_owned(job, self.books.forest)
-        return odd_wish(job) or pinned_without_guarantee(job)
+            return unsupported(job) or not_owned(job, self.accounts.forest)
+        return unsupported(job) or pinned_without_guarantee(job)
 
     # -- what the engine asks --------------------------------------------------------------------
 
     @property
     def ledger(self) -> CellAllocator:
-        """These are the books."""
+        """The accounts, kept by the allocator itself."""
         return self
 
     def quota_scope(self, live: LiveJob) -> Hashable:
-        """Jobs with a guarantee contend within their tenant; those without, with each other."""
+        """Jobs with a guarantee contend within their tenant; those without contend with each other."""
         return live.job.tenant if live.standing > OPPORTUNISTIC else None
 
     def equivalence_key(self, live: LiveJob) -> Hashable:
-        """Jobs of a tenant that ask for the same with the same right are alike."""
+        """Jobs of a tenant with equal requests and priorities are interchangeable."""
         job = live.job
         return (job.tenant, live.standing, job.roles, job.labels)
 
     def stage(self, live: LiveJob, now_s: float) -> tuple[int, float]:
-        """Wishes do not relax: the cells see to nearness."""
+        """Nothing relaxes: cells are close together by construction."""
         return 0, math.inf
 
     def offer(self, live: LiveJob, inventory: Inventory, now_s: float) -> Placement | Reason:
         """Idle devices of the job's tenant, or why there are none."""
-        if odd_wish(live.job) is not None:
+        if unsupported(live.job) is not None:
             return Reason(code=ReasonCode.NEVER_FITS, need_milli=live.job.gpu_milli)
         if not live.job.gpu_milli:
             return self._anywhere(live.job, inventory)
         found = self._plan(live, inventory)
         if isinstance(found, Refusal):
-            return reason_for(found, self.request(live), self.books.forest)
+            return reason_for(found, self.request(live), self.accounts.forest)
         if found.victims:
             return Reason(
                 code=ReasonCode.CELLS_LENT,
@@ -111,8 +111,8 @@ class CellAllocator:
         return placement
 
     def displace(self, live: LiveJob, inventory: Inventory, now_s: float) -> Offer | None:
-        """Devices of the tenant's own cells that others are on: work without a guarantee, or of lower priority."""
-        if odd_wish(live.job) is not None or not live.job.gpu_milli:
+        """Devices of the tenant's own cells that are held without a guarantee or at a lower priority."""
+        if unsupported(live.job) is not None or not live.job.gpu_milli:
             return None
         found = self._plan(live, inventory)
         if isinstance(found, Refusal) or not found.victims:
@@ -132,7 +132,7 @@ class CellAllocator:
 
     @property
     def shortage(self) -> CellShortage:
-        """What the tenant's cells lack by count, as far as a refusal told it."""
+        """What the tenant's cells lack by count, as far as an earlier refusal tells."""
         return self._shortage
 
     @property
@@ -140,17 +140,19 @@ class CellAllocator:
         """What has to come back to the tenant's cells."""
         return self._reservation
 
-    # -- books -----------------------------------------------------------------------------------
+    # -- accounts -----------------------------------------------------------------------------------
 
     def promise(self, cells: CellPlan | None, tenants: TenantPlan | None, inventory: Inventory) -> None:
-        """Other cells, physical ones or tenants'."""
+        """Replace the cells, physical ones or tenants'."""
         if cells is None:
-            raise RotaError("tenancy 'cells' needs physicalCluster and virtualClusters; the new promises have neither")
-        self._open(cells, [books.node for books in inventory.nodes])
+            raise RotaError(
+                "tenancy 'cells' needs physicalCluster and virtualClusters; the new guarantees have neither"
+            )
+        self._open(cells, [account.node for account in inventory.nodes])
 
     def could_hold(self, live: LiveJob) -> bool:
-        """Whether the tenant's cells would do if all of them were free; asked while the books are empty."""
-        if odd_wish(live.job) is not None or not live.job.gpu_milli:
+        """Whether the tenant's cells suffice if all of them are free; called while the accounts are empty."""
+        if unsupported(live.job) is not None or not live.job.gpu_milli:
             return True
         if not self.is_known(live, live.job.priority):
             return False
@@ -165,19 +167,19 @@ class CellAllocator:
 
     @property
     def wakeup_s(self) -> float:
-        """Nothing changes by itself."""
+        """Never: nothing changes with time alone."""
         return math.inf
 
     def wake(self) -> None:
-        """Never asked."""
+        """Not needed."""
 
     def adopt(self, state: State) -> None:
-        """Open the books anew and enter what jobs hold."""
-        nodes = [books.node for books in state.inventory.nodes]
+        """Rebuild the accounts from what jobs hold."""
+        nodes = [account.node for account in state.inventory.nodes]
         if not self._is_fresh or nodes != self._nodes:
-            self._open(self.books.forest.plan, nodes)
-        for index, books in enumerate(state.inventory.nodes):
-            if not is_sound(books):
+            self._open(self.accounts.forest.plan, nodes)
+        for index, account in enumerate(state.inventory.nodes):
+            if not is_sound(account):
                 self._turn(index, state.inventory)
         for live in state.jobs.values():
             if live.placement is not None:
@@ -194,7 +196,7 @@ class CellAllocator:
         self._pending.pop(live, None)
 
     def node_turned(self, index: int, inventory: Inventory) -> None:
-        """A node came to be usable, or ceased to be. One that no cell is made of concerns nobody."""
+        """A node became usable or unusable. One without cells does not matter."""
         self._stamp += 1
         self._is_fresh = False
         self._turn(index, inventory)
@@ -204,28 +206,28 @@ class CellAllocator:
         if machine is None:
             return
         if all(is_sound(inventory.nodes[at]) for at in self.sites.nodes_of(machine)):
-            self.books.set_healthy(machine)
+            self.accounts.set_healthy(machine)
         else:
-            self.books.set_bad(machine)
+            self.accounts.set_bad(machine)
 
     def _leave(self, live: LiveJob, before: Placement, undo: bool) -> None:
         claim = self._claims.pop(live, None)
         if claim is None:
             return
         del self._live[claim]
-        self.books.vacate(claim, claim.seats)
+        self.accounts.vacate(claim, claim.seats)
         downgraded = self._undone.pop(live, [])
         if undo:
             for other, seats in reversed(downgraded):
                 if other in self._live:
-                    upgrade(self.books, other, seats)
+                    upgrade(self.accounts, other, seats)
         self._left[live] = (before, claim)
         if len(self._left) > _REMEMBERED:
             del self._left[next(iter(self._left))]
 
     def _enter(self, live: LiveJob, after: Placement) -> None:
         placement, claim = self._left.pop(live, ((), None))
-        if claim is None or placement != after or not return_to(self.books, claim, claim.seats):
+        if claim is None or placement != after or not return_to(self.accounts, claim, claim.seats):
             claim = self._claim(live, after)
         self._claims[live] = claim
         self._live[claim] = live
@@ -242,18 +244,18 @@ class CellAllocator:
         )
         if plan is not None and placement == after and _is_vacant(plan.seats):
             self._undone[live] = [
-                (other, downgrade(self.books, other, job.id)) for other in plan.downgraded if other in self._live
+                (other, downgrade(self.accounts, other, job.id)) for other in plan.downgraded if other in self._live
             ]
             claim.seats = plan.seats
-            self.books.occupy(claim, claim.seats)
+            self.accounts.occupy(claim, claim.seats)
         else:
             self._recover(claim, after)
         return claim
 
     def _recover(self, claim: Claim, after: Placement) -> None:
-        """Devices that were not offered by us: the tenant's if they fit any of its cells, the largest first."""
+        """Claim devices that were not offered here: as the tenant's own if they fit its cells, largest first."""
         leaves = self.sites.devices(after)
-        forest = self.books.forest
+        forest = self.accounts.forest
         estate = forest.estates.get(claim.tenant)
         types: list[CellTypeName] = []
         if estate is not None and leaves:
@@ -263,10 +265,10 @@ class CellAllocator:
             held = [
                 HeldDevice(chain=leaf.chain, node=leaf.nodes[0], index=leaf.index, root_type=kind) for leaf in leaves
             ]
-            recover(self.books, claim, held)
+            recover(self.accounts, claim, held)
             if claim.is_guaranteed or claim.priority == OPPORTUNISTIC or kind is None:
                 return
-            self.books.vacate(claim, claim.seats)
+            self.accounts.vacate(claim, claim.seats)
             claim.seats = []
             claim.downgraded_by = None
 
@@ -277,7 +279,7 @@ class CellAllocator:
         job = live.job
         if (live.standing if priority is None else priority) == OPPORTUNISTIC:
             return True
-        forest = self.books.forest
+        forest = self.accounts.forest
         estate = forest.estates.get(job.tenant)
         pinned = pinned_cell(job)
         if estate is None or pinned is None:
@@ -322,8 +324,8 @@ class CellAllocator:
         """Changes with everything on which it depends whether the tenant's own cells are enough."""
         if live.standing == OPPORTUNISTIC:
             return (self._stamp,)
-        version = self.books.version
-        return tuple(version.get((live.job.tenant, chain), 0) for chain in self.books.forest.chains)
+        version = self.accounts.version
+        return tuple(version.get((live.job.tenant, chain), 0) for chain in self.accounts.forest.chains)
 
     def claim_of(self, live: LiveJob) -> Claim | None:
         """The cells that a job has, if it has any."""
@@ -364,12 +366,12 @@ class CellAllocator:
 
     def _anywhere(self, job: Job, inventory: Inventory) -> Placement | Reason:
         """Tasks without devices go to the first node that is up."""
-        for index, books in enumerate(inventory.nodes):
-            if books.usable:
+        for index, account in enumerate(inventory.nodes):
+            if account.usable:
                 return tuple(Slot(index, 0, role.count, at) for at, role in enumerate(job.roles))
         return Reason(code=ReasonCode.NODES_DOWN)
 
 
 def _is_vacant(seats: Sequence[Seat]) -> bool:
-    """Whether nobody holds these devices, nor the virtual ones that they are to stand for."""
+    """Whether these devices and the virtual ones that they stand for are free."""
     return all(leaf.claim is None and (virtual is None or not virtual.used) for leaf, virtual in seats)

@@ -1,4 +1,4 @@
-"""What is wrong or odd about promises in cells, beyond what keeps them from being loaded: for `rota check`."""
+"""Faults in guarantees in cells beyond those that prevent loading: for `rota check`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import replace
 from rota.core.errors import RotaError
 from rota.core.model.cells import LEAF_LEVEL, CellEntry, CellPlan, CellTypeName, TenantCells
 from rota.core.model.job import TenantId
-from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.accounts import CellAccounts
 
 
 def audit(plan: CellPlan) -> list[str]:
     """One line for each finding, beginning with the path of the field."""
     findings = [*_child_counts(plan), *_pins(plan), *_quotas(plan)]
     try:
-        Books(_with_one_owner_each(plan))
+        CellAccounts(_with_one_owner_each(plan))
     except RotaError as error:
         fields = {finding.partition(" ")[0] for finding in findings}
         if str(error).partition(" ")[0] not in fields:

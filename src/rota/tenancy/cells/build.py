@@ -1,4 +1,4 @@
-"""From promises to trees: infers what a file leaves out and refuses promises that can't be kept."""
+"""From guarantees to trees: infers what a file leaves out and refuses guarantees that can't be kept."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Chain:
     ladder: tuple[CellTypeName, ...]
     node_level: int
     fanout: tuple[int, ...]
-    """Children of a cell by its level; nought for devices. Index 0 is unused."""
+    """Children of a cell by its level; 0 for devices. Index 0 is unused."""
     tops: list[Physical] = field(default_factory=list)
     nodes: list[Physical] = field(default_factory=list)
     is_odd: bool = False
-    """Whether some cell lists another number of children than its type says."""
+    """Whether some cell lists another number of children than its type has."""
 
     @property
     def top_level(self) -> int:
@@ -35,7 +35,7 @@ class Chain:
         return len(self.ladder)
 
     def fanout_above(self, level: int) -> int:
-        """Children of a cell of the level above; nought above the top."""
+        """Children of a cell of the level above; 0 above the top."""
         return self.fanout[level + 1] if level < self.top_level else 0
 
     @property
@@ -46,7 +46,7 @@ class Chain:
 
 @dataclass(slots=True)
 class TenantForest:
-    """What a tenant owns: promised cells by chain, and pinned ones by name."""
+    """What a tenant owns: guaranteed cells by chain, and pinned ones by name."""
 
     tenant: TenantId
     roots: dict[CellTypeName, list[Virtual]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ def _plant(forest: Forest, entry: CellEntry, position: int) -> None:
     where = f"physicalCluster.physicalCells[{position}]"
     plan = forest.plan
     if entry.type is None:
-        raise RotaError(f"{where}.cellType is missing; a top cell must say its type")
+        raise RotaError(f"{where}.cellType is missing; a top cell must state its type")
     if entry.type not in plan.types:
         raise RotaError(f"{where}.cellType is {entry.type!r}, which cellTypes lacks; {plan.unknown_type(entry.type)}")
     chain = forest.chains.get(entry.type)
@@ -179,12 +179,12 @@ def _grow(
 
 
 def _measure(chain: Chain) -> None:
-    """Where no cell has all the children that its type says, the most that one has; then tell which cells are whole."""
+    """Reduce the fan-out to the most children that any cell has, then mark the cells that are whole."""
     most = [0] * (chain.top_level + 1)
     for top in chain.tops:
         for cell in _below(top):
             most[cell.level] = max(most[cell.level], len(cell.children))
-    chain.fanout = tuple(min(said, found) for said, found in zip(chain.fanout, most, strict=True))
+    chain.fanout = tuple(min(stated, found) for stated, found in zip(chain.fanout, most, strict=True))
     for top in chain.tops:
         _mark(top, chain)
 
@@ -306,7 +306,7 @@ def _twin(physical: Physical, address: str, tenant: TenantId, parent: Virtual | 
     return cell
 
 
-# -- promises ------------------------------------------------------------------------------------
+# -- guarantees ------------------------------------------------------------------------------------
 
 
 def promised(forest: Forest, chain: Chain) -> dict[int, int]:
@@ -323,9 +323,9 @@ def promised(forest: Forest, chain: Chain) -> dict[int, int]:
 
 
 def _refuse_overcommitment(forest: Forest) -> None:
-    """From the top down: what a level does not promise can be split for the level below.
+    """From the top down: what a level does not guarantee can be split for the level below.
 
-    Only cells count that have all the parts which their type says; of others, those parts that have.
+    Only whole cells count; of others, their whole parts.
     """
     for chain in forest.chains.values():
         amounts = promised(forest, chain)
@@ -341,13 +341,13 @@ def _refuse_overcommitment(forest: Forest) -> None:
                 raise RotaError(
                     f"virtualClusters: tenants own {needed} cells of {chain.ladder[level - 1]!r} in chain "
                     f"{chain.name!r} (level {level}), of which {left} are left: "
-                    f"{_owners(forest, chain, level)}; promise less or add physical cells"
+                    f"{_owners(forest, chain, level)}; guarantee less or add physical cells"
                 )
             left -= needed
 
 
 def _owners(forest: Forest, chain: Chain, level: int) -> str:
-    """The fields in which cells of a level are promised."""
+    """The fields in which cells of a level are guaranteed."""
     kind = chain.ladder[level - 1]
     fields = [
         f"virtualClusters.{tenant}.virtualCells[{position}]"

@@ -1,4 +1,4 @@
-"""The invariants of cells: recount everything from who holds what and compare it with what the books keep.
+"""The invariants of cells: recount everything from the claims and compare it with the accounts.
 
 Slow on purpose. Safety is among them: whatever happened, every tenant can still be given all cells it owns.
 """
@@ -10,27 +10,27 @@ from collections.abc import Iterator
 from rota.core.errors import InvariantBroken
 from rota.core.model.cells import LEAF_LEVEL
 from rota.core.model.job import OPPORTUNISTIC
-from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.accounts import CellAccounts
 from rota.tenancy.cells.build import Chain
 from rota.tenancy.cells.claims import Claim
 from rota.tenancy.cells.tree import FREE, Cell, Physical, Virtual, devices_of, virtual_devices_of
 
 
-def check_cells(books: Books) -> None:
-    """Raise `InvariantBroken`, naming what is wrong, unless the books agree with themselves and all promises hold."""
-    books.settle()
-    for chain in books.forest.chains.values():
+def check_cells(accounts: CellAccounts) -> None:
+    """Raise `InvariantBroken`, naming the fault, unless the accounts are consistent and all guarantees hold."""
+    accounts.settle()
+    for chain in accounts.forest.chains.values():
         for top in chain.tops:
             for cell in _all(top):
                 _check_physical(cell)
-        _check_free(books, chain)
-    for estate in books.forest.estates.values():
+        _check_free(accounts, chain)
+    for estate in accounts.forest.estates.values():
         for roots in (*estate.roots.values(), list(estate.pinned.values())):
             for root in roots:
                 for part in _all_virtual(root):
                     _check_virtual(part)
-                _check_root(books, root)
-    _check_claims(books)
+                _check_root(accounts, root)
+    _check_claims(accounts)
 
 
 def _must(holds: bool, cell: Cell, what: str) -> None:
@@ -90,7 +90,7 @@ def _check_virtual(cell: Virtual) -> None:
         _must(bool(used) or bool(cell.physical.bad), cell, "it is bound without being used or bad")
 
 
-def _check_root(books: Books, root: Virtual) -> None:
+def _check_root(accounts: CellAccounts, root: Virtual) -> None:
     if root.physical is None:
         _must(not root.is_pinned, root, "it is pinned and unbound")
         return
@@ -99,8 +99,8 @@ def _check_root(books: Books, root: Virtual) -> None:
     _must(needed, root, "it is bound without being used, bad or pinned")
 
 
-def _check_free(books: Books, chain: Chain) -> None:
-    free = books.free[chain.name]
+def _check_free(accounts: CellAccounts, chain: Chain) -> None:
+    free = accounts.free[chain.name]
     left, bad = [0] * (chain.top_level + 1), [0] * (chain.top_level + 1)
     for top in chain.tops:
         for cell in _all(top):
@@ -111,16 +111,16 @@ def _check_free(books: Books, chain: Chain) -> None:
     _must(free.left == left, top, f"{free.left} cells count as free by level, {left} are")
     _must(free.bad == bad, top, f"{free.bad} free cells count as bad by level, {bad} are")
     owed = [0] * (chain.top_level + 1)
-    for estate in books.forest.estates.values():
+    for estate in accounts.forest.estates.values():
         for root in estate.roots.get(chain.name, ()):
             owed[root.level] += 1 if root.physical is None else 0
-    _must(books.owed[chain.name] == owed, top, f"{books.owed[chain.name]} cells count as owed, {owed} are")
-    _must(free.is_safe(free.counts(), owed), top, f"free cells {free.counts()} can't make up for promised {owed}")
+    _must(accounts.owed[chain.name] == owed, top, f"{accounts.owed[chain.name]} cells count as owed, {owed} are")
+    _must(free.is_safe(free.counts(), owed), top, f"free cells {free.counts()} can't cover the guaranteed {owed}")
 
 
-def _check_claims(books: Books) -> None:
+def _check_claims(accounts: CellAccounts) -> None:
     seats: dict[Physical, Claim] = {}
-    for device in books.forest.devices.values():
+    for device in accounts.forest.devices.values():
         if device.claim is None:
             continue
         mine = [virtual for leaf, virtual in device.claim.seats if leaf is device]

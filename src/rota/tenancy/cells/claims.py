@@ -24,7 +24,7 @@ class Claim:
     tenant: TenantId
     priority: int
     lazy: bool = False
-    """Whether it would rather lose its guarantee than its devices."""
+    """Whether it prefers to lose its guarantee, not its devices."""
     pinned: PinnedId | None = None
     seats: list[Seat] = field(default_factory=list)
     downgraded_by: str | None = None

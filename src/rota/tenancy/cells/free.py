@@ -1,7 +1,7 @@
 """Free physical cells of a chain: split to give out a smaller one, merged again when all parts are back.
 
 A free cell is *listed* if it is not part of a larger free cell. Cells that lack parts are never free as such, only
-their whole parts are. How many cells of each level could be had by splitting, and how many of those are bad, is counted
+their whole parts are. How many cells of each level splitting could yield, and how many of those are bad, is counted
 as cells come and go.
 """
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rota.core.model.job import OPPORTUNISTIC
-from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.accounts import CellAccounts
 from rota.tenancy.cells.free import FreeCells
 from rota.tenancy.cells.tree import Physical, Virtual
 
@@ -19,52 +19,52 @@ Sites = dict[Virtual, Physical]
 
 
 @dataclass(slots=True, eq=False)
-class Wish:
-    """A virtual cell that needs a physical one, with those of its parts that do."""
+class CellNeed:
+    """A virtual cell that needs a physical one, with those of its parts that need one."""
 
     cell: Virtual
-    parts: dict[Virtual, Wish] = field(default_factory=dict)
+    parts: dict[Virtual, CellNeed] = field(default_factory=dict)
 
 
-def find_sites(books: Books, leaves: Iterable[Virtual], suggested: Collection[str] | None) -> Sites | None:
+def find_sites(accounts: CellAccounts, leaves: Iterable[Virtual], suggested: Collection[str] | None) -> Sites | None:
     """A physical device for each virtual one, or None if that takes a bad or unsuggested node."""
     sites: Sites = {}
-    roots: dict[Virtual, Wish] = {}
-    inner: dict[Virtual, dict[Virtual, Wish]] = {}
+    roots: dict[Virtual, CellNeed] = {}
+    inner: dict[Virtual, dict[Virtual, CellNeed]] = {}
     for leaf in leaves:
         if leaf.physical is not None:
             sites[leaf] = leaf.physical
             continue
-        _wish(leaf, roots, inner)
+        _file_need(leaf, roots, inner)
     search = _Search(suggested, sites)
-    for parent, wishes in inner.items():
-        assert parent.physical is not None, "inner wishes hang below what is bound"
-        if not search.place(list(wishes.values()), parent.physical.children):
+    for parent, needs in inner.items():
+        assert parent.physical is not None, "inner needs are below bound cells"
+        if not search.place(list(needs.values()), parent.physical.children):
             return None
     if roots:
         chain = next(iter(roots)).chain
-        ground = _Ground(books.free[chain], books.owed[chain])
-        for wish in roots.values():
-            if not ground.settle(wish, search):
+        ground = _Ground(accounts.free[chain], accounts.owed[chain])
+        for need in roots.values():
+            if not ground.settle(need, search):
                 return None
     return sites
 
 
-def _wish(leaf: Virtual, roots: dict[Virtual, Wish], inner: dict[Virtual, dict[Virtual, Wish]]) -> None:
-    """File a device under the wishes of all unbound cells above it."""
+def _file_need(leaf: Virtual, roots: dict[Virtual, CellNeed], inner: dict[Virtual, dict[Virtual, CellNeed]]) -> None:
+    """File a device under the needs of all unbound cells above it."""
     path = [leaf]
     while path[-1].parent is not None and path[-1].parent.physical is None:
         path.append(path[-1].parent)
     top = path.pop()
     siblings = roots if top.parent is None else inner.setdefault(top.parent, {})
-    wish = siblings.setdefault(top, Wish(top))
+    need = siblings.setdefault(top, CellNeed(top))
     while path:
         cell = path.pop()
-        wish = wish.parts.setdefault(cell, Wish(cell))
+        need = need.parts.setdefault(cell, CellNeed(cell))
 
 
 class _Search:
-    """Puts wishes onto physical cells, part by part, going back on a choice that leads nowhere."""
+    """Assigns physical cells to needs, part by part, with backtracking."""
 
     __slots__ = ("_sites", "_suggested")
 
@@ -86,48 +86,48 @@ class _Search:
             fit.sort(key=lambda cell: cell.used.get(OPPORTUNISTIC, 0) if cell.used else 0)
         return fit
 
-    def place(self, wishes: Sequence[Wish], cells: Iterable[Physical]) -> bool:
-        """Each wish onto a cell of its own, or nothing at all.
+    def place(self, needs: Sequence[CellNeed], cells: Iterable[Physical]) -> bool:
+        """Assign a cell to each need, or none to any.
 
-        A matching by augmenting paths: first choices stand unless a later wish can only be met by moving one.
+        A matching by augmenting paths: first choices stand unless a later need can only be met by moving one.
         """
         fit = self.usable(cells)
-        if len(fit) < len(wishes):
+        if len(fit) < len(needs):
             return False
-        wish_by_cell: dict[Physical, Wish] = {}
-        for wish in wishes:
-            if not self._match(wish, fit, wish_by_cell, set()):
+        need_by_cell: dict[Physical, CellNeed] = {}
+        for need in needs:
+            if not self._match(need, fit, need_by_cell, set()):
                 return False
-        return all(self.put(wish, cell) for cell, wish in wish_by_cell.items())
+        return all(self.put(need, cell) for cell, need in need_by_cell.items())
 
     def _match(
-        self, wish: Wish, fit: Sequence[Physical], wish_by_cell: dict[Physical, Wish], tried: set[Physical]
+        self, need: CellNeed, fit: Sequence[Physical], need_by_cell: dict[Physical, CellNeed], tried: set[Physical]
     ) -> bool:
         for cell in fit:
-            if cell not in tried and cell not in wish_by_cell and self.put(wish, cell):
-                wish_by_cell[cell] = wish
+            if cell not in tried and cell not in need_by_cell and self.put(need, cell):
+                need_by_cell[cell] = need
                 return True
         for cell in fit:
-            if cell in tried or cell not in wish_by_cell or not self.put(wish, cell):
+            if cell in tried or cell not in need_by_cell or not self.put(need, cell):
                 continue
             tried.add(cell)
-            if self._match(wish_by_cell[cell], fit, wish_by_cell, tried):
-                wish_by_cell[cell] = wish
+            if self._match(need_by_cell[cell], fit, need_by_cell, tried):
+                need_by_cell[cell] = need
                 return True
         return False
 
-    def put(self, wish: Wish, cell: Physical) -> bool:
-        """A wish onto this very cell."""
-        if not wish.cell.may_be(cell):
+    def put(self, need: CellNeed, cell: Physical) -> bool:
+        """Assign this cell to a need."""
+        if not need.cell.may_be(cell):
             return False
-        if not wish.parts:
-            self._sites[wish.cell] = cell
+        if not need.parts:
+            self._sites[need.cell] = cell
             return True
-        return self.place(list(wish.parts.values()), cell.children)
+        return self.place(list(need.parts.values()), cell.children)
 
 
 class _Ground:
-    """A copy of a chain's free lists on which promised cells are settled one after the other."""
+    """A copy of a chain's free lists on which guaranteed cells are bound one after the other."""
 
     __slots__ = ("_free", "_listed", "_owed")
 
@@ -136,27 +136,27 @@ class _Ground:
         self._listed = [dict(cells) for cells in free.listed]
         self._owed = list(owed)
 
-    def settle(self, wish: Wish, search: _Search) -> bool:
-        """A free cell for a promised one: from the lowest level that has any, else from what higher ones can spare."""
-        wanted = wish.cell.level
+    def settle(self, need: CellNeed, search: _Search) -> bool:
+        """Bind a guaranteed cell: from the lowest level with a free one, else by splitting a higher one."""
+        wanted = need.cell.level
         self._owed[wanted] -= 1
         levels = [level for level in range(wanted, len(self._listed)) if self._listed[level]]
         for attempt, level in enumerate(levels):
             if attempt and not self._can_spare(level, wanted):
                 continue
             for whole in search.usable(self._listed[level]):
-                path = self._descend(wish, whole, search)
+                path = self._descend(need, whole, search)
                 if path is not None:
                     self._split(path)
                     return True
         return False
 
-    def _descend(self, wish: Wish, cell: Physical, search: _Search) -> list[Physical] | None:
-        """The way from a free cell down to the part of it that takes the wish."""
-        if cell.level == wish.cell.level:
-            return [cell] if search.put(wish, cell) else None
+    def _descend(self, need: CellNeed, cell: Physical, search: _Search) -> list[Physical] | None:
+        """The way from a free cell down to the part of it that takes the need."""
+        if cell.level == need.cell.level:
+            return [cell] if search.put(need, cell) else None
         for child in search.usable(cell.children):
-            path = self._descend(wish, child, search)
+            path = self._descend(need, child, search)
             if path is not None:
                 return [cell, *path]
         return None
@@ -169,7 +169,7 @@ class _Ground:
                     self._listed[child.level][child] = None
 
     def _can_spare(self, level: int, wanted: int) -> bool:
-        """Whether splitting a cell of this level leaves all other promises intact."""
+        """Whether splitting a cell of this level leaves all other guarantees intact."""
         whole = next(iter(self._listed[level]))
         counts = [len(cells) for cells in self._listed]
         counts[level] -= 1

@@ -44,7 +44,7 @@ class PackingView(Generic[CellT]):
     """Nodes to pack into: node-level cells, or smaller ones that are all their owner has of a node.
 
     Nodes of one rank stand together in their own order, so that a request looks at ranks rather than at nodes and its
-    answer depends on nothing but what is there now. A cell whose use or health changes says so itself, and finds its
+    answer depends on nothing but what is there now. A cell reports changes of its use or health itself, and finds its
     new place when the view is next asked.
     """
 
@@ -64,7 +64,7 @@ class PackingView(Generic[CellT]):
             node.stale_in = self._stale
 
     def pack(self, sizes: Sequence[int], priority: int, suggested: Collection[str] | None) -> Packed[CellT] | Shortage:
-        """Devices for tasks of these sizes: out of idle ones if that will do, else from lower priorities too."""
+        """Devices for tasks of these sizes: out of idle ones if they suffice, else from lower priorities too."""
         sizes = sorted(sizes)
         at = OPPORTUNISTIC
         found = self._pick_nodes(sizes, at, suggested)
@@ -127,7 +127,7 @@ class PackingView(Generic[CellT]):
     def _refresh(self) -> None:
         """Give nodes that changed their new places."""
         for cell in self._stale:
-            node: CellT = cell  # type: ignore[assignment]  # only nodes of this view say that they changed
+            node: CellT = cell  # type: ignore[assignment]  # only nodes of this view report changes
             place, before, after = self._place[node], self._rank.get(node), self._rank_of(node)
             if before == after:
                 continue

@@ -1,6 +1,6 @@
-"""Work that runs already, found again: after a restart, or under promises that have changed meanwhile.
+"""Running gangs, claimed again: after a restart, or under guarantees that have changed.
 
-Nothing that runs is stopped here. What no longer fits its tenant's cells goes on without a guarantee.
+Nothing that runs is stopped here. What no longer fits its tenant's cells continues without a guarantee.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rota.core.model.cells import CellTypeName
 from rota.core.model.job import OPPORTUNISTIC
-from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.accounts import CellAccounts
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.schedule import downgrade
 from rota.tenancy.cells.tree import Physical, Virtual
@@ -26,44 +26,44 @@ class HeldDevice:
     root_type: CellTypeName | None
 
 
-def recover(books: Books, claim: Claim, held: Sequence[HeldDevice]) -> None:
+def recover(accounts: CellAccounts, claim: Claim, held: Sequence[HeldDevice]) -> None:
     """Let a claim hold what its gang is known to hold, with its guarantee if its tenant's cells still allow it."""
     found: list[tuple[Physical, CellTypeName | None]] = []
     for device in held:
-        leaf = books.forest.find_device(device.chain, device.node, device.index)
+        leaf = accounts.forest.find_device(device.chain, device.node, device.index)
         if leaf is not None and leaf.claim is None:
             found.append((leaf, device.root_type))
     if claim.priority > OPPORTUNISTIC and found:
         for at, (leaf, root_type) in enumerate(found):
-            virtual = None if root_type is None else _own_cell(books, claim, leaf, root_type)
-            if virtual is None or not _make_way(books, claim, leaf, virtual):
-                _lose_guarantee(books, claim, [leaf for leaf, _ in found[at:]])
+            virtual = None if root_type is None else _own_cell(accounts, claim, leaf, root_type)
+            if virtual is None or not _make_way(accounts, claim, leaf, virtual):
+                _lose_guarantee(accounts, claim, [leaf for leaf, _ in found[at:]])
                 return
             seat: Seat = (leaf, virtual)
             claim.seats.append(seat)
-            books.occupy(claim, [seat])
+            accounts.occupy(claim, [seat])
         return
     claim.seats = [(leaf, None) for leaf, _ in found]
-    books.occupy(claim, claim.seats)
+    accounts.occupy(claim, claim.seats)
 
 
-def return_to(books: Books, claim: Claim, seats: Sequence[Seat]) -> bool:
-    """Let a claim hold again just what it held before, unless that has become somebody else's or unsafe meanwhile."""
+def return_to(accounts: CellAccounts, claim: Claim, seats: Sequence[Seat]) -> bool:
+    """Let a claim hold what it held before, unless that has been claimed by another or become unsafe."""
     done: list[Seat] = []
     for leaf, virtual in seats:
         fits = leaf.claim is None
         if fits and virtual is not None:
-            books.unbind_doomed_around(leaf)
-            fits = not virtual.used and _is_way_clear(books, leaf, virtual)
+            accounts.unbind_doomed_around(leaf)
+            fits = not virtual.used and _is_way_clear(accounts, leaf, virtual)
         if not fits:
-            books.vacate(claim, done)
+            accounts.vacate(claim, done)
             return False
-        books.occupy(claim, [(leaf, virtual)])
+        accounts.occupy(claim, [(leaf, virtual)])
         done.append((leaf, virtual))
     return True
 
 
-def _is_way_clear(books: Books, leaf: Physical, virtual: Virtual) -> bool:
+def _is_way_clear(accounts: CellAccounts, leaf: Physical, virtual: Virtual) -> bool:
     """Whether a device may come to stand for a virtual one without touching what is in use."""
     below: Physical | None = leaf
     above: Virtual | None = virtual
@@ -71,22 +71,22 @@ def _is_way_clear(books: Books, leaf: Physical, virtual: Virtual) -> bool:
         if above.used or (below.virtual is not None and below.virtual.used):
             return False
         if above.parent is None:
-            return not above.is_pinned and _is_safe_to_bind(books, above, below)
+            return not above.is_pinned and _is_safe_to_bind(accounts, above, below)
         below, above = below.parent, above.parent
     return above is not None and below is not None
 
 
-def _lose_guarantee(books: Books, claim: Claim, rest: Sequence[Physical]) -> None:
-    downgrade(books, claim, claim.name)
+def _lose_guarantee(accounts: CellAccounts, claim: Claim, rest: Sequence[Physical]) -> None:
+    downgrade(accounts, claim, claim.name)
     more: list[Seat] = [(leaf, None) for leaf in rest]
     claim.seats += more
-    books.occupy(claim, more)
+    accounts.occupy(claim, more)
 
 
-def _own_cell(books: Books, claim: Claim, leaf: Physical, root_type: CellTypeName) -> Virtual | None:
+def _own_cell(accounts: CellAccounts, claim: Claim, leaf: Physical, root_type: CellTypeName) -> Virtual | None:
     """The tenant's virtual device that this device is or could be; one of lower priority if none is idle."""
-    books.unbind_doomed_around(leaf)
-    estate = books.forest.estates.get(claim.tenant)
+    accounts.unbind_doomed_around(leaf)
+    estate = accounts.forest.estates.get(claim.tenant)
     if estate is None:
         return None
     path = [leaf]
@@ -102,7 +102,7 @@ def _own_cell(books: Books, claim: Claim, leaf: Physical, root_type: CellTypeNam
             return None
         roots = [root for root in estate.roots.get(leaf.chain, ()) if root.level == top.level]
         virtual = _weakest(roots, claim.priority)
-    elif virtual.tenant != claim.tenant or (virtual.root.is_pinned and virtual.root is not _pinned(books, claim)):
+    elif virtual.tenant != claim.tenant or (virtual.root.is_pinned and virtual.root is not _pinned(accounts, claim)):
         return None
     while virtual is not None and path:
         below = path.pop()
@@ -110,8 +110,8 @@ def _own_cell(books: Books, claim: Claim, leaf: Physical, root_type: CellTypeNam
     return virtual
 
 
-def _pinned(books: Books, claim: Claim) -> Virtual | None:
-    return None if claim.pinned is None else books.forest.estates[claim.tenant].pinned.get(claim.pinned)
+def _pinned(accounts: CellAccounts, claim: Claim) -> Virtual | None:
+    return None if claim.pinned is None else accounts.forest.estates[claim.tenant].pinned.get(claim.pinned)
 
 
 def _weakest(cells: Sequence[Virtual], priority: int) -> Virtual | None:
@@ -125,8 +125,8 @@ def _weakest(cells: Sequence[Virtual], priority: int) -> Virtual | None:
     return best
 
 
-def _make_way(books: Books, claim: Claim, leaf: Physical, virtual: Virtual) -> bool:
-    """Whoever uses the virtual cell goes on without a guarantee; then all other promises must still hold."""
+def _make_way(accounts: CellAccounts, claim: Claim, leaf: Physical, virtual: Virtual) -> bool:
+    """Let the users of the virtual cell continue without a guarantee; all other guarantees must still hold."""
     below: Physical | None = leaf
     above: Virtual | None = virtual
     while above is not None and below is not None and below.virtual is not above:
@@ -134,9 +134,9 @@ def _make_way(books: Books, claim: Claim, leaf: Physical, virtual: Virtual) -> b
             for user in _users(above):
                 if user is claim or user.priority >= claim.priority:
                     return False
-                downgrade(books, user, claim.name)
+                downgrade(accounts, user, claim.name)
         below, above = below.parent, above.parent
-    return _is_way_clear(books, leaf, virtual)
+    return _is_way_clear(accounts, leaf, virtual)
 
 
 def _users(cell: Virtual) -> list[Claim]:
@@ -150,13 +150,13 @@ def _users(cell: Virtual) -> list[Claim]:
     return list(users)
 
 
-def _is_safe_to_bind(books: Books, root: Virtual, physical: Physical) -> bool:
-    free = books.free[root.chain]
+def _is_safe_to_bind(accounts: CellAccounts, root: Virtual, physical: Physical) -> bool:
+    free = accounts.free[root.chain]
     if root.physical is not None:
-        books.unbind_doomed(root)
+        accounts.unbind_doomed(root)
     counts = free.counts_without(physical)
     if counts is None:
         return False
-    owed = list(books.owed[root.chain])
+    owed = list(accounts.owed[root.chain])
     owed[root.level] -= 1
     return free.is_safe(counts, owed)

@@ -1,4 +1,4 @@
-"""A request in, a plan out: which devices, as which of the tenant's own, and who must go or lose a guarantee."""
+"""A request in, a plan out: devices, the virtual cells that they stand for, victims and downgraded gangs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 from rota.core.model.cells import CellTypeName, PinnedId
 from rota.core.model.job import OPPORTUNISTIC, TenantId
-from rota.tenancy.cells.books import Books
+from rota.tenancy.cells.accounts import CellAccounts
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.mapping import find_sites
 from rota.tenancy.cells.packing import Packed, PackingView, Shortage, held
@@ -24,7 +24,7 @@ class GangRequest:
     priority: int
     sizes: tuple[int, ...]
     leaf_types: tuple[CellTypeName, ...] = ()
-    """Types of device that will do, best first; none means any."""
+    """Accepted device types, best first; none means any."""
     pinned: PinnedId | None = None
     lazy: bool = False
 
@@ -58,7 +58,7 @@ _OBSTACLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a gang waits: what it needs, what it could have, and what its tenant owns in all."""
+    """Why a gang waits: what it needs, what is available, and what its tenant owns in all."""
 
     obstacle: Obstacle
     need: int
@@ -75,7 +75,7 @@ class GangPlan:
     victims: tuple[Claim, ...] = ()
     """Gangs that must go."""
     downgraded: tuple[Claim, ...] = ()
-    """Gangs that lose their guarantee; those that are not victims too go on running."""
+    """Gangs that lose their guarantee; those that are not victims as well continue to run."""
 
     @property
     def seats(self) -> list[Seat]:
@@ -83,35 +83,35 @@ class GangPlan:
         return [seat for task in self.tasks for seat in task]
 
 
-def downgrade(books: Books, claim: Claim, by: str) -> list[Seat]:
-    """A gang goes on running without its guarantee; returns what it had, for `upgrade`."""
-    had = claim.seats
-    held = [seat for seat in had if seat[0].claim is claim]
-    books.vacate(claim, held)
+def downgrade(accounts: CellAccounts, claim: Claim, by: str) -> list[Seat]:
+    """Let a gang continue without its guarantee. Return its former cells, for `upgrade`."""
+    former = claim.seats
+    held = [seat for seat in former if seat[0].claim is claim]
+    accounts.vacate(claim, held)
     claim.downgraded_by = by
-    claim.seats = [(leaf, None) for leaf, _ in had]
-    books.occupy(claim, [(leaf, None) for leaf, _ in held])
-    return had
+    claim.seats = [(leaf, None) for leaf, _ in former]
+    accounts.occupy(claim, [(leaf, None) for leaf, _ in held])
+    return former
 
 
-def upgrade(books: Books, claim: Claim, had: list[Seat]) -> None:
-    """Take a downgrade back."""
+def upgrade(accounts: CellAccounts, claim: Claim, former: list[Seat]) -> None:
+    """Undo a downgrade."""
     held = [leaf for leaf, _ in claim.seats if leaf.claim is claim]
-    books.vacate(claim, [(leaf, None) for leaf in held])
+    accounts.vacate(claim, [(leaf, None) for leaf in held])
     claim.downgraded_by = None
-    claim.seats = had
+    claim.seats = former
     mine = set(held)
-    books.occupy(claim, [seat for seat in had if seat[0] in mine])
+    accounts.occupy(claim, [seat for seat in former if seat[0] in mine])
 
 
 class Scheduler:
-    """Makes plans. It changes nothing: what it tries on the books, it takes back."""
+    """Makes plans. What it tries on the accounts, it undoes."""
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, accounts: CellAccounts) -> None:
+        self._books = accounts
         self._virtual: dict[tuple[TenantId, CellTypeName | PinnedId], PackingView[Virtual]] = {}
         self._physical: dict[CellTypeName, PackingView[Physical]] = {}
-        forest = books.forest
+        forest = accounts.forest
         for chain in forest.chains.values():
             self._physical[chain.name] = PackingView(chain.nodes, packs_all=False)
         for tenant, estate in forest.estates.items():
@@ -127,7 +127,7 @@ class Scheduler:
     ) -> GangPlan | Refusal:
         """Devices for a gang and what has to happen before it has them, or why it waits.
 
-        The first chain that will do is taken, as HiveD does; with `spares` the first in which nobody has to yield, if
+        The first chain that suffices is taken, as HiveD does; with `spares` the first without victims, if
         there is one.
         """
         self._books.settle()
@@ -148,7 +148,7 @@ class Scheduler:
         return harsh or self._refusal(request, shortage)
 
     def chains(self, request: GangRequest) -> list[CellTypeName | PinnedId]:
-        """Where to look, in order: the pinned cell, or the chains of the types that will do."""
+        """Where to look, in order: the pinned cell, or the chains of the accepted types."""
         if request.pinned is not None:
             return [request.pinned]
         chains = self._books.forest.chains
@@ -159,7 +159,7 @@ class Scheduler:
         return [name for kind in request.leaf_types for name in names if chains[name].leaf_type == kind]
 
     def room(self, request: GangRequest) -> int:
-        """Devices by mere count that are the gang's for the taking, in the chain that has most."""
+        """Devices by count that the gang could take, in the chain that has most."""
         return max((self._room(request, chain) for chain in self.chains(request)), default=0)
 
     def _room(self, request: GangRequest, chain: CellTypeName | PinnedId) -> int:
@@ -178,7 +178,7 @@ class Scheduler:
         return sum(node.leaves for node in self._virtual[request.tenant, chain].nodes)
 
     def _best_chain(self, request: GangRequest) -> tuple[int, int]:
-        """What is owned and what could be had in the chain that would do and has most room; nought if there is none."""
+        """What is owned and available in the accepted chain with most room; 0 if there is none."""
         found = [(self._owned(request, chain), self._room(request, chain)) for chain in self.chains(request)]
         return max(found, key=lambda pair: (pair[0] >= request.devices, pair[1], pair[0]), default=(0, 0))
 
@@ -196,15 +196,15 @@ class Scheduler:
         found = self._virtual[request.tenant, chain].pack(request.sizes, request.priority, suggested)
         if isinstance(found, Shortage):
             return found
-        books = self._books
+        accounts = self._books
         yielding = _lazily_preempted(found)
-        version = dict(books.version) if yielding else None
-        had = [(claim, downgrade(books, claim, request.name)) for claim in yielding]
-        sites = find_sites(books, (leaf for task in found.tasks for leaf in task), suggested)
-        for claim, seats in reversed(had):
-            upgrade(books, claim, seats)
+        version = dict(accounts.version) if yielding else None
+        former = [(claim, downgrade(accounts, claim, request.name)) for claim in yielding]
+        sites = find_sites(accounts, (leaf for task in found.tasks for leaf in task), suggested)
+        for claim, seats in reversed(former):
+            upgrade(accounts, claim, seats)
         if version is not None:
-            books.version.update(version)
+            accounts.version.update(version)
         if sites is None:
             return Shortage.BAD if suggested is None else Shortage.NOT_SUGGESTED
         tasks = tuple(tuple((sites[leaf], leaf) for leaf in task) for task in found.tasks)

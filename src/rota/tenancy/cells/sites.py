@@ -1,7 +1,7 @@
 """Cells and the engine's nodes: which machine is which node, which cell which device.
 
 A machine with devices of several types is several nodes. Nodes that no cell is made of (they have left the cluster,
-or nothing is promised of them) have no machine here.
+or belong to no cell) have no machine here.
 """
 
 from __future__ import annotations
@@ -67,6 +67,6 @@ class Sites:
         ]
 
 
-def is_sound(books: NodeAccount) -> bool:
+def is_sound(account: NodeAccount) -> bool:
     """Whether a node counts as healthy."""
-    return books.up and not books.drained and not books.removed
+    return account.up and not account.drained and not account.removed

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rota.tenancy.cells.claims import Claim
 
 FREE = OPPORTUNISTIC - 1
-"""The priority of a device that nobody holds: below everyone's."""
+"""The priority of a free device: below that of any gang."""
 
 
 class Cell:
@@ -29,12 +29,12 @@ class Cell:
         self.level = level
         self.address = address
         self.above: Cell | None = None
-        """The cell that it is part of, whichever kind they are; `parent` says the same and knows the kind."""
+        """The cell that it is part of, of either kind; `parent` is the same with its type."""
         self.leaves = 1 if level == LEAF_LEVEL else 0
         self.used: dict[int, int] = {}
         """Devices held in this cell, by priority."""
         self.stale_in: dict[Cell, None] | None = None
-        """Where a cell that is a node of some view says that it changed."""
+        """Where a cell that is a node of some view reports its changes."""
         self.priority = FREE
         """Of a device: whose it is. Cells above it have no use for this."""
 
@@ -74,7 +74,7 @@ class Physical(Cell):
         self.virtual: Virtual | None = None
         """The virtual cell that it stands for now."""
         self.is_whole = True
-        """Whether it has as many children as its type has, and so have they: only such a cell can be promised."""
+        """Whether it has as many children as its type has, and so have they: only such a cell can be guaranteed."""
         self.is_listed = False
         """Whether it is free as a whole and not part of a larger free cell."""
         self.bad = 0
@@ -82,7 +82,7 @@ class Physical(Cell):
         self.spread: tuple[int, ...] = ()
         """How many cells of each level there are in it, itself included."""
         self.claim: Claim | None = None
-        """Of a device: who holds it."""
+        """Of a device: the claim on it."""
 
     @property
     def is_healthy(self) -> bool:
@@ -111,10 +111,10 @@ class Virtual(Cell):
         self.parent: Virtual | None = None
         self.children: tuple[Virtual, ...] = ()
         self.root: Virtual = self
-        """The cell that the tenant was promised, of which this one is a part."""
+        """The guaranteed cell of which this one is a part."""
         self.physical: Physical | None = None
         self.is_pinned = False
-        """Of a promised cell: whether it is bound to one place for ever."""
+        """Of a guaranteed cell: whether it is pinned to one physical cell."""
         self.order = 0
         self.twin: Physical | None = None
         """Of a part of a pinned cell that is not whole: the cell of its shape, for which alone it may stand."""
@@ -169,7 +169,7 @@ def ancestor(cell: Physical, level: int) -> Physical | None:
 
 
 def count(cells: Iterable[Cell], priority: int, change: int) -> None:
-    """Devices of these cells came to be held at a priority, or ceased to be: tell everyone above them.
+    """Devices of these cells are held at a priority now, or no longer: update all cells above them.
 
     Cell by cell upwards, all devices of one cell together: a gang's devices share nearly all of their ancestors.
     """

@@ -52,11 +52,11 @@ class Accounts(dict[TenantId, Account]):
 
     def __init__(self, plan: TenantPlan) -> None:
         super().__init__({name: Account(share, _owned(plan, name)) for name, share in plan.shares.items()})
-        self.parts: dict[TenantId, list[TenantId]] = {name: [] for name in plan.shares}
-        """The tenants that are parts of each."""
+        self.children: dict[TenantId, list[TenantId]] = {name: [] for name in plan.shares}
+        """The tenants that each contains."""
         for name, share in plan.shares.items():
             if share.parent is not None:
-                self.parts[share.parent].append(name)
+                self.children[share.parent].append(name)
 
     def line(self, tenant: TenantId) -> Iterator[tuple[TenantId, Account]]:
         """A tenant's account and those above it, nearest first."""
@@ -67,7 +67,7 @@ class Accounts(dict[TenantId, Account]):
 
 
 class Lending:
-    """What tenants hold of a type beyond their own, counted down as one job after the other is to give back."""
+    """What tenants hold of a type beyond their own, reduced as one job after the other is reclaimed from."""
 
     def __init__(self, accounts: Accounts, kind: DeviceType) -> None:
         self._accounts = accounts
@@ -75,33 +75,33 @@ class Lending:
 
     @property
     def is_any(self) -> bool:
-        """Whether anyone holds more than its own, or of what its parts were promised."""
-        return any(amount > 0 or self._beside_parts(name) > 0 for name, amount in self._lent.items())
+        """Whether any tenant holds more than its own, or of its children's guarantees."""
+        return any(amount > 0 or self._beside_children(name) > 0 for name, amount in self._lent.items())
 
     def give_back(self, tenant: TenantId, owner: TenantId, milli: int) -> bool:
-        """Whether a job of `tenant` holds what `owner` may have back; if so, its tenants hold less from now on.
+        """Return whether `owner` may reclaim what a job of `tenant` holds; if so, its tenants hold less from now on.
 
-        It does if its tenants hold more than their own at every level up to the one that is above both: who uses what
-        its own parent left idle takes nothing from strangers. Parts of `owner` have the same right as `owner`.
+        It may if the job's tenants hold more than their own at every level up to the one that contains both: one that
+        uses what its own parent left idle takes nothing from others. Tenants within `owner` have the same right.
         """
         line = [name for name, _ in self._accounts.line(tenant)]
         if owner in line:
             return False
         above = dict(self._accounts.line(owner))
         apart = [name for name in line if name not in above]
-        if any(self._lent[name] <= 0 for name in apart) or (line and not apart and self._beside_parts(tenant) <= 0):
+        if any(self._lent[name] <= 0 for name in apart) or (line and not apart and self._beside_children(tenant) <= 0):
             return False
         for name in line:
             self._lent[name] -= milli
         return True
 
-    def _beside_parts(self, tenant: TenantId) -> int:
-        """What a tenant's own jobs hold beyond what it has not promised to its parts."""
-        return self._lent[tenant] - sum(self._lent[name] for name in self._accounts.parts[tenant])
+    def _beside_children(self, tenant: TenantId) -> int:
+        """What a tenant's own jobs hold beyond what it has not guaranteed to its children."""
+        return self._lent[tenant] - sum(self._lent[name] for name in self._accounts.children[tenant])
 
 
 def _owned(plan: TenantPlan, name: TenantId) -> dict[DeviceType, int]:
-    """What a tenant is promised; where nothing is said of it, what those below it are promised together."""
+    """What a tenant is guaranteed; where that is not stated, the sum of the guarantees within it."""
     if plan.shares[name].guaranteed:
         return dict(plan.shares[name].guaranteed)
     owned: dict[DeviceType, int] = {}

@@ -138,8 +138,10 @@ class QuotaAllocator:
         lending = Lending(self._ledger.accounts, kind)
         for victim in self._borrowers(kind, now_s):
             placement = victim.placement
-            is_lodger = victim.standing == OPPORTUNISTIC
-            if placement is None or not (is_lodger or lending.give_back(victim.job.tenant, owner, victim.gpu_milli)):
+            is_opportunistic = victim.standing == OPPORTUNISTIC
+            if placement is None or not (
+                is_opportunistic or lending.give_back(victim.job.tenant, owner, victim.gpu_milli)
+            ):
                 continue
             inventory.give(placement, victim.job.roles, victim.job.exclusive)
             victims.append((victim, placement))
@@ -155,7 +157,7 @@ class QuotaAllocator:
 
     def _is_any_lent(self, kind: DeviceType) -> bool:
         """Whether any job holds devices of a type beyond what its tenant owns."""
-        return bool(self._ledger.lodgers) or Lending(self._ledger.accounts, kind).is_any
+        return bool(self._ledger.unguaranteed) or Lending(self._ledger.accounts, kind).is_any
 
     def _borrowers(self, kind: DeviceType, now_s: float) -> list[LiveJob]:
         """Jobs that may have to return devices: those without a guarantee, then by recent usage, the latest first."""

@@ -40,7 +40,7 @@ class QuotaLedger:
         self.plan = plan
         self.accounts = Accounts(plan)
         self.holders: dict[LiveJob, DeviceType] = {}
-        self.lodgers: dict[LiveJob, None] = {}
+        self.unguaranteed: dict[LiveJob, None] = {}
         """Holders whose tenant owns nothing, or that have no guarantee."""
         self.held_by_user: dict[tuple[TenantId, str], int] = {}
         """Thousandths of devices by tenant and user; a tenant's include those of tenants within it."""
@@ -51,7 +51,7 @@ class QuotaLedger:
         self._read_types(inventory)
 
     def _read_types(self, inventory: Inventory) -> None:
-        self._type_of = [books.node.device_type for books in inventory.nodes]
+        self._type_of = [account.node.device_type for account in inventory.nodes]
         self._types = tuple(pool.device_type for pool in inventory.pools if pool.devices)
 
     # -- what the engine reports -----------------------------------------------------------------
@@ -79,11 +79,11 @@ class QuotaLedger:
                 milli = slot.devices.bit_count() * slot.milli * sign
                 if milli:
                     self._charge(live, self._type_of[slot.node], milli)
-        self.lodgers.pop(live, None)
+        self.unguaranteed.pop(live, None)
         if after:
             self.holders[live] = self._type_of[after[0].node]
             if live.standing == OPPORTUNISTIC or live.job.tenant not in self.accounts:
-                self.lodgers[live] = None
+                self.unguaranteed[live] = None
         else:
             self.holders.pop(live, None)
 

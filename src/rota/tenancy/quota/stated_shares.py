@@ -1,4 +1,4 @@
-"""What a cluster promises by count, also where its file speaks of cells: for tenancy `quota`."""
+"""Guarantees by count, also from a file with cells: for tenancy `quota`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rota.tenancy.cells.build import build
 
 
 def stated_shares(cells: CellPlan | None, tenants: TenantPlan | None) -> TenantPlan:
-    """Shares as a file states them, or the devices of a HiveD file's cells by mere count."""
+    """Shares as a file states them, or the devices of a HiveD file's cells by count."""
     if tenants is not None:
         return tenants
     if cells is None:

@@ -11,13 +11,13 @@ from nicegui import background_tasks, html, ui
 from rota.api.jobs import visible
 from rota.api.wire import job_out
 from rota.core.model.job import JobId
-from rota.drivers.local.folder import attempt_folder, curve, progress, usage
 from rota.drivers.local.task_usage import use_now
 from rota.live.loop.requests import NotFound
 from rota.live.views.compare import compared
 from rota.live.views.job_timeline import TimelineEvent, life_of
 from rota.live.workers.forecast import Forecast
 from rota.store.jobs import FINAL
+from rota.store.run_folder import attempt_folder, curve, progress, usage
 from rota.web import words
 from rota.web.actions import act_on_job
 from rota.web.draft import text_of

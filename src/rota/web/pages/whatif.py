@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -137,12 +139,18 @@ def _show(answer: Answer) -> None:
                 "name": "minutes",
                 "nameLocation": "middle",
                 "nameGap": 24,
-                "min": "dataMin",
+                "min": _axis_start(lines),
             }
             options["xAxis"]["nameTextStyle"] = options["xAxis"]["axisLabel"]
             options["xAxis"]["splitLine"] = {"show": False}
             options["grid"]["bottom"] = 36
             chart(options, "Distribution of completion times in both scenarios")
+
+
+def _axis_start(lines: Sequence[dict[str, Any]]) -> float:
+    """Return the largest power of ten that is below all points, as a logarithmic axis begins."""
+    smallest = min((at for line in lines for at, _ in line["points"] if at > 0), default=1.0)
+    return float(10.0 ** math.floor(math.log10(smallest)))
 
 
 def _row(title: str, before: float | None, after: float | None, kind: str, sign: int) -> None:

@@ -12,7 +12,7 @@ from nicegui import ui
 from nicegui.element import Element
 from nicegui.events import GenericEventArguments
 
-from rota.drivers.local.folder import output_end, read_output
+from rota.store.run_folder import output_end, read_output
 
 TAIL = 256 << 10
 MAX_BEHIND = 4 * TAIL

@@ -1,4 +1,4 @@
-"""The files through which a task's keeper and the server know of each other."""
+"""The files through which a task's supervisor and the manager communicate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from rota.drivers.local.task_runner.processes import start_time
 
 TYPE_CHECKING = False
-"""As `typing` has it, which would take a tenth of a keeper's start to import."""
+"""As `typing` has it, which would take a tenth of a supervisor's start to import."""
 if TYPE_CHECKING:
     from typing import Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NUDGE_S = 0.5
 TELL = "tell"
-"""The pipe through which a task can tell its supervisor something."""
+"""The pipe through which a task reports to its supervisor."""
 
 
 def make_pipe(name: str, uid: int | None, gid: int | None) -> int:
@@ -32,7 +32,7 @@ def make_pipe(name: str, uid: int | None, gid: int | None) -> int:
 
 
 def claim() -> bool:
-    """Whether this process, of all that may try, is the one that runs the task."""
+    """Claim the task; return whether this process is the one that runs it."""
     mine = f"claim.{os.getpid()}"
     write(mine, {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid())})
     try:
@@ -45,10 +45,10 @@ def claim() -> bool:
 
 
 def nudge(pipe: str, token: str) -> None:
-    """Tell the server through its pipe that there is news of a task; if it is away, it will look later."""
+    """Notify the manager through its pipe of a change; one that does not run will read the files later."""
     try:
         end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:  # nobody listens
+    except OSError:  # the manager does not run
         return
     deadline = time.monotonic() + NUDGE_S
     try:
@@ -73,7 +73,7 @@ def read(name: str) -> Json:
 
 
 def write_when_possible(name: str, value: Json) -> None:
-    """Write what must not get lost: while the disk is full, wait for room. If the folder is gone, nobody reads it."""
+    """Write a file that must not get lost: while the disk is full, wait. If the folder was removed, skip it."""
     while True:
         try:
             write(name, value)
@@ -86,7 +86,7 @@ def write_when_possible(name: str, value: Json) -> None:
 
 
 def write(name: str, value: Json) -> None:
-    """Write a file whole; a supervisor's last word must also survive a crash of the machine."""
+    """Write a file atomically; with the final state, also so that it survives a crash of the machine."""
     draft = f".{name}.{os.getpid()}"
     with open(draft, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         json.dump(value, file)

@@ -1,4 +1,4 @@
-"""What a task uses of its GPUs, gathered from samples while it runs."""
+"""GPU usage of a task, from samples while it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GpuUse:
 
     def __init__(self) -> None:
         self.alone = True
-        """Whether nobody else has had a part of the devices so far."""
+        """Whether no other job has shared the devices so far."""
         self._before: list[int] = []
         self._used: set[int] = set()
         self._peak_bytes = self._bytes = 0
@@ -43,7 +43,7 @@ class GpuUse:
         self._last_s = 0.0
 
     def add(self, readings: Sequence[Reading], mine: set[int], now_s: float) -> None:
-        """One look at all devices of the task, whose processes `mine` are."""
+        """Take a sample of all devices of the task, whose processes are `mine`."""
         if not readings:
             return
         self._before = self._before or [each.memory_bytes for each in readings]
@@ -72,7 +72,7 @@ class GpuUse:
             self._idle = _added(self._idle, sample)
 
     def told(self) -> Json:
-        """All of it, in GPUs, bytes and percent; what is not known is left out."""
+        """Return the usage in GPUs, bytes and percent; unknown values are left out."""
         found: Json = {
             "gpus": len(self._used),
             "gpu_memory_bytes": self._peak_bytes,
@@ -94,7 +94,7 @@ def _added(one: tuple[int, float, float], other: tuple[int, float, float]) -> tu
 
 
 class GpuWatch:
-    """Looks at a task's GPUs now and then, and keeps `gpus.json` in its folder up to date."""
+    """Samples a task's GPUs at intervals, and keeps `gpus.json` in its folder up to date."""
 
     def __init__(self, nvml: Nvml, token: str) -> None:
         self._nvml = nvml
@@ -103,11 +103,11 @@ class GpuWatch:
         self._due = time.monotonic()
 
     def due_in_s(self, now: float) -> float:
-        """How long until the next look."""
+        """Return how long until the next sample."""
         return self._due - now
 
     def look(self, session: int) -> None:
-        """One look; it is not worth stopping for a disk that is full."""
+        """Take a sample; ignore a full disk."""
         self._due = time.monotonic() + EVERY_S
         self._use.alone = self._use.alone and not os.path.exists("shared")
         readings = self._nvml.look()
@@ -118,7 +118,7 @@ class GpuWatch:
 
 
 def watch_gpus(task: Json) -> GpuWatch | None:
-    """Who looks at the GPUs of a task; nobody if it has none, or none that can be looked at."""
+    """Return the watcher of a task's GPUs; None if it has none, or none that can be sampled."""
     if not task.get("gpus"):
         return None
     found = find_nvml(task["gpus"], task.get("nvml"))

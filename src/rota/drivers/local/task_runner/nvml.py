@@ -49,7 +49,7 @@ class Nvml:
         return name if isinstance(name, str) else name.decode(), total
 
     def look(self) -> list[Reading]:
-        """What each shows now; nothing if the library does not answer."""
+        """Return a reading of each; empty if the library does not answer."""
         with contextlib.suppress(self._library.NVMLError):
             return [self._read(handle) for handle in self._handles]
         return []

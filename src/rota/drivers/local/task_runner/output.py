@@ -1,4 +1,4 @@
-"""What a task says, kept in files of bounded size."""
+"""The output of a task, kept in files of bounded size."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 class OutputFiles:
-    """What a task says, in files named by where they begin; the oldest go when there are too many.
+    """The output of a task, in files named by offset; the oldest are deleted when there are too many.
 
     When the disk is full the task goes on: what can't be kept is counted, and said when there is room again.
     """
@@ -36,7 +36,7 @@ class OutputFiles:
             self.write(said[kept:])
 
     def close(self) -> None:
-        """No more will come."""
+        """Close the present file."""
         if self._file >= 0:
             os.close(self._file)
 

@@ -1,4 +1,4 @@
-"""The processes of a task: which they are, what they use, and the end of them all."""
+"""The processes of a task: finding, measuring and killing them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def signal_group(pid: int, number: int) -> None:
 
 
 def hold_session(pid: int, token: str, members: str | None = None) -> None:
-    """Stop every process of the task where it is, those too that are started meanwhile or left its group."""
+    """Suspend every process of the task, including new ones and those that left its group."""
     for _ in range(20):
         going = [each for each in processes_of(pid, token, members) if not _is_stopped(each)]
         for each in going:
@@ -61,7 +61,7 @@ def hold_session(pid: int, token: str, members: str | None = None) -> None:
 
 
 def continue_session(pid: int, token: str, members: str | None = None) -> None:
-    """Let every process of the task go on."""
+    """Resume every process of the task."""
     for each in processes_of(pid, token, members):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""The supervisor: a task's keeper, from the claim to the last word."""
+"""The supervisor of a task, from the claim to the final state."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _await_folder() -> bytes:
-    """What the server says; nothing if it is gone. Then the standard input leads nowhere."""
+    """Return what the manager sends; empty if it has exited. Detach the standard input then."""
     said = b""
     while not said.endswith(b"\n"):
         more = os.read(0, CHUNK)
@@ -70,7 +70,7 @@ def _await_folder() -> bytes:
 
 
 class Supervisor:
-    """One task's keeper."""
+    """Supervises one task."""
 
     def __init__(self, task: Json, wake: int) -> None:
         self._task = task
@@ -90,7 +90,7 @@ class Supervisor:
         self._poller.register(wake, select.POLLIN)
 
     def may_start(self) -> bool:
-        """Wait for the others of the gang; False if the job is called off first."""
+        """Wait for the other tasks of the gang; return False if the job is stopped first."""
         if self._task["barrier"]:
             self._tell(phase="ready")
         deadline = time.monotonic() + float(self._task["barrier_s"])
@@ -104,9 +104,9 @@ class Supervisor:
         return False
 
     def run(self) -> None:
-        """Start the task, look after it, and say how it ended."""
+        """Start the task, supervise it, and record how it ended."""
         self._tell(phase="launching")
-        with contextlib.suppress(OSError):  # the disk is full: then it has nobody to tell
+        with contextlib.suppress(OSError):  # the disk is full: then it can't report
             self._tells = make_pipe(TELL, self._task.get("uid"), self._task.get("gid"))
         output, told, recorder, alive = self._launch()
         with contextlib.suppress(ValueError):
@@ -140,7 +140,7 @@ class Supervisor:
         self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
 
     def _launch(self) -> tuple[int, int, int, int]:
-        """Fork the recorder, which forks the task; the output's end, the task's id, the recorder, our sign of life."""
+        """Fork the recorder, which forks the task; the output's end, the task's id, the recorder, our liveness pipe."""
         output, task_output = os.pipe()
         told, tell = os.pipe()
         life, alive = os.pipe()
@@ -198,7 +198,7 @@ class Supervisor:
                 return
 
     def _hear(self) -> None:
-        """The task says something; all that is understood is that it only saves from now on."""
+        """Read a message of the task; the only one known is that it only saves from now on."""
         said = os.read(self._tells, CHUNK)
         if b"saving" in said.split() and self._state.get("saves_since_s") is None:
             self._tell(saves_since_s=time.time())
@@ -230,7 +230,7 @@ class Supervisor:
         self._go_on()
 
     def _rest_or_go_on(self) -> None:
-        """Carry out what was last said about resting; rest that is only for a while is over by itself."""
+        """Suspend or resume the task as last ordered; a suspension for a time ends by itself."""
         try:
             order = read("rest.json")
         except FileNotFoundError:
@@ -260,7 +260,7 @@ class Supervisor:
         self._tell(rests_since_s=self._rests_since_s, rested_s=self._rested_s)
 
     def _keep(self, output: int) -> bool:
-        """Write down what the task said; False at the end of it."""
+        """Copy output of the task; return False at its end."""
         try:
             said = os.read(output, CHUNK)
         except BlockingIOError:
@@ -282,7 +282,7 @@ class Supervisor:
             os.read(self._wake, CHUNK)
 
     def _tell(self, **news: Any) -> None:
-        """Write the state down, then nudge the server; if it is away, it will read the state later."""
+        """Write the state, then notify the manager; one that does not run will read it later."""
         self._state.update(news)
         write_when_possible("state.json", self._state)
         nudge(self._task["notify"], self._task["token"])

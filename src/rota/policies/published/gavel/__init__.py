@@ -1,1 +1,1 @@
-"""Gavel's family (Narayanan et al., OSDI 2020): shares of time on device types, selected in rounds."""
+"""Gavel's family (Narayanan et al., OSDI 2020): shares of time on device types, served in rounds."""

@@ -1,4 +1,4 @@
-"""AlloX (Le et al., EuroSys 2020): the least sum of completion times, as a matching of jobs to places in queues."""
+"""AlloX (Le et al., EuroSys 2020): the least sum of completion times, as a matching of jobs to positions in queues."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rota.policies.published.gavel.declare import Compat, gavel
 from rota.policies.published.gavel.fifo import whole
 
 _NEVER = 1e10
-"""The time that a job takes on a type that it can't run on: longer than any real one."""
+"""The run time on a type that a job can't run on: longer than any real one."""
 _NO_TYPE = -1
 
 
 class GavelAllox:
-    """A job that was once given a device type keeps it until it ends. One of several devices gets what is left over."""
+    """A job keeps its first device type until it ends. Jobs of several devices get what is left over."""
 
     sees_types = True
     packs = False
@@ -30,11 +30,11 @@ class GavelAllox:
 
     @property
     def memory(self) -> Any:
-        """Who has which type."""
+        """The type of each job."""
         return list(self._type_of.items())
 
     def recall(self, memory: Any) -> None:
-        """Everyone keeps its type."""
+        """Restore the type of each job."""
         self._type_of = dict(memory)
 
     def shares(self, question: ShareQuestion) -> Shares:
@@ -44,7 +44,7 @@ class GavelAllox:
         big = next((job for job in question.jobs if job.scale > 1), None)
         if big is not None and self._refuses_large:
             raise RotaError(
-                f"policy 'gavel/allox': job {big.live.job.id} needs {big.scale} devices; AlloX only knows jobs of one"
+                f"policy 'gavel/allox': job {big.live.job.id} needs {big.scale} devices; AlloX takes jobs of one"
             )
         rows = [row for row, job in enumerate(question.jobs) if job.seq not in self._type_of and job.scale == 1]
         free = list(question.devices)

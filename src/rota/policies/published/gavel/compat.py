@@ -1,4 +1,4 @@
-"""What only a reproduction of Gavel's simulator needs: its lease_rules, right or wrong, behind one switch."""
+"""The lease rules of Gavel's simulator, right or wrong: only its reproduction needs them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rota.mechanisms.rounds.lease_rules import LeaseRules, SelectedJob
 from rota.mechanisms.rounds.rule import RoundJob
 
 _CHANCES = 5
-"""Rounds in a row that may fail before Gavel drops a job."""
+"""Consecutive failed rounds after which Gavel drops a job."""
 
 
 class GavelLeaseRules(LeaseRules):
-    """As the published simulator (commit c4fa400) does it."""
+    """Lease rules as in the published simulator (commit c4fa400)."""
 
     lists_all_pairs = True
     serves_newcomers = False
@@ -27,43 +27,44 @@ class GavelLeaseRules(LeaseRules):
 
     @property
     def memory(self) -> Any:
-        """Failures in a row by job, and whether a lease of the present round fails."""
+        """Consecutive failures by job, and whether a lease of the current round fails."""
         return {"failures": list(self._failures.items()), "failed": self.failed}
 
     def recall(self, memory: Any) -> None:
-        """Go on counting."""
+        """Restore the counts."""
         self._failures = dict(memory["failures"])
         self.failed = memory["failed"]
 
     def served_from_s(self, began_s: float, last_round_end_s: float) -> float:
-        """Gavel counts from the end of the last round, even if the cluster lay idle since then."""
+        """Gavel counts from the end of the last round, even if the cluster was idle since then."""
         return last_round_end_s
 
     def served_until_s(self, lease_s: float, over_s: float) -> float:
-        """Gavel knows beforehand when a lease will be over."""
+        """Gavel computes the end of a lease in advance."""
         return lease_s
 
-    def leases(self, seats: Sequence[SelectedJob], now_s: float, round_s: float) -> list[Lease]:
-        """Both members of a pair selector back together, at the later time, even if one is through before.
+    def leases(self, selected: Sequence[SelectedJob], now_s: float, round_s: float) -> list[Lease]:
+        """Both members of a pair return their devices together, at the later time, even if one ends earlier.
 
-        A lease of fewer steps than devices fails, for both members: the time is spent and nothing is done. A job
-        of which that happened too often is dropped; here it ends then, which is when Gavel stops its clock. One so
-        slow that even a whole round has fewer steps than devices would always fail; it keeps what it does, in parts
-        of steps.
+        A lease of fewer steps than devices fails for both members: the time passes without progress. A job that
+        failed too often is dropped; here it ends then, which is when Gavel stops its clock. A job so slow that even a
+        whole round has fewer steps than devices would always fail; it keeps its progress in fractions of steps.
         """
-        rounds = [_steps_a_round(seat, round_s) for seat in seats]
-        steps = [min(full, job.remaining(now_s)) for full, (job, _, _) in zip(rounds, seats, strict=True)]
-        until_s = now_s + max(count / speed for count, (_, speed, _) in zip(steps, seats, strict=True))
-        failed = any(count < job.scale <= full for count, full, (job, _, _) in zip(steps, rounds, seats, strict=True))
+        rounds = [_steps_a_round(each, round_s) for each in selected]
+        steps = [min(full, job.remaining(now_s)) for full, (job, _, _) in zip(rounds, selected, strict=True)]
+        until_s = now_s + max(count / speed for count, (_, speed, _) in zip(steps, selected, strict=True))
+        failed = any(
+            count < job.scale <= full for count, full, (job, _, _) in zip(steps, rounds, selected, strict=True)
+        )
         if failed:
             self.failed = True
-            steps = [self._last_chance(seats[0].job, now_s) if len(seats) == 1 else 0.0] * len(seats)
+            steps = [self._last_chance(selected[0].job, now_s) if len(selected) == 1 else 0.0] * len(selected)
         else:
-            for job, _, _ in seats:
+            for job, _, _ in selected:
                 self._failures.pop(job.seq, None)
         return [
             Lease(job.live.work_done(now_s) + count, until_s, together=True)
-            for count, (job, _, _) in zip(steps, seats, strict=True)
+            for count, (job, _, _) in zip(steps, selected, strict=True)
         ]
 
     def _last_chance(self, job: RoundJob, now_s: float) -> float:
@@ -72,7 +73,7 @@ class GavelLeaseRules(LeaseRules):
         return job.remaining(now_s) if self._failures[job.seq] >= _CHANCES else 0.0
 
 
-def _steps_a_round(seat: SelectedJob, round_s: float) -> float:
-    """Whole steps; for a job that can't do one for each of its devices in a round, whatever it can do."""
-    whole = math.floor(seat.speed * round_s)
-    return whole if whole >= seat.job.scale else seat.speed * round_s
+def _steps_a_round(each: SelectedJob, round_s: float) -> float:
+    """Whole steps; fractions of steps for a job too slow to do one per device in a round."""
+    whole = math.floor(each.speed * round_s)
+    return whole if whole >= each.job.scale else each.speed * round_s

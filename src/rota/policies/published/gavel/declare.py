@@ -28,7 +28,7 @@ _TYPE_ORDER_SEED = 5
 
 
 class Compat(Enum):
-    """Which lease rules the rounds follow."""
+    """The lease rules of rounds: the published simulator's, or those of a live cluster."""
 
     GAVEL = "gavel"
     NONE = "none"
@@ -55,9 +55,9 @@ class GavelParams(RoundParams):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LpParams(GavelParams):
-    """As all of the family; `collapse` solves alike jobs as one, `spare` shares out what the least served leave.
+    """As above; `collapse` solves equivalent jobs as one, `spare` distributes what the least served leave.
 
-    `forecast` leaves room in the shares for the jobs of the next hour, as many and such as came lately.
+    `forecast` leaves room in the shares for the jobs expected in the next hour, by recent arrivals.
     """
 
     collapse: bool = True
@@ -67,10 +67,10 @@ class LpParams(GavelParams):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeParams(LpParams):
-    """As all of the family; `collapse` solves alike jobs as one, `spare` shares out what the least served leave.
+    """As above; `collapse` solves equivalent jobs as one, `spare` distributes what the least served leave.
 
-    `forecast` leaves room in the shares for the jobs of the next hour, as many and such as came lately. With `elastic`,
-    the number of tasks of elastic jobs is part of the decision; with `cross_type`, jobs of several tasks may run on
+    `forecast` leaves room in the shares for the jobs expected in the next hour, by recent arrivals. With `elastic`, the
+    number of tasks of elastic jobs is part of the decision; with `cross_type`, jobs of several tasks may run on
     several types at once (both only with `compat=none`).
     """
 
@@ -90,8 +90,8 @@ class SizeParams(LpParams):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackParams(SizeParams):
-    """As the policies without pairs; with `mixed_sharing`, a job may share some of its devices with a smaller one and
-    have the others to itself (only with `compat=none`)."""
+    """As the policies without pairs; with `mixed_sharing`, a job may share some of its devices with a smaller job and
+    keep the others to itself (only with `compat=none`)."""
 
     mixed_sharing: bool = False
 
@@ -106,7 +106,7 @@ class PackParams(SizeParams):
 
 
 def refuse_with_quirks(compat: Compat, option: str, is_on: bool, why: str) -> None:
-    """An option that the published simulator has nothing like can't be had together with its quirks."""
+    """Refuse an option that the published simulator lacks together with that simulator's quirks."""
     if is_on and compat is Compat.GAVEL:
         raise RotaError(f"{option}=true needs compat=none: in the published simulator {why}")
 

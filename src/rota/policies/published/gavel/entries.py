@@ -9,7 +9,7 @@ from rota.core.errors import RotaError, did_you_mean
 
 
 def names_of(entries: Sequence[str]) -> list[str]:
-    """All names that are listed."""
+    """All listed names."""
     return [entry.partition(":")[0] for entry in entries]
 
 

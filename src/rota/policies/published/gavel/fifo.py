@@ -13,7 +13,7 @@ from rota.mechanisms.rounds.rule import Contender, Memoryless, RoundJob, ShareQu
 from rota.policies.published.gavel.declare import Compat, gavel
 
 PACKS_WELL = 1.5
-"""Sum of normalised speeds from which on two jobs share devices."""
+"""The sum of normalised speeds above which two jobs share devices."""
 
 
 def whole(question: ShareQuestion, at: int) -> tuple[float, ...]:
@@ -22,7 +22,7 @@ def whole(question: ShareQuestion, at: int) -> tuple[float, ...]:
 
 
 class FixedFifo:
-    """A job keeps the type that it was given, at random among those with room, until it ends."""
+    """A job keeps the type that it was given, at random among those with free devices, until it ends."""
 
     sees_types = False
     packs = False
@@ -31,21 +31,21 @@ class FixedFifo:
     def __init__(self, rng: random.Random, *, blindly: bool) -> None:
         self._rng = rng
         self._blindly = blindly
-        """Gavel draws among all types with room, and passes a job over that then can't run there."""
+        """Gavel chooses among all types with free devices, and skips a job that can't run on the chosen one."""
         self._type_of: dict[int, int] = {}
 
     @property
     def memory(self) -> Any:
-        """Who has which type, and the state of chance."""
+        """The type of each job, and the random state."""
         return {"types": list(self._type_of.items()), "chance": rng_state(self._rng)}
 
     def recall(self, memory: Any) -> None:
-        """Everyone keeps its type, and chance goes on."""
+        """Restore the types and the random state."""
         self._type_of = dict(memory["types"])
         set_rng_state(self._rng, memory["chance"])
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """Heads of the queue take over the types of those who ended, then what else is free."""
+        """The first jobs of the queue take over the types of jobs that ended, then what else is free."""
         active = {job.seq: job for job in question.jobs}
         free = list(question.devices)
         self._type_of = {
@@ -80,7 +80,7 @@ class FixedFifo:
 
 
 class FastestFifo(Memoryless):
-    """Everyone in turn gets the fastest type with room; the first that fits nowhere ends the list."""
+    """Each job in order gets the fastest type with free devices; the first that fits nowhere ends the list."""
 
     sees_types = True
     backfills = False
@@ -88,10 +88,10 @@ class FastestFifo(Memoryless):
     def __init__(self, *, packs: bool, drops_first: bool = False) -> None:
         self.packs = packs
         self._drops_first = drops_first
-        """Gavel takes the job that fitted nowhere off the queue, so that it is not paired either."""
+        """Gavel removes the job that fits nowhere from the queue, so that it is not paired either."""
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """Worked out anew each time."""
+        """Nothing: computed from scratch each time."""
         free = list(question.devices)
         kinds = question.by_name()
         given: dict[Contender, int] = {}
@@ -113,7 +113,7 @@ class FastestFifo(Memoryless):
 
 
 def _pack(question: ShareQuestion, given: dict[Contender, int], waiting: list[RoundJob]) -> None:
-    """Queued jobs join, in order, the single of equal size that they pack best with; stop at the first that can't."""
+    """Pack queued jobs, in order, with the single job of equal size that suits best; stop at the first without one."""
     jobs = {job.seq: job for job in question.jobs}
     for job in waiting:
         best, partner = PACKS_WELL, None
@@ -131,7 +131,7 @@ def _pack(question: ShareQuestion, given: dict[Contender, int], waiting: list[Ro
 
 
 def packing_gain(question: ShareQuestion, one: RoundJob, other: RoundJob, at: int) -> float:
-    """Speeds together over speeds alone, summed; 0 where one of them can't run."""
+    """The sum of packed over isolated speeds; 0 where one of the jobs can't run."""
     alone = np.array([one.speeds[at], other.speeds[at]])
     both = question.pair_speeds(one, other)[:, at]
     return float((both / alone).sum()) if (both > 0).all() and (alone > 0).all() else 0.0
@@ -142,16 +142,16 @@ def _fixed(params: Any, knowledge: Knowledge) -> FixedFifo:
 
 
 fifo = gavel(
-    "fifo", _fixed, summary="In order of arrival, each on a random type with room until it ends.", knows="none"
+    "fifo", _fixed, summary="In order of arrival, each on a random type with free devices until it ends.", knows="none"
 )
 fifo_perf = gavel(
     "fifo_perf",
     lambda params, knowledge: FastestFifo(packs=False),
-    summary="In order of arrival, each on the fastest type with room.",
+    summary="In order of arrival, each on the fastest type with free devices.",
 )
 fifo_packed = gavel(
     "fifo_packed",
     lambda params, knowledge: FastestFifo(packs=True, drops_first=params.compat is Compat.GAVEL),
-    summary="As fifo_perf, and queued jobs share devices where that pays.",
+    summary="As fifo_perf, and queued jobs share devices where that increases throughput.",
     packs=True,
 )

@@ -1,7 +1,7 @@
 """Finish-time fairness (Themis, Mahajan et al., NSDI 2020, as in Narayanan et al., section 4.2).
 
-rho_i is the time a job takes in the shared cluster over the time that an isolated 1/n part would take; the
-worst rho is made as small as can be.
+rho_i is the time that a job takes in the shared cluster over the time in an isolated 1/n share; the worst rho is
+minimised.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEPS = 60
 
 @dataclass(frozen=True, slots=True)
 class RhoNeeds:
-    """What jobs need for a rho: the progress left / (rho alone_s - age); nothing, if they need or can do nothing."""
+    """The progress that jobs need for a rho: left / (rho alone_s - age); 0 for jobs that need or can make none."""
 
     age_s: Floats
     left: Floats
@@ -34,7 +34,7 @@ class RhoNeeds:
     runs: NDArray[np.bool_]
 
     def least_rho(self, fastest: Floats) -> float:
-        """The rho of whoever is worst off even at full speed."""
+        """The worst rho at full speed."""
         end_s = self.age_s + self.left / np.where(self.runs, fastest, 1.0)
         return float((end_s / self.alone_s)[self.runs].max())
 
@@ -43,9 +43,9 @@ class RhoNeeds:
         return np.where(self.runs, self.left / np.maximum(rho * self.alone_s - self.age_s, 1e-300), 0.0)
 
     def larger_rho(self, rho: float, best: LeastOptimum) -> float:
-        """The rho from which on needs, at what they cost under the best shares for a smaller one, can all be met.
+        """The rho from which all needs can be met, at their costs under the optimal shares for a smaller rho.
 
-        That cost is convex and falls with rho, so that Newton's method comes to it from below.
+        That cost is convex and falls with rho, so that Newton's method approaches it from below.
         """
         cost, alone_s = best.cost[self.runs], self.alone_s[self.runs]
         was_s = rho * alone_s - self.age_s[self.runs]
@@ -91,7 +91,7 @@ def least_rho(
 
 
 class FinishTimeFairness:
-    """Remembers what every job would have done by now in its own part of the cluster."""
+    """Tracks what every job would have done by now in an isolated share of the cluster."""
 
     backfills = True
 
@@ -104,16 +104,16 @@ class FinishTimeFairness:
 
     @property
     def memory(self) -> Any:
-        """Of each job: seconds that its past work would have taken alone, work left then, isolated speed then."""
+        """By job: isolated seconds for its past work, work left then, isolated speed then."""
         return {"alone": [[seq, *kept] for seq, kept in self._isolated.items()], "solver": self._solver.memory}
 
     def recall(self, memory: Any) -> None:
-        """Everyone keeps its past."""
+        """Restore the past of all jobs."""
         self._isolated = {seq: (past_s, left, speed) for seq, past_s, left, speed in memory["alone"]}
         self._solver.recall(memory["solver"])
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """Everyone has an age and a past of its own, so hardly any two jobs are alike."""
+        """Jobs differ in age and past, so that hardly any two are equivalent."""
         alone = self._alone_s(question)
         age, left = question.age_s, question.remaining
         layout = lay_out(
@@ -130,7 +130,7 @@ class FinishTimeFairness:
         return nothing(question) if best is None else layout.split(best.x)
 
     def _alone_s(self, question: ShareQuestion) -> Floats:
-        """c_i + r_i / iso_i: the time that each job would take in all, in an isolated part of the cluster."""
+        """c_i + r_i / iso_i: the total time of each job in an isolated share of the cluster."""
         rows = isolated_shares(question, question.scale)
         speed = (rows * question.speeds).sum(axis=1)
         alone = np.ones(len(question.jobs))
@@ -149,7 +149,7 @@ class FinishTimeFairness:
 finish_time_fairness = gavel(
     "finish_time_fairness",
     lambda params, knowledge: FinishTimeFairness(params, sees_types=False),
-    summary="The worst ratio of shared to isolated completion time as small as can be, types taken as one.",
+    summary="Minimise the worst ratio of shared to isolated completion time, ignoring differences between types.",
     params=LpParams,
     cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",
     knows="length, speed on the fastest type",
@@ -157,7 +157,7 @@ finish_time_fairness = gavel(
 finish_time_fairness_perf = gavel(
     "finish_time_fairness_perf",
     lambda params, knowledge: FinishTimeFairness(params, sees_types=True),
-    summary="The worst ratio of shared to isolated completion time as small as can be.",
+    summary="Minimise the worst ratio of shared to isolated completion time.",
     params=SizeParams,
     cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",
     knows="length, speed by type",
@@ -165,7 +165,7 @@ finish_time_fairness_perf = gavel(
 finish_time_fairness_packed = gavel(
     "finish_time_fairness_packed",
     lambda params, knowledge: FinishTimeFairness(params, sees_types=True, packs=True),
-    summary="The worst ratio of shared to isolated completion time as small as can be, with pairs.",
+    summary="Minimise the worst ratio of shared to isolated completion time, with pairs.",
     params=PackParams,
     packs=True,
     cites="Mahajan et al., NSDI 2020; Narayanan et al., OSDI 2020",

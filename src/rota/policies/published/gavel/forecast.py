@@ -1,7 +1,7 @@
-"""Shares that leave room for jobs that are still to come, as many as the recent past lets expect.
+"""Shares that leave room for future jobs, as many as recent arrivals suggest.
 
-Whoever came lately stands for whoever comes next: it joins the question as a guest that runs nothing. What guests
-get is nobody's claim, so that present jobs are promised least of the devices that the next ones will want most.
+Recent arrivals stand for the next ones: they join the question as expected jobs that run nothing. What these get
+is left without a claim, so that present jobs get least of the devices that the next ones will need most.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion, ShareRule, Shar
 WINDOW_S = 4 * 3600.0
 """How far back arrivals are counted."""
 AHEAD_S = 3600.0
-"""How far ahead room is left. Who comes in that time is there for half of it, on average."""
+"""How far ahead room is left. A job that arrives in that time is present for half of it, on average."""
 _MOST = 64
 """Arrivals that are remembered."""
 
 
 class _Arrival(NamedTuple):
-    """What is kept of a job that came: all that a rule may ask of it later, when it is long gone."""
+    """What is kept of an arrival: all that a rule may read of it later, when the job is gone."""
 
     seq: int
     at_s: float
@@ -37,7 +37,7 @@ class _Arrival(NamedTuple):
     shape: tuple[int, int] | None
 
     def guest(self, now_s: float) -> RoundJob:
-        """The same job, had it come just now. Its number is below all real ones."""
+        """The same job as if it arrived now. Its number is below all real ones."""
         count, each = self.shape or (1, self.scale)
         job = Job(
             id=JobId(f"guest-{self.seq}"),
@@ -76,7 +76,7 @@ def _arrival(job: RoundJob) -> _Arrival:
 
 
 class ArrivalForecast:
-    """A rule that is asked as if those who are expected were there already."""
+    """A rule that is asked as if the expected jobs were present."""
 
     def __init__(self, rule: ShareRule) -> None:
         self._rule = rule
@@ -88,7 +88,7 @@ class ArrivalForecast:
 
     @property
     def memory(self) -> Any:
-        """Who came lately, since when arrivals are counted, and what the rule remembers."""
+        """Recent arrivals, since when they are counted, and what the rule remembers."""
         return {
             "since_s": self._since_s,
             "present": sorted(self._present),
@@ -98,7 +98,7 @@ class ArrivalForecast:
         }
 
     def recall(self, memory: Any) -> None:
-        """Go on counting."""
+        """Restore the arrivals."""
         self._since_s = memory["since_s"]
         self._present = set(memory["present"])
         self._types = tuple(memory["types"])
@@ -109,7 +109,7 @@ class ArrivalForecast:
         self._rule.recall(memory["rule"])
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """The shares of those who are there, in the company of those who are not there yet."""
+        """The shares of the present jobs, computed together with the expected ones."""
         self._watch(question)
         guests = [arrival.guest(question.now_s) for arrival in self._expected(question.now_s)]
         if not guests:
@@ -118,7 +118,7 @@ class ArrivalForecast:
         return {contender: row for contender, row in answer.items() if contender[0] >= 0}
 
     def _watch(self, question: ShareQuestion) -> None:
-        """Note who came since the last question. Who was there at the first says nothing of the flow."""
+        """Record arrivals since the last question. Jobs present at the first say nothing about the arrival rate."""
         if self._types != question.types:
             self._types, self._lately, self._since_s = question.types, [], None
         if self._since_s is None:
@@ -129,7 +129,7 @@ class ArrivalForecast:
         self._lately = [each for each in self._lately if each.at_s > question.now_s - WINDOW_S][-_MOST:]
 
     def _expected(self, now_s: float) -> list[_Arrival]:
-        """The last few who came: as many as are there on average while the coming hour passes."""
+        """The latest arrivals: as many as are present on average during the coming hour."""
         if not self._lately or self._since_s is None:
             return []
         since_s = max(self._since_s, now_s - WINDOW_S)

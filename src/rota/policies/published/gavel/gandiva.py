@@ -1,4 +1,4 @@
-"""Gandiva as Gavel has it: when there are more jobs than devices, pairs are tried at random and kept if they pay."""
+"""Gandiva as in Gavel: with more jobs than devices, random pairs are tried and kept while they increase throughput."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class GavelGandiva:
 
     @property
     def memory(self) -> Any:
-        """The pairs, and the state of chance."""
+        """The pairs, and the random state."""
         return {"pairs": [list(pair) for pair in self._pairs], "chance": rng_state(self._rng)}
 
     def recall(self, memory: Any) -> None:
-        """Pairs stay, and chance goes on."""
+        """Restore the pairs and the random state."""
         self._pairs = [(one, other) for one, other in memory["pairs"]]
         set_rng_state(self._rng, memory["chance"])
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """Everyone alone if there is room for all; otherwise good pairs stay and the rest are selected anew."""
+        """All jobs alone if there is room; otherwise good pairs stay and the others are paired again at random."""
         jobs = {job.seq: job for job in question.jobs}
         whole = [pair for pair in self._pairs if pair[0] in jobs and pair[1] in jobs]
         self._pairs = [pair for pair in whole if self._pays(question, jobs[pair[0]], jobs[pair[1]])]
@@ -54,7 +54,7 @@ class GavelGandiva:
         return self._isolated(question, [*self._pairs, *((seq,) for seq in single)], jobs)
 
     def _pays(self, question: ShareQuestion, one: RoundJob, other: RoundJob) -> bool:
-        """Whether two jobs do at least one job's work together, on all types added up."""
+        """Whether two packed jobs do at least one job's work, summed over types."""
         both = question.pair_speeds(one, other)
         alone = np.array([one.speeds, other.speeds])
         if not (both > 0).all() or not (alone > 0).all():
@@ -70,7 +70,7 @@ class GavelGandiva:
 gandiva = gavel(
     "gandiva",
     lambda params, knowledge: GavelGandiva(random.Random(knowledge.seed)),
-    summary="Equal parts of every type; with more jobs than devices, pairs at random, kept while they pay.",
+    summary="Equal shares of every type; with more jobs than devices, random pairs, kept while that pays.",
     cites="Xiao et al., OSDI 2018; as in Narayanan et al., OSDI 2020",
     packs=True,
 )

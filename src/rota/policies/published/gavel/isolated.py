@@ -1,4 +1,4 @@
-"""An equal part of every type for everyone: what a partition of the cluster would give."""
+"""An equal share of every type for every job: what a partition of the cluster would give."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rota.policies.published.gavel.declare import gavel
 def isolated_shares(question: ShareQuestion, scale: Floats) -> Floats:
     """x_ij = N_j / (m s_i), a row scaled down where it adds up to more than 1.
 
-    Types are added up by name: who of two with the same claim goes first hangs on the last bit of these sums, so
-    that it must not depend on the order in which a cluster's types are listed.
+    Types are added up by name: which of two equal claims goes first depends on the last bit of these sums, which
+    must not depend on the order in which a cluster's types are listed.
     """
     rows: Floats = question.capacity[None, :] / max(len(scale), 1) / scale[:, None]
     total = np.zeros((len(scale), 1))
@@ -32,7 +32,7 @@ class Isolated(Memoryless):
     backfills = True
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """The same part for all."""
+        """Equal shares for all jobs."""
         rows: Sequence[Sequence[float]] = isolated_shares(question, question.scale).tolist()
         return {(job.seq,): row for job, row in zip(question.jobs, rows, strict=True)}
 
@@ -40,6 +40,6 @@ class Isolated(Memoryless):
 isolated = gavel(
     "isolated",
     lambda params, knowledge: Isolated(),
-    summary="Everyone has the same part of every type.",
+    summary="Every job has the same share of every type.",
     knows="none",
 )

@@ -1,7 +1,7 @@
-"""The common part of the family's programs: which columns there are, what devices and time they use up.
+"""What Gavel's programs have in common: the columns, and the devices and time that they use.
 
-Jobs alike in profile, size and whatever else a rule looks at are one class. A column is the time of a whole
-class (or of all pairs between two classes) on a type; by symmetry nothing is lost, and it is split afterwards.
+Jobs of equal profile, size and other properties that a rule reads form one class. A column is the time of a whole
+class (or of all pairs between two classes) on a type; by symmetry nothing is lost, and it is divided afterwards.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from rota.policies.published.gavel.pairs import Couple, Halves, Kinds, PairColum
 _TINY = 1e-9
 """Shares below this are the solver's noise."""
 _CALM = 1e-4
-"""How much of its speed a job is thought to lose whenever its size doubles, so that of two ways which do the same the
-one with smaller sizes is taken: fewer devices all the time need no restarts, more of them in turn do."""
+"""The assumed loss of speed when a job's size doubles, so that of two equal solutions the one with smaller sizes is
+chosen: fewer devices all the time need no restarts, more devices part of the time do."""
 
 
 @dataclass(slots=True)
 class ProgramLayout:
-    """Classes of alike jobs, and the columns over them: time on a type of one class or of two together."""
+    """Classes of equivalent jobs, and the columns over them: time on a type of one class or of two together."""
 
     question: ShareQuestion
     members: list[list[int]]
-    """Of each class, the numbers of its jobs in the question."""
+    """By class, the numbers of its jobs in the question."""
     keys: list[Hashable]
     count: Floats
     scale: Floats
     speeds: Floats
-    """Of each class alone, by type, as the rule sees it."""
+    """By class and type, its isolated speed as the rule sees it."""
     one: Ints
     other: Ints
     kind: Ints
     one_speed: Floats
     other_speed: Floats
     tasks: Ints
-    """Of columns of elastic jobs at another size than usual, how many tasks that is; else 0."""
+    """By column, the number of tasks of elastic jobs at another size than usual; else 0."""
     column_scale: Floats
     """Devices that a column uses."""
     halves: Halves | None = None
@@ -55,7 +55,7 @@ class ProgramLayout:
         return len(self.kind)
 
     def first(self, values: Floats) -> Floats:
-        """Of each class, the value of its first job."""
+        """By class, the value of its first job."""
         return values[[rows[0] for rows in self.members]]
 
     def program(self, extra: int = 0) -> Program:
@@ -91,9 +91,9 @@ class ProgramLayout:
         return program
 
     def _keep_gangs_whole(self, program: Program) -> None:
-        """A job on several types at once has no larger part of its time on a type than that holds of its tasks.
+        """Limit a job that spans types to the fraction of its time on a type that its tasks there allow.
 
-        Otherwise it could be promised time on the few fast devices alone, on which it can't run.
+        Otherwise it could get time on the few fast devices alone, on which it can't run.
         """
         for at, rows in enumerate(self.members):
             job = self.question.jobs[rows[0]]
@@ -106,7 +106,7 @@ class ProgramLayout:
                 program.add_row(own, (own == column) - part, high=0.0, key=("gang", self.keys[at], kind))
 
     def progress(self) -> tuple[Ints, Ints, Floats]:
-        """What a class gets done, as triplets: row by class, column, speed."""
+        """The progress of each class, as triplets: row by class, column, speed."""
         return self._by_class(self.one_speed, self.other_speed)
 
     def _by_class(self, of_one: Floats, of_other: Floats) -> tuple[Ints, Ints, Floats]:
@@ -117,13 +117,13 @@ class ProgramLayout:
         return rows, columns, np.concatenate([of_one, of_other[paired]])
 
     def done(self, x: Floats) -> Floats:
-        """What one job of each class gets done in a second under a solution."""
+        """The progress per second of one job of each class under a solution."""
         rows, columns, speeds = self.progress()
         total = np.bincount(rows, weights=speeds * x[columns], minlength=len(self.count)).astype(np.float64)
         return total / self.count
 
     def split(self, x: Floats) -> dict[Contender, list[float]]:
-        """Shares of jobs and pairs; every job is named, with nothing if it comes to that."""
+        """Shares of jobs and pairs; every job is named, if need be with zeros."""
         kinds = len(self.question.types)
         jobs = self.question.jobs
         shares: dict[Contender, list[float]] = {(job.seq,): [0.0] * kinds for job in jobs}
@@ -143,14 +143,14 @@ class ProgramLayout:
 
     @property
     def _is_alone(self) -> NDArray[np.bool_]:
-        """Which columns are of one class by itself."""
+        """Which columns are of one class alone."""
         alone: NDArray[np.bool_] = self.other == NO_PARTNER
         if self.halves is not None:
             alone[self.halves.column] = False
         return alone
 
     def _couples(self, x: Floats) -> Iterator[tuple[int, list[Couple]]]:
-        """Type by type, which two jobs run together for how long."""
+        """By type, which two jobs run together for how long."""
         paired = (x[: self.columns] > _TINY) & (self.other != NO_PARTNER)
         for column in np.nonzero(paired)[0].tolist():
             a, b, total = int(self.one[column]), int(self.other[column]), float(x[column])
@@ -160,7 +160,7 @@ class ProgramLayout:
 
 
 def _couples(one: list[int], other: list[int], total: float, same: bool) -> Iterator[Couple]:
-    """Few pairs that give every member of both classes its equal part: a ring within a class, a zip between two."""
+    """Few pairs that give every member of both classes an equal share: a ring within a class, a zip between two."""
     if not same:
         return zipped(*([(row, total / len(rows)) for row in rows] for rows in (one, other)))
     if len(one) == 2:
@@ -169,7 +169,7 @@ def _couples(one: list[int], other: list[int], total: float, same: bool) -> Iter
 
 
 def fastest_everywhere(question: ShareQuestion) -> Floats:
-    """Speeds as a rule sees them that takes all types for the fastest."""
+    """Speeds as seen by a rule that treats all types as the fastest."""
     fastest = question.speeds.max(axis=1, keepdims=True, initial=0.0)
     return np.repeat(fastest, len(question.types), axis=1)
 
@@ -182,7 +182,7 @@ def lay_out(
     alike: Callable[[int, RoundJob], Hashable] | None = None,
     collapse: bool = True,
 ) -> ProgramLayout:
-    """Columns for a question. `speeds` replaces the real ones, `alike` adds to what tells classes apart."""
+    """The columns for a question. `speeds` replaces the real ones, `alike` adds to what separates classes."""
     real = question.speeds
     seen = real if speeds is None else np.where(real > 0, speeds, 0.0)
     classes: dict[Hashable, list[int]] = {}
@@ -192,8 +192,8 @@ def lay_out(
     members = list(classes.values())
     heads = [rows[0] for rows in members]
     one, kind = np.nonzero(seen[heads] > 0)
-    zeros, nobody = np.zeros(len(one)), np.full(len(one), NO_PARTNER)
-    parts = [PairColumns(one, nobody, kind, seen[heads][one, kind], zeros, nobody, question.scale[heads][one])]
+    zeros, alone = np.zeros(len(one)), np.full(len(one), NO_PARTNER)
+    parts = [PairColumns(one, alone, kind, seen[heads][one, kind], zeros, alone, question.scale[heads][one])]
     kinds = Kinds.among(question, members)
     if packs:
         parts.append(pair_columns(question, members, kinds))
@@ -235,5 +235,5 @@ def _size_columns(question: ShareQuestion, heads: Sequence[int]) -> tuple[PairCo
     ]
     one, kind = (np.array([each[at] for each in found], dtype=np.int64) for at in (0, 1))
     speed, scale = np.array([each[2] for each in found]), np.array([float(each[3].scale) for each in found])
-    nobody = np.full(len(found), NO_PARTNER)
-    return PairColumns(one, nobody, kind, speed, np.zeros(len(found)), nobody, scale), [each[3].tasks for each in found]
+    alone = np.full(len(found), NO_PARTNER)
+    return PairColumns(one, alone, kind, speed, np.zeros(len(found)), alone, scale), [each[3].tasks for each in found]

@@ -1,4 +1,4 @@
-"""The program behind most of the family: let everyone's progress, measured in what it needs, be at least t."""
+"""The program behind most of Gavel's policies: every job's progress relative to its need is at least t."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rota.policies.published.gavel.declare import LpParams
 from rota.policies.published.gavel.layout import ProgramLayout
 
 _SLACK = 1e-9
-"""How far below the optimum a second look may go, as a part of it."""
+"""The relative loss of t that the second program may accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeastOptimum:
-    """Columns, the t that they reach, and by class what its need costs t, in all 1."""
+    """The columns, their t, and by class the price of its need; prices add up to 1."""
 
     x: Floats
     t: float
@@ -26,18 +26,18 @@ class LeastOptimum:
 
 
 def nothing(question: ShareQuestion) -> Shares:
-    """No share for anybody: the defined outcome when a program has no solution."""
+    """Zero shares for all jobs: the defined outcome when a program has no solution."""
     return {(job.seq,): [0.0] * len(question.types) for job in question.jobs}
 
 
 def inverse(amounts: Floats) -> Floats:
-    """1 over each amount; 0 of 0."""
+    """1 over each amount; 0 for 0."""
     above = amounts > 0
     return np.where(above, 1.0 / np.where(above, amounts, 1.0), 0.0)
 
 
 def least_program(layout: ProgramLayout, need: Floats) -> Program:
-    """Maximise t with (progress of one job of class k) >= need_k t; a class that needs nothing has no row's worth."""
+    """Maximise t with (progress of one job of class k) >= need_k t; a class without need has an empty row."""
     program = layout.program(extra=1)
     column = layout.columns
     program.gain[column] = 1.0
@@ -56,10 +56,10 @@ def least_program(layout: ProgramLayout, need: Floats) -> Program:
 
 
 def serve_the_least(solver: Solver, layout: ProgramLayout, need: Floats, *, spare: bool) -> LeastOptimum | None:
-    """The best t, or None if there is none; with `spare`, of all such optima one with the most progress in all.
+    """The largest t, or None if there is none; with `spare`, of all such optima one with the most total progress.
 
-    A class that can't run anywhere is left out: it would hold everybody at nothing. Needs are counted in the largest,
-    so that t is not so small that a solver's tolerance hides it.
+    A class that can't run anywhere is left out: it would hold t at 0. Needs are scaled by the largest, so that t is not
+    below the solver's tolerance.
     """
     need = np.where(layout.speeds.max(axis=1, initial=0.0) > 0, need, 0.0)
     if not layout.columns or not (need > 0).any():
@@ -85,7 +85,7 @@ def serve_the_least(solver: Solver, layout: ProgramLayout, need: Floats, *, spar
 
 
 class ServesTheLeast(Programmed):
-    """Rules with one program, in which the least served are served as well as can be; they differ in what that counts.
+    """Rules of one program that maximises the least relative progress; they differ in the needs.
 
     Type-agnostic, aware of types, or with pairs as well.
     """
@@ -99,6 +99,6 @@ class ServesTheLeast(Programmed):
         self._params = params
 
     def _serve(self, layout: ProgramLayout, need: Floats) -> Shares:
-        """Shares that serve the least by these needs; nothing for anybody if there is no solution."""
+        """Shares that maximise the least progress relative to these needs; zeros if there is no solution."""
         best = serve_the_least(self._solver, layout, need, spare=self._params.spare)
         return nothing(layout.question) if best is None else layout.split(best.x)

@@ -1,4 +1,4 @@
-"""Least total duration (Narayanan et al., section 4.2): all jobs that are here end as soon as can be, together."""
+"""Minimum makespan (Narayanan et al., section 4.2): the last of the present jobs ends as early as possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class MinTotalDuration(ServesTheLeast):
     """sum_j T_ij x_ij >= r_i / H for the least H. Gavel bisects H; with t = 1/H it is one linear program."""
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """Jobs alike in what is left to do are one class."""
+        """Jobs of equal remaining work form one class."""
         left = question.remaining
         layout = lay_out(
             question,
@@ -29,21 +29,21 @@ class MinTotalDuration(ServesTheLeast):
 min_total_duration = gavel(
     "min_total_duration",
     lambda params, knowledge: MinTotalDuration(params, sees_types=False),
-    summary="All present jobs end as soon as can be, all types taken as the fastest.",
+    summary="Minimise the makespan of the present jobs, treating all types as the fastest.",
     params=LpParams,
     knows="length, speed on the fastest type",
 )
 min_total_duration_perf = gavel(
     "min_total_duration_perf",
     lambda params, knowledge: MinTotalDuration(params, sees_types=True),
-    summary="All present jobs end as soon as can be.",
+    summary="Minimise the makespan of the present jobs.",
     params=SizeParams,
     knows="length, speed by type",
 )
 min_total_duration_packed = gavel(
     "min_total_duration_packed",
     lambda params, knowledge: MinTotalDuration(params, sees_types=True, packs=True),
-    summary="All present jobs end as soon as can be, with two on a device where that helps.",
+    summary="Minimise the makespan of the present jobs, with two jobs on a device where that helps.",
     params=PackParams,
     packs=True,
     knows="length, speed by type",

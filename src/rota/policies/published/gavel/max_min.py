@@ -1,4 +1,4 @@
-"""Max-min fairness over effective throughput (Narayanan et al., section 4.1): the least served as well as can be."""
+"""Max-min fairness over effective throughput (Narayanan et al., section 4.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.policies.published.gavel.least import ServesTheLeast, inverse
 
 
 def fair_factor(layout: ProgramLayout) -> Floats:
-    """s_i / (w_i p_i), with p_i the mean speed over all devices: what a job's progress is measured in."""
+    """s_i / (w_i p_i), with p_i the mean speed over all devices: the unit of a job's progress."""
     devices = layout.question.capacity
     mean = layout.speeds @ devices / max(devices.sum(), 1.0)
     weight = layout.first(layout.question.weight)
@@ -25,10 +25,10 @@ def fair_need(layout: ProgramLayout) -> Floats:
 
 
 class MaxMin(ServesTheLeast):
-    """What counts is progress over that of an equal part of all devices."""
+    """Progress counts relative to that of an equal share of all devices."""
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """A class is of jobs alike in profile, size and weight."""
+        """Jobs of equal profile, size and weight form one class."""
         speeds = None if self.sees_types else np.ones_like(question.speeds)
         layout = lay_out(question, speeds=speeds, packs=self.packs, collapse=self._params.collapse)
         return self._serve(layout, fair_need(layout))
@@ -37,20 +37,20 @@ class MaxMin(ServesTheLeast):
 max_min_fairness = gavel(
     "max_min_fairness",
     lambda params, knowledge: MaxMin(params, sees_types=False),
-    summary="The least share as large as can be, all types taken as one.",
+    summary="Maximise the least share, ignoring differences between types.",
     params=LpParams,
     knows="none",
 )
 max_min_fairness_perf = gavel(
     "max_min_fairness_perf",
     lambda params, knowledge: MaxMin(params, sees_types=True),
-    summary="The least effective throughput as large as can be.",
+    summary="Maximise the least effective throughput.",
     params=SizeParams,
 )
 max_min_fairness_packed = gavel(
     "max_min_fairness_packed",
     lambda params, knowledge: MaxMin(params, sees_types=True, packs=True),
-    summary="The least effective throughput as large as can be, with two jobs on a device where that helps.",
+    summary="Maximise the least effective throughput, with two jobs on a device where that helps.",
     params=PackParams,
     packs=True,
 )

@@ -2,7 +2,7 @@
 
 maximise  sum_k n_k log(T_k . y_k)   with   sum_j y_kj <= 1,   sum_k n_k s_k y_kj <= N_j,   y >= 0
 
-y_k is what one job of class k gets. A primal-dual interior-point method: a class meets the others only at the
+y_k is what one job of class k gets. A primal-dual interior-point method: classes are coupled only by the
 few device types, so that a Newton step is a small block per class and one more block that joins them. All of a
 strategy-proof policy's questions ("what if this job were not here?") differ in n alone and are solved together.
 """
@@ -18,13 +18,13 @@ from rota.mechanisms.arrays import Floats
 
 _STEPS = 100
 _CLOSE = 1e-9
-"""Gap to the optimum at which an answer is good enough, as a part of the number of jobs."""
+"""The accepted gap to the optimum, relative to the number of jobs."""
 _BACK = 0.995
 """How far towards a limit a step may go."""
 
 
 class _Point:
-    """Where the iteration stands: shares, what is left of time and devices, and the prices of all three."""
+    """The state of the iteration: shares, slack of time and devices, and the prices of all three."""
 
     def __init__(self, counts: Floats, may: NDArray[np.bool_], use: Floats, devices: Floats) -> None:
         types = np.maximum(may.sum(axis=1), 1)[None, :, None]
@@ -38,9 +38,9 @@ class _Point:
 
 
 class _Change(NamedTuple):
-    """A step: shares, and what it changes in the use of time and of devices, in units of what is left over its price.
+    """A step: the change of shares, and of the use of time and devices in units of slack over price.
 
-    Those are not added up from the shares: near the end the sums would lose them to rounding.
+    The latter are not summed from the shares: near the end the sums would lose them to rounding.
     """
 
     shares: Floats
@@ -65,7 +65,7 @@ def most_welfare(speeds: Floats, scale: Floats, devices: Floats, counts: Floats)
 
 
 def _step(at: _Point, speeds: Floats, counts: Floats, may: NDArray[np.bool_], use: Floats, limits: float) -> bool:
-    """One Newton step of all that are not there yet, towards a tenth of their gap; whether there were any."""
+    """One Newton step of all that have not converged, towards a tenth of their gap; return whether there were any."""
     inside = np.where(may[None], at.y, 0.0)
     done = np.maximum((speeds[None] * inside).sum(axis=2), 1e-300)
     spare_time, spare_devices = at.time, at.devices
@@ -121,7 +121,7 @@ def _newton(at: _Point, speeds: Floats, bend: Floats, may: NDArray[np.bool_], us
 
 
 def _reach(value: Floats, change: Floats) -> Floats:
-    """How long a step may be so that nothing falls to 0, at most 1."""
+    """The largest step, at most 1, that keeps all values above 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(change < 0, -value / change, np.inf)
     reach: Floats = np.minimum(1.0, _BACK * ratio.reshape(len(value), -1).min(axis=1))

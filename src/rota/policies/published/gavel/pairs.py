@@ -1,8 +1,8 @@
-"""Who may run beside whom in the family's programs, in as few columns as can be.
+"""The pairs of jobs in Gavel's programs, in as few columns as possible.
 
 Two classes of jobs have a column of their own, or each has one for its half of all pairs with a kind of jobs: as
-neighbours, jobs of one kind are alike, so that only the totals of both halves need to agree, and who sits beside whom
-is settled afterwards. Pairs of n jobs with m others are n m columns, halves are n + m, with the same optimum.
+neighbours, jobs of one kind are equivalent, so that only the totals of both halves need to agree, and the pairs are
+formed afterwards. Pairs of n jobs with m others are n m columns, halves are n + m, with the same optimum.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rota.mechanisms.solvers.lp import Cut, Ints, Program
 _TINY = 1e-9
 """Shares below this are the solver's noise."""
 _BROKEN = 1e-6
-"""By how much a job must lack neighbours for a row to be added: more than a solver is out by."""
+"""The lack of neighbours at which a row is added: more than the solver's tolerance."""
 Part = tuple[int, float]
 """The number of a job in a question, and its time."""
 Couple = tuple[int, int, float]
 
 
 class PairColumns(NamedTuple):
-    """Columns of a program: a class with another, or with nobody, or its half of pairs with a kind (`partner`)."""
+    """Columns of a program: a class with another, or its half of pairs with a kind (`partner`)."""
 
     one: Ints
     other: Ints
@@ -41,7 +41,7 @@ class PairColumns(NamedTuple):
 
 @dataclass(slots=True)
 class Kinds:
-    """Jobs by kind: of each kind its name, a job, another of it if there is one, and of each class its kind."""
+    """Jobs by kind: by kind its name, its first and its last job; by class its kind."""
 
     names: list[Hashable]
     head: list[int]
@@ -66,13 +66,13 @@ class Kinds:
 
     @property
     def classes(self) -> Ints:
-        """Of each kind, how many classes it has."""
+        """By kind, the number of its classes."""
         return np.bincount(self.of, minlength=len(self.names)).astype(np.int64)
 
     def beside(self, question: ShareQuestion) -> tuple[Floats, NDArray[np.bool_]]:
-        """By kind, neighbour's kind and type: the speed of the first, and whether two such may have a column.
+        """By kind, neighbour's kind and type: the speed of the first, and whether such a pair gets a column.
 
-        On a type with a device for everybody there is nothing to gain from sharing, unless two are faster together.
+        On a type with devices for all jobs nothing is gained by sharing, unless a pair is faster together.
         """
         jobs, count = question.jobs, len(self.names)
         roomy = question.capacity >= question.scale.sum()
@@ -91,7 +91,7 @@ class Kinds:
 
 
 def pair_columns(question: ShareQuestion, members: Sequence[list[int]], kinds: Kinds) -> PairColumns:
-    """Columns for all who may run together, as pairs or as halves, whichever are fewer."""
+    """Columns for all jobs that may run together, as pairs or as halves, whichever are fewer."""
     speed, may = kinds.beside(question)
     of, classes = kinds.of, kinds.classes
     scale = question.scale[kinds.head]
@@ -100,10 +100,10 @@ def pair_columns(question: ShareQuestion, members: Sequence[list[int]], kinds: K
     line, kind = np.nonzero(may[of[at], partner])
     at, partner = at[line], partner[line]
     own = of[at]
-    nobody = np.full(len(at), NO_PARTNER)
+    alone = np.full(len(at), NO_PARTNER)
     halves = (
         at,
-        nobody,
+        alone,
         kind,
         speed[own, partner, kind],
         np.zeros(len(at)),
@@ -131,7 +131,7 @@ def pair_columns(question: ShareQuestion, members: Sequence[list[int]], kinds: K
 
 @dataclass(slots=True)
 class Halves:
-    """The halves among a program's columns: whose they are, with which kind, on which type."""
+    """The halves among a program's columns: their class, the kind of their partners, and their type."""
 
     column: Ints
     one: Ints
@@ -149,9 +149,9 @@ class Halves:
         return {group: np.array(numbers, dtype=np.int64) for group, numbers in found.items()}
 
     def constrain(self, program: Program, members: Sequence[list[int]], keys: Sequence[Hashable]) -> None:
-        """Both sides of a pair of kinds have as much of it; within a kind, nobody has more than all others together.
+        """Both sides of a pair of kinds have equal time; within a kind, no job has more than all others together.
 
-        The latter hardly ever binds, so that such rows are added once they are broken.
+        The latter hardly ever binds, so that such rows are added once they are violated.
         """
         groups = self._groups()
         for (low, high, kind), numbers in groups.items():
@@ -165,7 +165,7 @@ class Halves:
             program.cuts = lambda x: [cut for numbers in within for cut in self._lonely(numbers, x, size, keys)]
 
     def _lonely(self, numbers: Ints, x: Floats, size: Floats, keys: Sequence[Hashable]) -> Iterator[Cut]:
-        """Rows for those of a kind who have more than half of the time of all in it."""
+        """Rows for jobs that have more than half of the time of all jobs of their kind."""
         columns = self.column[numbers]
         each = x[columns] / size[self.one[numbers]]
         for at in np.nonzero(2 * each > x[columns].sum() + _BROKEN)[0].tolist():
@@ -175,7 +175,7 @@ class Halves:
             yield Cut(columns, values, 0.0, ("lonely", keys[one], int(self.kind[numbers[at]])))
 
     def couples(self, x: Floats, members: Sequence[list[int]]) -> Iterator[tuple[int, list[Couple]]]:
-        """Type by type, who sits beside whom for how long."""
+        """By type, which two jobs are packed for how long."""
         for (low, high, kind), numbers in self._groups().items():
             sides: tuple[list[Part], list[Part]] = ([], [])
             for number in numbers.tolist():
@@ -187,7 +187,7 @@ class Halves:
 
 
 def folded(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
-    """Parts in a line, cut in the middle: side by side, nobody who has less than half meets himself."""
+    """Divide a line of times in the middle: a job with a share below 1/2 is never paired with itself."""
     half = sum(part for _, part in parts) / 2
     first: list[Part] = []
     second: list[Part] = []
@@ -202,7 +202,7 @@ def folded(parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
 
 
 def zipped(left: Sequence[Part], right: Sequence[Part]) -> Iterator[Couple]:
-    """Few couples that give everybody on both sides its part."""
+    """Few pairs that give every job on both sides its time."""
     i = j = 0
     mine, yours = (side[0][1] if side else 0.0 for side in (left, right))
     while i < len(left) and j < len(right):

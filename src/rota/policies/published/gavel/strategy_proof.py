@@ -1,7 +1,7 @@
-"""Shares that nobody gains by lying about: Nash welfare with discounts (Cole, Gkatzelis and Goel, EC 2013).
+"""Strategy-proof shares: Nash welfare with discounts (Cole, Gkatzelis and Goel, EC 2013).
 
-The product of all jobs' throughputs is made as large as can be; then everyone's share is cut to the part that
-its presence leaves to the others. Used by Gavel as its strategy-proof policy.
+The product of all jobs' throughputs is maximised; then each share is reduced to the fraction that the job's presence
+leaves to the others. Gavel's strategy-proof policy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rota.policies.published.gavel.least import nothing
 from rota.policies.published.gavel.nash import most_welfare
 
 _AT_ONCE = 20_000
-"""Classes times questions that are solved together: what memory allows."""
+"""The limit on classes times questions that are solved together, for memory."""
 
 
 def proportional(layout: ProgramLayout, counts: Floats) -> Floats:
-    """Of each row of counts, the shares of one job of each class that make the product of throughputs largest."""
+    """By row of counts, the shares of one job of each class that maximise the product of throughputs."""
     fastest = layout.speeds.max(axis=1, keepdims=True, initial=0.0)
     speeds = layout.speeds / np.where(fastest > 0, fastest, 1.0)
     rows = max(_AT_ONCE // max(len(speeds), 1), 1)
@@ -32,12 +32,12 @@ def proportional(layout: ProgramLayout, counts: Floats) -> Floats:
 
 
 def without_one(count: Floats) -> Floats:
-    """Counts of classes as they are, and below that once for each class with one job less of it."""
+    """The counts of classes, and below that one row for each class with one job less."""
     return np.concatenate([count[None], np.maximum(count[None] - np.eye(len(count)), 0.0)])
 
 
 def discounts(layout: ProgramLayout, counts: Floats, answers: Floats) -> Floats:
-    """Of each class, what its one job leaves of the others' product, over what they would have without it."""
+    """By class, the others' product with one job of it, over their product without it."""
     done = np.maximum((layout.speeds[None] * answers).sum(axis=2), 1e-300)
     lost = np.where(counts[1:] > 0, counts[1:] * (np.log(done[:1]) - np.log(done[1:])), 0.0)
     left: Floats = np.exp(np.minimum(lost.sum(axis=1), 0.0))
@@ -45,7 +45,7 @@ def discounts(layout: ProgramLayout, counts: Floats, answers: Floats) -> Floats:
 
 
 class StrategyProof(Memoryless):
-    """Partial allocation: telling the truth about one's speeds is best for everybody."""
+    """Partial allocation: reporting true speeds is optimal for every job."""
 
     sees_types = True
     packs = False
@@ -55,7 +55,7 @@ class StrategyProof(Memoryless):
         self._params = params
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """Proportionally fair shares, each cut by its discount."""
+        """Proportionally fair shares, each reduced by its discount."""
         layout = lay_out(question, collapse=self._params.collapse)
         if not layout.columns:
             return nothing(question)
@@ -69,7 +69,7 @@ class StrategyProof(Memoryless):
 max_min_fairness_strategy_proof_perf = gavel(
     "max_min_fairness_strategy_proof_perf",
     lambda params, knowledge: StrategyProof(params),
-    summary="Proportionally fair shares with discounts, so that nobody gains by lying about speeds.",
+    summary="Proportionally fair shares with discounts, so that no job gains by reporting false speeds.",
     params=LpParams,
     cites="Cole, Gkatzelis and Goel, EC 2013; Narayanan et al., OSDI 2020",
 )

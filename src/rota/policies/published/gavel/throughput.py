@@ -1,4 +1,4 @@
-"""The most throughput in all, per price of the device, or with deadlines kept (Narayanan et al., sections 4.2, 4.3)."""
+"""Maximum total throughput, per price of the device, or with deadlines met (Narayanan et al., sections 4.2, 4.3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRICES = {"v100": 2.48, "p100": 1.46, "k80": 0.45, "a100": 2.93, "h100": 11.06, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostParams(SizeParams):
-    """As all of the family; `prices` such as v100:2.48/k80:0.45 replace the built-in ones, in money an hour."""
+    """As for all LP policies; `prices` such as v100:2.48/k80:0.45 replace the built-in ones, per hour."""
 
     prices: tuple[str, ...] = ()
 
@@ -46,8 +46,8 @@ class CostParams(SizeParams):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedCostParams(CostParams):
-    """As the policies without pairs; with `mixed_sharing`, a job may share some of its devices with a smaller one and
-    have the others to itself (only with `compat=none`)."""
+    """As the policies without pairs; with `mixed_sharing`, a job may share some of its devices with a smaller job and
+    keep the others to itself (only with `compat=none`)."""
 
     mixed_sharing: bool = False
 
@@ -62,7 +62,7 @@ class PackedCostParams(CostParams):
 
 
 def deadline_s(job: RoundJob) -> float:
-    """When a job must have ended: its own word, or its SLO times its run time on its fastest type; else never."""
+    """The deadline of a job: its own, or its SLO times its run time on its fastest type; else never."""
     asked = job.live.job
     if asked.deadline_s is not None:
         return asked.deadline_s
@@ -73,9 +73,9 @@ def deadline_s(job: RoundJob) -> float:
 
 
 class MaxSumThroughput(Programmed):
-    """Steps a second of all jobs together, each step as good as any other; divided by prices if asked.
+    """Steps per second of all jobs together; optionally divided by prices.
 
-    Divided by what each job has left to do, it is shortest job first: the fractions of jobs that are done a second.
+    Divided by the remaining work of each job, it is shortest job first: the fractions of jobs completed per second.
     """
 
     sees_types = True
@@ -98,7 +98,7 @@ class MaxSumThroughput(Programmed):
         self._by_length = by_length
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """With deadlines if all can be kept, otherwise without."""
+        """With deadlines if all can be met, otherwise without."""
         needs = self._needs(question) if self._keeps_slos else np.zeros(len(question.jobs))
         left = np.maximum(question.remaining, 1e-9) if self._by_length else np.ones(len(question.jobs))
         layout = lay_out(
@@ -115,7 +115,7 @@ class MaxSumThroughput(Programmed):
         return layout.split(found.x) if isinstance(found, Solution) else nothing(question)
 
     def _needs(self, question: ShareQuestion) -> Floats:
-        """r_i / (deadline - now); a deadline that is past, or that not even the fastest type meets, binds nobody."""
+        """r_i / (deadline - now); a deadline that is past, or that not even the fastest type meets, does not bind."""
         due_s = np.array([deadline_s(job) for job in question.jobs]) - question.now_s
         need = np.where(due_s > 0, question.remaining / np.where(due_s > 0, due_s, 1.0), 0.0)
         return np.where(need <= np.array([job.fastest for job in question.jobs]), need, 0.0)
@@ -137,7 +137,7 @@ class MaxSumThroughput(Programmed):
 shortest_job_first_perf = gavel(
     "shortest_job_first_perf",
     lambda params, knowledge: MaxSumThroughput(params, by_length=True),
-    summary="Whoever is soonest through goes first, on the type that suits it.",
+    summary="The job that can end first goes first, on the type that suits it.",
     params=SizeParams,
     knows="length, speed by type",
     starvation="possible",
@@ -145,21 +145,21 @@ shortest_job_first_perf = gavel(
 max_sum_throughput_perf = gavel(
     "max_sum_throughput_perf",
     lambda params, knowledge: MaxSumThroughput(params),
-    summary="The most steps a second in all.",
+    summary="The most steps per second in total.",
     params=SizeParams,
     starvation="possible",
 )
 max_sum_throughput_normalized_by_cost_perf = gavel(
     "max_sum_throughput_normalized_by_cost_perf",
     lambda params, knowledge: MaxSumThroughput(params, by_cost=True),
-    summary="The most steps a second for the price of the devices.",
+    summary="The most steps per second for the price of the devices.",
     params=CostParams,
     starvation="possible",
 )
 max_sum_throughput_normalized_by_cost_perf_slos = gavel(
     "max_sum_throughput_normalized_by_cost_perf_SLOs",
     lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True),
-    summary="The most steps a second for the price, with deadlines kept where all can be.",
+    summary="The most steps per second for the price, with deadlines met where all can be.",
     params=CostParams,
     knows="length, deadline, speed by type",
     starvation="possible",
@@ -167,7 +167,7 @@ max_sum_throughput_normalized_by_cost_perf_slos = gavel(
 max_sum_throughput_normalized_by_cost_packed_slos = gavel(
     "max_sum_throughput_normalized_by_cost_packed_SLOs",
     lambda params, knowledge: MaxSumThroughput(params, by_cost=True, keeps_slos=True, packs=True),
-    summary="The most steps a second for the price, deadlines kept where all can be, with pairs.",
+    summary="The most steps per second for the price, with deadlines met where all can be, with pairs.",
     params=PackedCostParams,
     packs=True,
     knows="length, deadline, speed by type",

@@ -1,6 +1,6 @@
 """Water filling and hierarchies (Narayanan et al., section 4.3): after the least served, the next least, and so on.
 
-Everyone's level rises together until some can rise no further; those are frozen and the others go on.
+The levels of all jobs rise together until some can rise no further; those are frozen and the others continue.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from rota.policies.published.gavel.least import inverse, nothing
 from rota.policies.published.gavel.max_min import fair_need
 
 _STEP = 1e-4
-"""A job that can't rise by this part of the present level is frozen."""
+"""A job that can't rise by this fraction of the present level is frozen."""
 _CLOSE = 1e-6
 
 
 class Inside(Enum):
-    """How an entity divides what it gets among its own jobs."""
+    """How an entity divides its share among its own jobs."""
 
     FAIRNESS = "fairness"
     FIFO = "fifo"
@@ -38,7 +38,7 @@ class Inside(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HierarchyParams(SizeParams):
-    """As all of the family; `inside` holds for every entity that `entities` (a:fifo/b:fairness) does not name.
+    """As for all LP policies; `inside` applies to every entity that `entities` (a:fifo/b:fairness) does not name.
 
     An entity is a job's label `entity`, or its tenant. `weights` (a:2/b:1) are the entities' own, 1 by default.
     """
@@ -61,7 +61,7 @@ class HierarchyParams(SizeParams):
         yield from unknown_names("entities", self.entities, known, "job's entity")
 
     def rule_of(self, entity: str) -> Inside:
-        """How this entity divides its part."""
+        """How this entity divides its share."""
         text = entry_of(self.entities, entity)
         if text is None:
             return self.inside
@@ -76,7 +76,7 @@ class HierarchyParams(SizeParams):
 
 
 class WaterFilling(Programmed):
-    """Levels are progress in units of an isolated job's; `pace` says how fast each class rises while it can."""
+    """Levels are progress in units of an isolated job's; `pace` is how fast each class rises while it can."""
 
     sees_types = True
     backfills = True
@@ -88,7 +88,7 @@ class WaterFilling(Programmed):
         self._hierarchy = params if hierarchy and isinstance(params, HierarchyParams) else None
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """Fill until everyone is frozen."""
+        """Raise levels until all jobs are frozen."""
         alike = None if self._hierarchy is None else self._place_in_entity(question)
         layout = lay_out(question, packs=self.packs, alike=alike, collapse=self._params.collapse)
         if not layout.columns:
@@ -97,14 +97,14 @@ class WaterFilling(Programmed):
         return nothing(question) if found is None else layout.split(found)
 
     def _place_in_entity(self, question: ShareQuestion) -> Any:
-        """Alike are jobs of one entity; where that is first in, first out, no two of it are."""
+        """Jobs of one entity are equivalent, unless the entity is first in, first out."""
         params = self._hierarchy
         assert params is not None
         fifo = {job.entity for job in question.jobs if params.rule_of(job.entity) is Inside.FIFO}
         return lambda row, job: (job.entity, job.seq if job.entity in fifo else None)
 
     def fill(self, layout: ProgramLayout) -> Floats | None:
-        """Columns in which nobody can rise without someone lower sinking."""
+        """Columns in which no job can rise unless a lower one falls."""
         need = fair_need(layout) * layout.first(layout.question.weight) ** (-1.0)
         open_ = (need > 0) & (layout.speeds.max(axis=1, initial=0.0) > 0)
         level = np.zeros(len(need))
@@ -147,10 +147,10 @@ class WaterFilling(Programmed):
     def _stuck(
         self, layout: ProgramLayout, need: Floats, level: Floats, rising: NDArray[np.bool_]
     ) -> NDArray[np.bool_] | None:
-        """Which of those that rise can rise no further: at least one, or the filling would not end.
+        """Which rising classes can rise no further: at least one, or the filling would not end.
 
-        A program with a 0/1 column per class counts how many can rise by a step at once. Mostly its relaxation
-        is whole by itself; only when it is not are whole numbers insisted on.
+        A program with a binary column per class counts how many can rise by a step at once. Its relaxation is mostly
+        integral; only where it is not is the integer program solved.
         """
         program = _can_rise(layout, need, level, rising)
         found = self._solver.solve(program)
@@ -190,7 +190,7 @@ def _rise(layout: ProgramLayout, need: Floats, level: Floats, pace: Floats) -> P
 
 
 def _can_rise(layout: ProgramLayout, need: Floats, level: Floats, rising: NDArray[np.bool_]) -> Program:
-    """Maximise how many of the rising classes can be a step above their level, with nobody below its own."""
+    """Maximise how many of the rising classes can be a step above their level, with no class below its own."""
     which = np.nonzero(rising)[0]
     program = layout.program(extra=len(which))
     at = layout.columns + np.arange(len(which))
@@ -214,7 +214,7 @@ def _can_rise(layout: ProgramLayout, need: Floats, level: Floats, rising: NDArra
 max_min_fairness_water_filling_perf = gavel(
     "max_min_fairness_water_filling_perf",
     lambda params, knowledge: WaterFilling(params),
-    summary="The least effective throughput as large as can be, then the next least, and so on.",
+    summary="Maximise the least effective throughput, then the next least, and so on.",
     params=SizeParams,
 )
 max_min_fairness_water_filling_packed = gavel(

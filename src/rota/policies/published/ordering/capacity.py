@@ -1,7 +1,7 @@
 """Capacity queues, as Philly ran them (YARN's capacity scheduler; Jeon et al., USENIX ATC 2019).
 
-Every tenant has a queue of its own, first in, first out, and the queue that uses least of its capacity is served first.
-With tenancy `quota` a queue's capacity is guaranteed: what it leaves idle is lent, and taken back when it asks.
+Every tenant has its own queue, first in, first out, and the queue that uses least of its capacity is served first.
+With tenancy `quota` a queue's capacity is guaranteed: idle devices are lent, and reclaimed when the queue needs them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rota.mechanisms.parameters import refuse_odd_weights
 class CapacityParams:
     """With `out_of_order`, a queue's later jobs may pass one that does not fit.
 
-    `entities` are tenants with the `weights` named, their capacities compared with each other; all others have 1.
+    `entities` are tenants whose relative capacities are the `weights`; all other tenants have 1.
     """
 
     out_of_order: bool = True
@@ -41,7 +41,7 @@ class UsedCapacity:
         self._held: dict[Hashable, float] = {}
 
     def open(self, past: dict[str, Past]) -> None:
-        """The past does not count."""
+        """Ignore past usage."""
         self._held = {}
 
     def of(self, job: JobView) -> Hashable:
@@ -53,11 +53,11 @@ class UsedCapacity:
         return (job.gpus,)
 
     def change(self, group: Hashable, share: tuple[float, ...], sign: int, now_s: float, *, resumes: bool) -> None:
-        """A tenant's job came to hold devices, or left them."""
+        """Add or remove the devices of a tenant's job."""
         self._held[group] = self._held.get(group, 0.0) + sign * share[0]
 
     def rank(self, group: Hashable, now_s: float) -> tuple[float, ...]:
-        """Used capacity, rounded so that sums of floats taken in another order agree."""
+        """The capacity in use, rounded so that float sums taken in different orders agree."""
         return (round(self._held.get(group, 0.0) / self._weights.get(str(group), 1.0), 9),)
 
 
@@ -68,9 +68,9 @@ class UsedCapacity:
     backfill=lambda params: Backfill.ANY if params.out_of_order else Backfill.NONE,
     placement="attempts",
     traits=Traits(
-        scheduling_input="devices each tenant holds",
+        scheduling_input="devices held by each tenant",
         priority="least used queue, then arrival order",
-        preemption="only to take back what was lent (tenancy quota)",
+        preemption="only to reclaim lent devices (tenancy quota)",
         starvation="possible for large jobs",
         placement="consolidated; relaxes with failed attempts",
     ),

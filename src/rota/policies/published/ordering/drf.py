@@ -17,20 +17,20 @@ from rota.mechanisms.ordering.rule import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrfParams:
-    """Whose shares are compared."""
+    """The owners whose shares are compared."""
 
     by: FairnessOwner = FairnessOwner.TENANT
 
 
 class DominantShares:
-    """What each owner holds of the cluster now, resource by resource."""
+    """The fraction of each resource that each owner holds now."""
 
     def __init__(self, params: DrfParams) -> None:
         self._by = params.by
         self._held: dict[Hashable, tuple[float, ...]] = {}
 
     def open(self, past: dict[str, Past]) -> None:
-        """The past does not count."""
+        """Ignore past usage."""
         self._held = {}
 
     def of(self, job: JobView) -> Hashable:
@@ -38,7 +38,7 @@ class DominantShares:
         return job.job.user if self._by is FairnessOwner.USER else job.job.tenant
 
     def share(self, job: JobView, inventory: Inventory) -> tuple[float, ...]:
-        """What a job holds of the cluster's devices, CPUs and memory, as fractions."""
+        """The fractions of the cluster's devices, CPUs and memory that a job holds."""
         roles = job.job.roles
         cpu = sum(role.count * role.cpu_milli for role in roles)
         memory = sum(role.count * role.memory_bytes for role in roles)
@@ -49,12 +49,12 @@ class DominantShares:
         )
 
     def change(self, group: Hashable, share: tuple[float, ...], sign: int, now_s: float, *, resumes: bool) -> None:
-        """An owner's job came to hold its share, or left it."""
+        """Add or remove the share of an owner's job."""
         held = self._held.get(group, (0.0,) * len(share))
         self._held[group] = tuple(a + sign * b for a, b in zip(held, share, strict=True))
 
     def rank(self, group: Hashable, now_s: float) -> tuple[float, ...]:
-        """The largest of an owner's shares, rounded so that sums of floats taken in another order agree."""
+        """The largest of an owner's shares, rounded so that float sums taken in different orders agree."""
         return (round(max(self._held.get(group, (0.0,))), 9),)
 
 

@@ -1,4 +1,4 @@
-"""EASY backfill: submission order, and others may pass the first job that waits if they do not delay it."""
+"""EASY backfill: submission order, and jobs may pass the first waiting job if they do not delay it."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ from rota.mechanisms.ordering.rule import Backfill, Turn
     ),
 )
 def easy_backfill(job: JobView, now_s: float) -> Turn:
-    """Submission order with a reservation for the head; shorter jobs fill the gap before it."""
+    """Submission order with a reservation for the first waiting job; shorter jobs backfill the gap before it."""
     return Turn((job.seq,))

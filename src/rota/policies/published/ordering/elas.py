@@ -1,7 +1,7 @@
-"""E-LAS: attained service weighed by how much of its epochs a job has done; no run times needed.
+"""E-LAS: attained service weighted by the fraction of epochs done; no run times needed.
 
 The paper's formula could not be checked (only its abstract was found). This is a reconstruction: with the
-fraction e of epochs done, service x (1 - e) / e is the service that is still to come at the pace so far.
+fraction e of epochs done, service x (1 - e) / e is the remaining service at the pace so far.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rota.mechanisms.ordering.rule import Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasParams:
-    """How many epochs a job is taken to have where it does not say: progress is seen at their ends."""
+    """The assumed number of epochs of a job that does not state it; progress is observed at the end of each epoch."""
 
     epochs: int = 20
 
@@ -41,7 +41,7 @@ class ElasParams:
     ),
 )
 def epoch_aware_attained_service(job: JobView, now_s: float, params: ElasParams) -> Turn:
-    """The least service still to come first, judged by epochs done; a job in its first epoch goes before all."""
+    """The least remaining service first, estimated from epochs done; jobs in their first epoch before all others."""
     total = job.job.work
     if not total:
         return Turn((job.attained_gpu_s(now_s), job.seq))

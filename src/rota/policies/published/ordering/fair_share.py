@@ -1,4 +1,4 @@
-"""Fair share over time: whoever has had least lately goes first; what was had long ago fades."""
+"""Fair share over time: the owner with the least recent usage goes first; past usage decays."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rota.mechanisms.ordering.rule import Turn
 from rota.mechanisms.parameters import refuse_odd_weights
 
 ACCOUNTS = "fair-share"
-"""Under which name the state keeps what owners have had."""
+"""The key under which the state keeps owners' decayed usage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairShareParams:
-    """Use fades by half every `half_life_s`; `entities` have the `weights` named, all others 1."""
+    """Usage decays by half every `half_life_s`; `entities` have the given `weights`, all others 1."""
 
     half_life_s: float = 7 * 86400.0
     by: FairnessOwner = FairnessOwner.TENANT
@@ -35,7 +35,7 @@ class FairShareParams:
 
 
 class UseOverTime:
-    """What tenants and their users have had, each with its own fading sum."""
+    """Decayed usage of tenants and of their users."""
 
     def __init__(self, params: FairShareParams) -> None:
         self._params = params
@@ -43,11 +43,11 @@ class UseOverTime:
         self._use = DecayedUsage(params.half_life_s, {})
 
     def open(self, past: dict[str, Past]) -> None:
-        """Go on from what the state remembers."""
+        """Continue from the usage in the state."""
         self._use = DecayedUsage(self._params.half_life_s, past.setdefault(ACCOUNTS, {}))
 
     def of(self, job: JobView) -> Hashable:
-        """The accounts that a job is charged to, the one that counts most first."""
+        """The accounts that a job is charged to, the tenant's before the user's."""
         user = f"user {job.job.user}"
         if self._params.by is FairnessOwner.USER:
             return (user,)
@@ -58,13 +58,13 @@ class UseOverTime:
         return (job.gpus,)
 
     def change(self, group: Hashable, share: tuple[float, ...], sign: int, now_s: float, *, resumes: bool) -> None:
-        """An owner's job came to hold devices, or left them."""
+        """Start or stop charging the devices of an owner's job."""
         note = self._use.resume if resumes else self._use.change
         for account in _accounts(group):
             note(account, sign * share[0], now_s)
 
     def rank(self, group: Hashable, now_s: float) -> tuple[float, ...]:
-        """What an owner has had for its weight; who has had as much compares what it holds now. Tenants, then users."""
+        """Usage over weight, then devices held now; of the tenant, then of the user."""
         rank: list[float] = []
         for account in _accounts(group):
             weight = self._weights.get(account.split(" ", 1)[1], 1.0)
@@ -82,13 +82,13 @@ def _accounts(group: Hashable) -> tuple[str, ...]:
     cites="fair share with a half-life, as in Slurm's multifactor plugin; Kay and Lauder, CACM 1988",
     groups=UseOverTime,
     traits=Traits(
-        scheduling_input="device-seconds of each tenant and user, faded",
+        scheduling_input="decayed device-seconds of each tenant and user",
         dimensions="space and time",
-        priority="least use for its weight",
+        priority="least usage for its weight",
         starvation="possible for large jobs",
         placement="consolidated",
     ),
 )
 def fair_share(job: JobView, now_s: float, params: FairShareParams) -> Turn:
-    """The tenant that has had least lately goes first, then its user that has; their jobs in submission order."""
+    """The tenant with the least recent usage first, then its user with the least; their jobs in submission order."""
     return Turn((job.seq,))

@@ -1,4 +1,4 @@
-"""First in, first out: the order of submission, strictly or with gaps filled."""
+"""First in, first out: the order of submission, strict or with backfill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.mechanisms.ordering.rule import Backfill, Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FifoParams:
-    """With `backfill`, a job that does not fit is passed by later ones that do."""
+    """With `backfill`, later jobs that fit may pass one that does not."""
 
     backfill: bool = False
 
@@ -24,5 +24,5 @@ class FifoParams:
     traits=Traits(starvation="none (strict); possible for large jobs (backfill)", placement="consolidated"),
 )
 def first_in_first_out(job: JobView, now_s: float, params: FifoParams) -> Turn:
-    """Who came first runs first."""
+    """The first job submitted runs first."""
     return Turn((job.seq,))

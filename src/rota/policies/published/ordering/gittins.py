@@ -1,7 +1,7 @@
-"""Two-dimensional Gittins index: who is likeliest to finish per unit of service spent on it goes first.
+"""Two-dimensional Gittins index: the job most likely to finish per unit of service goes first.
 
-The size distribution that the index needs is learned from the jobs that ended; until enough have, and
-inside the last queue, the order is that of attained service.
+The size distribution is learned from jobs that ended; until enough have, and inside the last queue, the order is
+that of attained service.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rota.mechanisms.ordering.rule import Turn, later
 from rota.policies.published.ordering.las import QueueMemo, check_thresholds, queue_of
 
 FIRST_LESSON = 16
-"""Ended jobs after which the index is first computed; again at each doubling."""
+"""The index is first computed after this many ended jobs, and again at each doubling."""
 MOST_STEPS = 1000
 SAMPLE = 4096
-"""Sizes that are kept: of a longer history, evenly spaced quantiles."""
+"""The number of sizes kept; of a longer history, evenly spaced quantiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GittinsParams:
-    """Queue limits in device-seconds, and how often inside a queue the index is read anew."""
+    """Queue limits in device-seconds, and how many times inside a queue the index is read."""
 
     thresholds: tuple[float, ...] = (3250.0, 7200.0)
     steps: int = 8
@@ -58,7 +58,7 @@ def index_of(sizes: Sequence[float], attained: float, quantum: float) -> float:
 
 
 class SizeTable:
-    """The index at evenly spaced services of each queue but the last, from the sizes seen so far."""
+    """The index at evenly spaced services of each queue but the last, from the observed sizes."""
 
     def __init__(self, thresholds: tuple[float, ...], steps: int) -> None:
         self._thresholds = thresholds
@@ -69,11 +69,11 @@ class SizeTable:
 
     @property
     def memory(self) -> Any:
-        """The sizes seen."""
+        """The observed sizes."""
         return tuple(self._sizes)
 
     def learn(self, size_gpu_s: float) -> bool:
-        """A job of this size ended; whether the table changed."""
+        """Add the size of a job that ended; return whether the table changed."""
         insort(self._sizes, size_gpu_s)
         if len(self._sizes) < self._next_lesson:
             return False
@@ -88,7 +88,7 @@ class SizeTable:
         return True
 
     def read(self, queue: int, attained: float) -> tuple[float, float]:
-        """The index in a queue at a service, and the service at which it is read anew."""
+        """The index in a queue at a service, and the service at which it is read next."""
         if queue >= len(self._thresholds) or not self._rows:
             return 0.0, math.inf
         low = self._thresholds[queue - 1] if queue else 0.0
@@ -98,7 +98,7 @@ class SizeTable:
 
 
 def gittins_turn(job: JobView, now_s: float, memo: QueueMemo, until_s: float, table: SizeTable) -> Turn:
-    """The job's place: by queue, then by index, then running before waiting, then by entry."""
+    """The job's place: by queue, then by index, then running before waiting, then by time of entry."""
     attained = job.attained_gpu_s(now_s) - memo.attained_from_gpu_s
     index, next_gpu_s = table.read(memo.queue, attained)
     if job.progress_rate and job.gpus and next_gpu_s < math.inf:
@@ -121,7 +121,7 @@ def gittins_turn(job: JobView, now_s: float, memo: QueueMemo, until_s: float, ta
     ),
 )
 class gittins_index:  # noqa: N801 - named as the policy function that it stands for
-    """Who is likeliest to end per unit of service goes first, by what the sizes of ended jobs teach."""
+    """The job most likely to end per unit of service goes first, by the sizes of ended jobs."""
 
     def __init__(self, params: GittinsParams) -> None:
         self._params = params
@@ -129,7 +129,7 @@ class gittins_index:  # noqa: N801 - named as the policy function that it stands
 
     @property
     def memory(self) -> Any:
-        """The sizes seen."""
+        """The observed sizes."""
         return self._table.memory
 
     def turn(self, job: JobView, now_s: float) -> Turn:
@@ -138,5 +138,5 @@ class gittins_index:  # noqa: N801 - named as the policy function that it stands
         return gittins_turn(job, now_s, memo, until_s, self._table)
 
     def ended(self, job: JobView, now_s: float) -> bool:
-        """Learn a size."""
+        """Learn the size of a job that ended."""
         return self._table.learn(job.attained_gpu_s(now_s))

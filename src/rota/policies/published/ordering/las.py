@@ -1,4 +1,4 @@
-"""Discretised two-dimensional least attained service: who has had least device time goes first."""
+"""Discretised two-dimensional least attained service: the job with the least device time goes first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn, later
 
 TOLERANCE_GPU_S = 1e-6
-"""A crossing computed as a time and checked as a service may miss by rounding."""
+"""Tolerance: a queue limit computed as a time and checked as a service may differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +31,14 @@ class LasParams:
 
 
 def check_thresholds(thresholds: tuple[float, ...]) -> None:
-    """Limits must rise from above 0."""
+    """Refuse limits that do not increase from above 0."""
     if any(low >= high for low, high in zip((0.0, *thresholds), thresholds, strict=False)):
         text = "/".join(f"{limit:g}" for limit in thresholds)
-        raise RotaError(f"thresholds are {text}; they must rise, from above 0")
+        raise RotaError(f"thresholds are {text}; they must increase, from above 0")
 
 
 class QueueMemo(NamedTuple):
-    """Which queue a job is in, since when, and from where its service counts."""
+    """The queue of a job, since when it is there, and the service from which it counts."""
 
     queue: int
     entered_s: float
@@ -48,12 +48,12 @@ class QueueMemo(NamedTuple):
 
 
 def _remembered(memo: Any) -> QueueMemo | None:
-    """A job's memo; one that comes from a database or a journal is a list."""
+    """A job's memo; from a database or a journal it comes as a list."""
     return memo if memo is None or type(memo) is QueueMemo else QueueMemo(*memo)
 
 
 def queue_of(job: JobView, now_s: float, thresholds: tuple[float, ...]) -> tuple[QueueMemo, float]:
-    """The job's queue by the service it has had, and when it will leave it."""
+    """The job's queue by its attained service, and when it will leave it."""
     memo = _remembered(job.memo)
     attained = job.attained_gpu_s(now_s) - (memo.attained_from_gpu_s if memo else 0.0)
     queue = bisect_right(thresholds, attained + TOLERANCE_GPU_S)
@@ -81,6 +81,6 @@ def queue_of(job: JobView, now_s: float, thresholds: tuple[float, ...]) -> tuple
     ),
 )
 def least_attained_service(job: JobView, now_s: float, params: LasParams) -> Turn:
-    """Who has had least goes first, compared by queue so that two jobs do not swap every second."""
+    """The least attained service goes first, compared by queue so that two jobs do not swap every second."""
     memo, until_s = queue_of(job, now_s, params.thresholds)
     return Turn((memo.queue, not job.holds, memo.entered_s, job.seq), until_s=until_s, memo=memo)

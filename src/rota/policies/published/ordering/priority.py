@@ -14,7 +14,7 @@ from rota.mechanisms.ordering.rule import Turn, later
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityParams:
-    """`aging` is what an hour of waiting adds to a job's priority, counted in whole steps of one."""
+    """`aging` is what an hour of waiting adds to a job's priority, in whole steps of one."""
 
     aging: float = 0.0
 

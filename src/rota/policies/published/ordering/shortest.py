@@ -1,4 +1,4 @@
-"""Shortest first, by what is known of the rest: devices, time, or time x devices."""
+"""Shortest first: by devices, remaining time, or remaining time x devices."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _ORACLE = Traits(
     cites="smallest job first, as `sjf` in Gu et al., NSDI 2019",
     preempts=True,
     traits=Traits(
-        scheduling_input="devices asked for",
+        scheduling_input="requested devices",
         preemption="yes",
         placement="consolidated",
         intrusiveness="checkpoint",
     ),
 )
 def fewest_gpus(job: JobView, now_s: float) -> Turn:
-    """Small jobs leave soon and hold little: the fewest devices first."""
+    """The fewest devices first."""
     return Turn((job.gpus, job.seq))
 
 
@@ -54,7 +54,7 @@ def shortest_remaining_time(job: JobView, now_s: float) -> Turn:
     ),
 )
 def shortest_remaining_service(job: JobView, now_s: float) -> Turn:
-    """The smallest rest of time x devices first; ties go to fewer devices, then to the earlier job."""
+    """The least remaining time x devices first; ties go to fewer devices, then to the earlier job."""
     gpus = job.job.gpus
     pace, until_s = job.pace(now_s)
     return Turn((job.left_s(now_s) * gpus if gpus else 0.0, gpus, job.seq), slope=-pace * gpus, until_s=until_s)

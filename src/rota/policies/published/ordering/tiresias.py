@@ -1,4 +1,4 @@
-"""Tiresias: attained service in queues, promotion of the starved, and consolidation only for models that need it."""
+"""Tiresias: attained service in queues, promotion of starved jobs, and consolidation only for models that need it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class QueueOrder(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiresiasParams:
-    """`promote` is PROMOTEKNOB: a job that has waited so many times as long as it ran starts afresh; 0 = never."""
+    """`promote` (PROMOTEKNOB): a job that waited this many times its run time returns to the first queue; 0: never."""
 
     order: QueueOrder = QueueOrder.LAS
     thresholds: tuple[float, ...] = (3250.0, 7200.0)
@@ -54,7 +54,7 @@ class TiresiasParams:
     ),
 )
 class tiresias:  # noqa: N801 - named as the policy function that it stands for
-    """Least attained service or Gittins index, with promotion of the starved and placement by tensor skew."""
+    """Least attained service or Gittins index, with promotion of starved jobs and placement by tensor skew."""
 
     def __init__(self, params: TiresiasParams) -> None:
         self._params = params
@@ -62,7 +62,7 @@ class tiresias:  # noqa: N801 - named as the policy function that it stands for
 
     @property
     def memory(self) -> Any:
-        """The sizes seen."""
+        """The observed sizes."""
         return self._table.memory
 
     def turn(self, job: JobView, now_s: float) -> Turn:
@@ -76,11 +76,11 @@ class tiresias:  # noqa: N801 - named as the policy function that it stands for
         return Turn((memo.queue, not job.holds, memo.entered_s, job.seq), until_s=until_s, memo=memo)
 
     def ended(self, job: JobView, now_s: float) -> bool:
-        """Learn a size."""
+        """Learn the size of a job that ended."""
         return self._params.order is QueueOrder.GITTINS and self._table.learn(job.attained_gpu_s(now_s))
 
     def _promote(self, job: JobView, now_s: float, memo: QueueMemo) -> tuple[QueueMemo, float]:
-        """Back to the first queue with a clean slate once it has waited long enough, or when that will be."""
+        """Promote the job to the first queue if it has waited long enough; else return when it will have."""
         ran_s = job.run_s(now_s) - memo.run_from_s
         waited_s = job.waited_s(now_s) - memo.waited_from_s
         short_s = self._params.promote * ran_s - waited_s

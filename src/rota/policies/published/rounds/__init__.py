@@ -1,1 +1,1 @@
-"""Round policies beside those of Gavel."""
+"""Round policies other than Gavel's."""

@@ -1,8 +1,8 @@
 """Shockwave (Zheng et al., NSDI 2023): a market in which jobs buy rounds of a window of the future.
 
-Everybody has the same budget in every window, and the market is cleared where the product of the jobs' progress is
-largest (Eisenberg and Gale). Jobs that will end later than in a fair share of the cluster weigh more, and the
-longest rest is kept short. Progress counts through its logarithm, taken as straight between a few points.
+All jobs have the same budget in every window, and the market is cleared where the product of the jobs' progress is
+largest (Eisenberg and Gale). Jobs that will end later than in a fair share of the cluster weigh more, and the longest
+remaining time is penalised. Progress counts by its logarithm, approximated piecewise linearly.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rota.mechanisms.rounds.scheduler import RoundScheduler
 from rota.mechanisms.solvers.lp import Ints, Program, Programmed, Solution
 
 _POINTS = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
-"""Between these parts of a job the logarithm of its progress is taken as straight."""
+"""The points of the piecewise linear logarithm, as fractions of a job."""
 _ORIGIN = 1e-6
-"""What stands for no progress at all, whose logarithm is not finite."""
+"""Stands for no progress at all, whose logarithm is not finite."""
 _SLOPES = np.diff(np.log(np.maximum(_POINTS, _ORIGIN))) / np.diff(_POINTS)
 
 
@@ -36,8 +36,8 @@ _SLOPES = np.diff(np.log(np.maximum(_POINTS, _ORIGIN))) / np.diff(_POINTS)
 class ShockwaveParams:
     """The window is `future_rounds` rounds of `round_s`.
 
-    `priority_power` is by how much jobs that fare worse than in a fair share weigh more, `regularizer` the weight of
-    the longest rest. The defaults are those of the published code on 32 GPUs, where they are `lambda` and `k`.
+    `priority_power` is the exponent by which jobs below their fair share weigh more, `regularizer` the weight of the
+    longest remaining time. The defaults are those of the published code on 32 GPUs, where they are `lambda` and `k`.
     """
 
     round_s: float = 120.0
@@ -47,7 +47,7 @@ class ShockwaveParams:
 
     def __post_init__(self) -> None:
         if not 0 < self.round_s < math.inf:
-            raise RotaError(f"round_s is {self.round_s:g}; it must be above 0 and not endless")
+            raise RotaError(f"round_s is {self.round_s:g}; it must be a finite number above 0")
         if self.future_rounds < 1:
             raise RotaError(f"future_rounds is {self.future_rounds}; it must be 1 or more")
         if not (0 <= self.priority_power < math.inf and 0 <= self.regularizer < math.inf):
@@ -61,7 +61,7 @@ class ShockwaveParams:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Where jobs stand: how much is done, as a part; how much runs on, in seconds; how they fare; all at best speed."""
+    """The state of jobs at their best speed: the fraction done, the seconds left and in total, and their weight."""
 
     done: Floats
     left_s: Floats
@@ -70,7 +70,7 @@ class Outlook:
 
 
 def outlook(question: ShareQuestion, power: float) -> Outlook:
-    """Finish-time fairness as it will be: age and rest under the present contention, over all of it under that."""
+    """Predicted finish-time fairness: age plus remaining time, over total time, both under the present contention."""
     best = np.maximum(question.speeds.max(axis=1, initial=0.0), 1e-300)
     left_s = question.remaining / best
     did_s = np.array([job.live.work_done(question.now_s) for job in question.jobs]) / best
@@ -92,7 +92,7 @@ class Shockwave(Programmed):
         self._params = params
 
     def shares(self, question: ShareQuestion) -> Shares:
-        """The part of the window that each job runs, by type."""
+        """The fraction of the window that each job runs, by type."""
         runs = np.argwhere((question.speeds > 0) & (question.remaining > 0)[:, None]).astype(np.int64)
         jobs, kinds = runs[:, 0], runs[:, 1]
         rows: list[list[float]] = [[0.0] * len(question.types) for _ in question.jobs]
@@ -107,21 +107,21 @@ class Shockwave(Programmed):
         return shares
 
     def _program(self, question: ShareQuestion, jobs: Ints, kinds: Ints) -> Program:
-        """Columns: time on a type as a part of the window; progress within each stretch; the longest rest."""
+        """Columns: time on a type as a fraction of the window; progress by segment; the longest remaining time."""
         view = outlook(question, self._params.priority_power)
         many, width, window_s = len(question.jobs), len(jobs), self._params.window_s
         room = np.maximum(_POINTS[1:] - np.maximum(view.done[:, None], _POINTS[:-1]), 0.0)
-        of, stretch = np.nonzero(room > 0)
+        of, segment = np.nonzero(room > 0)
         names = [job.seq for job in question.jobs]
-        worth = view.weight[of] * _SLOPES[stretch] / (many * self._params.future_rounds)
+        worth = view.weight[of] * _SLOPES[segment] / (many * self._params.future_rounds)
         scale = max(float(worth.max(initial=0.0)), 1e-300)
         program = Program(
             gain=np.concatenate([np.zeros(width), worth / scale, [-self._params.regularizer / scale]]),
             lower=np.zeros(width + len(of) + 1),
-            upper=np.concatenate([np.ones(width), room[of, stretch], [np.inf]]),
+            upper=np.concatenate([np.ones(width), room[of, segment], [np.inf]]),
             columns=[
                 *(("time", names[j], k) for j, k in zip(jobs.tolist(), kinds.tolist(), strict=True)),
-                *(("done", names[j], s) for j, s in zip(of.tolist(), stretch.tolist(), strict=True)),
+                *(("done", names[j], s) for j, s in zip(of.tolist(), segment.tolist(), strict=True)),
                 "rest",
             ],
         )
@@ -177,9 +177,9 @@ shockwave = replace(rounds, schedule=_schedule)(
     summary="Jobs buy rounds of a window of the future, so that the product of their progress is largest.",
     traits=Traits(
         prior_knowledge="length, speed by type",
-        scheduling_input="progress, finish-time fairness as predicted",
+        scheduling_input="progress, predicted finish-time fairness",
         dimensions="time and space",
-        priority="share bought over time had",
+        priority="share bought over time served",
         preemption="at the end of rounds",
         starvation="no",
         placement="any",
@@ -188,6 +188,6 @@ shockwave = replace(rounds, schedule=_schedule)(
     params=ShockwaveParams,
     differs=(
         "jobs do not change their batch size, so that there are no changes of speed to foresee; the "
-        "market is cleared by a linear program over parts of the window, and rounds follow the parts."
+        "market is cleared by a linear program over fractions of the window, and rounds follow these."
     ),
 )

@@ -1,7 +1,7 @@
-"""AlloX (Le et al., EuroSys 2020): which job on which kind of device, GPU or CPU, as a matching.
+"""AlloX (Le et al., EuroSys 2020): the assignment of jobs to kinds of devices, GPU or CPU, as a matching.
 
-Jobs are matched to places in the queues of all devices so that the sum of completion times is least, and whoever is
-first in the queue of a free device starts. Nobody is preempted. For fairness only the users who get least are matched.
+Jobs are matched to positions in the queues of all devices so that the sum of completion times is least; the first job
+in the queue of a free device starts. No job is preempted. For fairness only users with the least progress are matched.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from rota.mechanisms.solvers.assignment import queues, worthwhile_places
 from rota.perf.speed.model import SpeedModel
 
 _NEVER_S = 1e10
-"""What a job takes on a type that it can't run on, and when a device is free that nobody knows of: later than all."""
+"""The run time on a type that a job can't run on, and the time to a release that is unknown: later than all others."""
 
 MOST = 400
-"""Jobs matched at a time, the shortest: others would not be first in any queue, and a matching takes their cube."""
+"""Jobs matched at a time, the shortest: longer ones would not be first in any queue, and the cost is cubic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlloxParams:
-    """`alpha` is the part of the users, those with least progress, whose jobs are matched first."""
+    """`alpha` is the fraction of users, those with the least progress, whose jobs are matched first."""
 
     alpha: float = 0.1
 
@@ -47,7 +47,7 @@ class AlloxParams:
 
 @dataclass(slots=True)
 class Machines:
-    """All devices: their type, in how many seconds each is free, and of each type those free now and how many."""
+    """All devices: the type of each, the seconds until it is free, and by type the free ones and their number."""
 
     kind: list[int] = field(default_factory=list)
     free_in_s: list[float] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Machines:
     count: Counter[int] = field(default_factory=Counter)
 
     def add(self, kind: int, free_in_s: float, count: int) -> None:
-        """So many more devices of a type."""
+        """Add devices of a type."""
         first = len(self.kind)
         self.count[kind] += count
         self.kind += [kind] * count
@@ -64,7 +64,7 @@ class Machines:
             self.free.setdefault(kind, []).extend(range(first, first + count))
 
     def take(self, first: int, count: int, for_s: float) -> None:
-        """A free device, with others of its type where more are needed, is taken for so long."""
+        """Occupy a free device, with others of its type where more are needed, for this long."""
         free = self.free[self.kind[first]]
         free.sort(key=lambda at: (at != first, at))
         for at in free[:count]:
@@ -72,7 +72,7 @@ class Machines:
         del free[:count]
 
     def queue(self, at: int, for_s: float) -> None:
-        """Somebody will have a device next for so long; one that is free stays so."""
+        """Occupy a device for this long after its present job; one that is free stays free."""
         if self.free_in_s[at]:
             self.free_in_s[at] = min(self.free_in_s[at] + for_s, _NEVER_S)
 
@@ -82,7 +82,7 @@ class Machines:
 
 
 class Allox:
-    """Matches whenever devices are free; remembers nothing."""
+    """Matches jobs whenever devices are free; keeps no memory."""
 
     memory: Any = None
 
@@ -91,21 +91,21 @@ class Allox:
         self._speed = speed
 
     def recall(self, memory: Any) -> None:
-        """There is nothing to take up."""
+        """There is nothing to restore."""
 
     def expired(self, context: SelectionContext) -> list[LiveJob]:
-        """Who runs stays."""
+        """No job is preempted."""
         return []
 
     def placed(self, context: SelectionContext) -> None:
-        """Nothing is kept."""
+        """Nothing is noted."""
 
     def wakeup_s(self, context: SelectionContext) -> float:
-        """Only what happens lets jobs start."""
+        """Never: only events let jobs start."""
         return math.inf
 
     def select(self, context: SelectionContext) -> Selection:
-        """Batches of users, least progress first, are matched to the devices until none is free."""
+        """Match batches of users, least progress first, to the devices until none is free."""
         most = max((pool.free for pool in context.inventory.pools), default=0)
         machines = self._machines(context)
         took = {live: self._took_s(live, context, machines) for live in context.waiting if size_of(live) <= most}
@@ -140,7 +140,7 @@ class Allox:
     def _match(
         self, context: SelectionContext, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
     ) -> list[DeviceRequest]:
-        """Who is first on a free device starts there; who is matched to wait has its place before later batches."""
+        """Start the first job of each free device; jobs matched to wait keep their position before later batches."""
         if len(set(machines.kind)) == 1:
             return self._shortest_first(context, jobs, took, machines)
         started: dict[LiveJob, DeviceRequest] = {}
@@ -160,7 +160,7 @@ class Allox:
     def _shortest_first(
         self, context: SelectionContext, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
     ) -> list[DeviceRequest]:
-        """With one type the best matching is the shortest job first."""
+        """With one type, the optimum is the shortest job first."""
         kind, started = machines.kind[0], []
         for live in jobs:
             size, free = size_of(live), machines.free.get(kind, [])
@@ -172,7 +172,7 @@ class Allox:
     def _queues(
         self, jobs: list[LiveJob], took: dict[LiveJob, list[float]], machines: Machines
     ) -> dict[int, list[LiveJob]]:
-        """The best matching: who is to have each device, in order."""
+        """The optimal matching: the jobs of each device, in order."""
         kinds, free_in_s = np.array(machines.kind), np.array(machines.free_in_s)
         sizes = np.array([size_of(live) for live in jobs])
         took_s: Floats = np.array([took[live] for live in jobs])[:, kinds]
@@ -187,7 +187,7 @@ class Allox:
         return {at: [jobs[row] for row in rows] for at, rows in found.items()}
 
     def _batches(self, context: SelectionContext) -> Iterator[set[str]]:
-        """Users that wait, so many at a time, those with least progress first."""
+        """Batches of users with waiting jobs, those with the least progress first."""
         had = dict.fromkeys((owner(live) for live in context.waiting), 0.0)
         for live in context.holding:
             if owner(live) in had:
@@ -198,14 +198,14 @@ class Allox:
             yield set(order[at : at + many])
 
     def _progress(self, live: LiveJob, context: SelectionContext) -> float:
-        """A job's share of the devices of its type, less where it runs slower than at its best."""
+        """A job's share of the devices of its type, scaled by its speed there over its best speed."""
         account = context.inventory.nodes[(live.placement or ())[0].node]
         pool = context.inventory.pools[account.pool]
         speed = self._speed.on_type(live.job, pool.device_type)
         return live.gpus / max(pool.devices, 1) * min(speed / (live.nominal_rate or 1.0), 1.0)
 
     def _took_s(self, live: LiveJob, context: SelectionContext, machines: Machines) -> list[float]:
-        """Seconds that a job would take on each type that now has devices enough."""
+        """The run time of a job on each type that has enough free devices now."""
         left_s = live.left_s(context.now_s)
         work = (UNKNOWN_WORK_S if left_s == math.inf else left_s) * live.nominal_rate
         speeds = [
@@ -217,7 +217,7 @@ class Allox:
         return [min(work / speed, _NEVER_S / 2) if speed > 0 else _NEVER_S for speed in speeds]
 
     def _machines(self, context: SelectionContext) -> Machines:
-        """Free devices, and those of holders when these are expected to end."""
+        """Free devices, and those of holders with their expected ends."""
         machines = Machines()
         for kind, pool in enumerate(context.inventory.pools):
             machines.add(kind, 0.0, pool.free)
@@ -230,17 +230,17 @@ class Allox:
 
 
 def owner(live: LiveJob) -> str:
-    """Whose progress counts: the user's, or the tenant's where no user is named."""
+    """The owner whose progress counts: the user, or the tenant where no user is named."""
     return live.job.user or str(live.job.tenant)
 
 
 def size_of(live: LiveJob) -> int:
-    """Devices that a job occupies; AlloX itself knows jobs of one only."""
+    """Devices that a job occupies; the published AlloX has jobs of one device only."""
     return -(-live.job.gpu_milli // WHOLE)
 
 
 def is_odd(live: LiveJob) -> bool:
-    """Whether whole devices of one type are not the measure of a job: it shares devices, or has several roles."""
+    """Whether a job can't be matched by whole devices of one type: it has fractions or several roles."""
     return len(live.job.roles) > 1 or live.job.roles[0].is_fraction
 
 
@@ -252,7 +252,7 @@ allox = selection(
     "allox",
     _rule,
     cites="Le et al., EuroSys 2020",
-    summary="The matching of jobs to places in the queues of all devices with the least sum of completion times.",
+    summary="The matching of jobs to positions in device queues with the least sum of completion times.",
     traits=Traits(
         prior_knowledge="length, speed by type",
         scheduling_input="run time on each type",

@@ -1,6 +1,6 @@
-"""Gandiva_fair (Chaudhary et al., EuroSys 2020): tickets for users, stride on every server, and trade in generations.
+"""Gandiva_fair (Chaudhary et al., EuroSys 2020): tickets for users, stride on every server, trading of generations.
 
-Every user has the same part of each type of device, by tickets, and its jobs take turns on it in quanta. Users whose
+Every user has the same share of each device type, by tickets, and its jobs are time-sliced on it in quanta. Users whose
 jobs gain little from the newer types trade them to users whose jobs gain more. Servers are kept at equal load.
 """
 
@@ -27,7 +27,7 @@ from rota.perf.speed.model import SpeedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GandivaFairParams:
-    """Jobs take turns every `quantum_s`. `entities` have the `tickets` named, all others 1; `trade` lets them trade."""
+    """Jobs are time-sliced every `quantum_s`. `entities` have the given `tickets`, others 1; `trade` allows trading."""
 
     quantum_s: float = 60.0
     by: FairnessOwner = FairnessOwner.USER
@@ -46,7 +46,7 @@ Shares = dict[DeviceType, dict[str, float]]
 
 
 class _Standing:
-    """What follows from who contends and from the devices alone: shares; with one type, also who runs on it."""
+    """What depends only on the contending jobs and the devices: shares and, with one type, the type of each job."""
 
     __slots__ = ("key", "kinds", "shares")
 
@@ -57,7 +57,7 @@ class _Standing:
 
 
 class GandivaFair:
-    """Passes, homes and types of all jobs; entitlements are worked out anew when somebody came or went."""
+    """Passes, servers and types of all jobs; entitlements are computed again when a job came or left."""
 
     def __init__(self, params: GandivaFairParams, speed: SpeedModel) -> None:
         self._params = params
@@ -72,7 +72,7 @@ class GandivaFair:
 
     @property
     def memory(self) -> Any:
-        """Passes, homes and tickets, up to when passes are charged, and when the next quantum begins."""
+        """Passes, servers and tickets, the time up to which passes are charged, and the start of the next quantum."""
         return {
             "passes": self._passes.memory,
             "homes": list(self._homes.items()),
@@ -81,14 +81,14 @@ class GandivaFair:
         }
 
     def recall(self, memory: Any) -> None:
-        """Go on where the quantum stood."""
+        """Continue the quantum."""
         self._passes = Passes(dict(memory["passes"]))
         self._homes, self._tickets = dict(memory["homes"]), dict(memory["tickets"])
         self._charged_s, self._next_s = memory["times_s"]
         self._standing = None
 
     def expired(self, context: SelectionContext) -> list[LiveJob]:
-        """At the end of a quantum in which somebody waited, all devices are given out anew."""
+        """All holders, at the end of a quantum in which a job waited."""
         for live in context.holding:
             size = live.gpus * (context.now_s - self._charged_s)
             self._passes.charge(live.seq, size, self._tickets.get(live.seq, 1.0))
@@ -96,7 +96,7 @@ class GandivaFair:
         return list(context.holding) if context.waiting and context.now_s >= self._next_s else []
 
     def wakeup_s(self, context: SelectionContext) -> float:
-        """The end of the quantum, if anybody waits."""
+        """The end of the quantum, while a job waits."""
         return self._next_s if context.waiting else math.inf
 
     def placed(self, context: SelectionContext) -> None:
@@ -107,7 +107,7 @@ class GandivaFair:
             self._next_s = math.nextafter(context.now_s, math.inf)
 
     def select(self, context: SelectionContext) -> Selection:
-        """Pool by pool, who has the smallest pass; then whoever still fits."""
+        """By pool, the jobs with the smallest pass; then others that still fit."""
         jobs = context.in_order()
         kinds = self._settled_kinds(context, jobs)
         requests: list[DeviceRequest] = []
@@ -119,12 +119,12 @@ class GandivaFair:
         return Selection(requests=requests, backfill=[DeviceRequest(live) for live in rest])
 
     def _settled_kinds(self, context: SelectionContext, jobs: Sequence[LiveJob]) -> dict[int, DeviceType]:
-        """A type for every job. What hangs on nothing but who contends is kept until somebody comes or goes."""
+        """A type for every job; what depends only on the contending jobs is cached until one comes or leaves."""
         everyone = context.contending()
         key = [live.seq for live in everyone], [pool.usable for pool in context.inventory.pools]
         standing = self._standing
         if standing is None or standing.key != key:
-            self._passes.welcome(key[0])
+            self._passes.set_jobs(key[0])
             standing = self._standing = _Standing(key, self.shares(context, everyone))
         if standing.kinds is not None:
             return standing.kinds
@@ -134,7 +134,7 @@ class GandivaFair:
         return self._kinds(context, jobs, standing.shares)
 
     def _quantum(self, context: SelectionContext, jobs: Sequence[LiveJob], kind: DeviceType) -> list[DeviceRequest]:
-        """Who runs next on a type, and on which server."""
+        """The jobs that run next on a type, with their servers."""
         account = context.inventory.nodes
         devices = {
             at: each.node.devices
@@ -162,16 +162,16 @@ class GandivaFair:
         return [DeviceRequest(by_seq[entry.seq], kind, entry.server) for entry in next_quantum(entries, devices)]
 
     def _home(self, live: LiveJob) -> int | None:
-        """Where a job is at home: where it runs, if that is one server, or where it was put."""
+        """The server of a job: where it runs, if that is one server, or where it was assigned."""
         nodes = {slot.node for slot in live.placement or ()}
         return nodes.pop() if len(nodes) == 1 else self._homes.get(live.seq)
 
     def owner(self, live: LiveJob) -> str:
-        """Whose tickets a job uses."""
+        """The user whose tickets a job uses."""
         return str(live.job.tenant) if self._params.by is FairnessOwner.TENANT or not live.job.user else live.job.user
 
     def shares(self, context: SelectionContext, jobs: Sequence[LiveJob]) -> Shares:
-        """What each user is entitled to of every type: by tickets, as far as it has jobs for it, then by trade."""
+        """Each user's entitlement by type: by tickets, limited by its demand, then after trading."""
         left: dict[str, float] = {}
         for live in jobs:
             left[self.owner(live)] = left.get(self.owner(live), 0.0) + live.job.gpus
@@ -188,7 +188,7 @@ class GandivaFair:
         return shares
 
     def _speedups(self, jobs: Sequence[LiveJob], fast: DeviceType, slow: DeviceType) -> dict[str, float]:
-        """By how much the jobs of each user run faster on a type than on another, on average."""
+        """The mean speedup of each user's jobs on one type over another."""
         ratios: dict[str, list[float]] = {}
         for live in jobs:
             one, other = self._speed.on_type(live.job, fast), self._speed.on_type(live.job, slow)
@@ -197,14 +197,14 @@ class GandivaFair:
         return {owner: sum(values) / len(values) for owner, values in sorted(ratios.items())}
 
     def _mean_speed(self, jobs: Sequence[LiveJob], kind: DeviceType) -> float:
-        """How fast a type is for the jobs at hand, compared with the best for each."""
+        """The mean speed of the jobs on a type, relative to the best type of each."""
         speeds = [self._speed.on_type(live.job, kind) / (live.nominal_rate or 1.0) for live in jobs]
         return round(sum(speeds) / max(len(speeds), 1), 9)
 
     def _kinds(self, context: SelectionContext, jobs: Sequence[LiveJob], shares: Shares) -> dict[int, DeviceType]:
         """A type for every job, and its tickets there.
 
-        Who runs stays; others, the largest first, go where their user has most left of its share.
+        Running jobs stay; others, the largest first, go where their user has most left of its share.
         """
         used: dict[tuple[str, DeviceType], float] = {}
         found: dict[int, DeviceType] = {}
@@ -228,7 +228,7 @@ class GandivaFair:
         return found
 
     def _divided(self, jobs: Sequence[LiveJob], kinds: dict[int, DeviceType], shares: Shares) -> dict[int, float]:
-        """A user's share of a type, divided over its jobs there: equally, but to none more than it can use."""
+        """A user's share of a type, divided equally among its jobs there, none getting more than it can use."""
         sizes: dict[tuple[str, DeviceType], dict[str, float]] = {}
         for live in jobs:
             if live.seq in kinds:
@@ -248,10 +248,10 @@ gandiva_fair = selection(
     "gandiva-fair",
     _rule,
     cites="Chaudhary et al., EuroSys 2020",
-    summary="Users have equal parts of every type of device by tickets, and trade them where both gain.",
+    summary="Users have shares of every device type by tickets, and trade them where both gain.",
     traits=Traits(
         prior_knowledge="speed by type",
-        scheduling_input="tickets, device time had",
+        scheduling_input="tickets, device time received",
         dimensions="time and space",
         priority="least pass on each server",
         preemption="at the end of quanta",

@@ -1,7 +1,7 @@
 """Themis (Mahajan et al., NSDI 2020): finish-time fairness by auctions of leased devices.
 
-rho is the time that a job takes in the shared cluster over the time in a 1/n part of its own. When devices are free or
-their lease is over, the jobs with the worst rho bid for them; what winners may not keep goes to the others by lot.
+rho is the time that a job takes in the shared cluster over the time in a 1/n share of its own. When devices are free
+or their lease is over, the jobs with the worst rho bid for them; what winners may not keep goes to others at random.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rota.mechanisms.selection.rule import DeviceRequest, Selection, SelectionCo
 from rota.perf.speed.model import SpeedModel
 
 _ONE_NODE, _ONE_RACK, _FAR = 1.0, 1.1, 1.3
-"""By how much a job is taken to be slower across machines and across racks, before it is measured."""
+"""The assumed slowdown of a job across machines and across racks, before it is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,21 +39,21 @@ class ThemisParams:
         if not 0 <= self.filter < 1:
             raise RotaError(f"filter is {self.filter:g}; it must be 0 or more and below 1")
         if not 0 < self.lease_s < math.inf:
-            raise RotaError(f"lease_s is {self.lease_s:g}; it must be above 0 and not endless")
+            raise RotaError(f"lease_s is {self.lease_s:g}; it must be a finite number above 0")
 
 
 class Contention:
-    """How many jobs there were, on average, while each of them lived."""
+    """The mean number of jobs in the cluster during the life of each job."""
 
     def __init__(self) -> None:
         self._at_s = 0.0
         self._jobs = 0
         self._area = 0.0
         self._from: dict[int, tuple[float, float]] = {}
-        """Of each job: when it came, and the area then."""
+        """By job: when it arrived, and the integral at that time."""
 
     def see(self, context: SelectionContext) -> None:
-        """So many jobs from now on."""
+        """Record the number of jobs from now on."""
         self._area += (context.now_s - self._at_s) * self._jobs
         self._at_s = context.now_s
         present = context.contending()
@@ -62,7 +62,7 @@ class Contention:
         self._from = {live.seq: known.get(live.seq, (context.now_s, self._area)) for live in present}
 
     def mean(self, live: LiveJob) -> float:
-        """The mean number while a job lived, itself included."""
+        """The mean number of jobs during a job's life, itself included."""
         since_s, area = self._from[live.seq]
         passed_s = self._at_s - since_s
         return max((self._area - area) / passed_s if passed_s > 0 else self._jobs, 1.0)
@@ -73,13 +73,13 @@ class Contention:
         return [self._at_s, self._jobs, self._area, [[seq, *kept] for seq, kept in self._from.items()]]
 
     def recall(self, memory: Any) -> None:
-        """Go on from these sums."""
+        """Restore the sums."""
         self._at_s, self._jobs, self._area, kept = memory
         self._from = {seq: (since_s, area) for seq, since_s, area in kept}
 
 
 class Themis:
-    """Leases, bids and the lot."""
+    """Auctions among the jobs with the worst finish-time fairness."""
 
     def __init__(self, params: ThemisParams, speed: SpeedModel, rng: random.Random) -> None:
         self._params = params
@@ -87,12 +87,12 @@ class Themis:
         self._rng = rng
         self._contention = Contention()
         self._until_s: dict[int, float] = {}
-        """When the lease of each holder is over."""
+        """The end of each holder's lease."""
         self._renewed: list[LiveJob] = []
 
     @property
     def memory(self) -> Any:
-        """Leases, the number of jobs over time, and the state of chance."""
+        """Leases, the number of jobs over time, and the random state."""
         return {
             "leases": list(self._until_s.items()),
             "contention": self._contention.memory,
@@ -100,13 +100,13 @@ class Themis:
         }
 
     def recall(self, memory: Any) -> None:
-        """Everyone keeps its lease."""
+        """Restore the leases."""
         self._until_s = dict(memory["leases"])
         self._contention.recall(memory["contention"])
         set_rng_state(self._rng, memory["chance"])
 
     def expired(self, context: SelectionContext) -> list[LiveJob]:
-        """Leases end when they are over and somebody waits."""
+        """The holders whose lease is over, if a job waits."""
         self._renewed = []
         if context.waiting:
             self._renewed = [live for live in context.holding if self._lease_end_s(live) <= context.now_s]
@@ -116,14 +116,14 @@ class Themis:
         return self._until_s.get(live.seq, live.since_s + self._params.lease_s)
 
     def wakeup_s(self, context: SelectionContext) -> float:
-        """The next lease to end, if anybody waits for devices."""
+        """The end of the next lease, while a job waits."""
         if not context.waiting:
             return math.inf
         ends_s = [self._lease_end_s(live) for live in context.holding]
         return min((end_s for end_s in ends_s if end_s > context.now_s), default=math.inf)
 
     def placed(self, context: SelectionContext) -> None:
-        """Who got devices, or kept them beyond its lease, has a new lease."""
+        """Grant a lease to each job that got devices, or kept them beyond its lease."""
         until_s = context.now_s + self._params.lease_s
         over = {live.seq for live in self._renewed}
         self._until_s = {
@@ -131,7 +131,7 @@ class Themis:
         }
 
     def select(self, context: SelectionContext) -> Selection:
-        """The worst off bid, type by type; the rest is for the others, in a random order."""
+        """The jobs with the worst rho bid, type by type; the rest goes to the others, in random order."""
         self._contention.see(context)
         candidates = [*self._renewed, *(live for live in context.waiting if live.placement is None)]
         candidates.sort(key=lambda live: (-self.rho(live, context.now_s), live.seq))
@@ -147,7 +147,7 @@ class Themis:
         return Selection(requests=requests, backfill=[DeviceRequest(live) for live in [*others, *bidders]])
 
     def _auction(self, context: SelectionContext, pool: Pool, bidders: list[LiveJob]) -> list[DeviceRequest]:
-        """Winners of a type's free devices; a gang can't be cut, so the part that it may keep is its chance."""
+        """The winners of a type's free devices; a gang keeps all or nothing, with the probability of its fraction."""
         rooms = {live: self._speed.on_type(live.job, pool.device_type) for live in bidders}
         able = [live for live in bidders if rooms[live] > 0 and devices_of(live) <= pool.free]
         sizes = [devices_of(live) for live in able]
@@ -160,12 +160,12 @@ class Themis:
         ]
 
     def rho(self, live: LiveJob, now_s: float) -> float:
-        """Finish-time fairness if it ran from now on, near together and at its best."""
+        """Finish-time fairness if the job ran from now on, consolidated and at its best speed."""
         rest_s, total_s = _lengths(live, now_s)
         return (now_s - live.submitted_s + rest_s) / (self._contention.mean(live) * total_s)
 
     def _gain(self, live: LiveJob, context: SelectionContext, pool: Pool, speed: float) -> float:
-        """log(rho without / rho with): without, the job waits for a lease more."""
+        """log(rho without / rho with): without, the job waits for another lease."""
         rest_s, _ = _lengths(live, context.now_s)
         age_s = context.now_s - live.submitted_s
         slow = live.nominal_rate / speed * slowdown(context.inventory, pool, devices_of(live))
@@ -173,7 +173,7 @@ class Themis:
 
 
 def _lengths(live: LiveJob, now_s: float) -> tuple[float, float]:
-    """Seconds that a job still runs, and that it runs in all; an hour more where nothing is known."""
+    """The remaining and the total run time of a job; an hour remains where the length is unknown."""
     rest_s = live.left_s(now_s)
     if rest_s == math.inf:
         rest_s = UNKNOWN_WORK_S
@@ -181,12 +181,12 @@ def _lengths(live: LiveJob, now_s: float) -> tuple[float, float]:
 
 
 def devices_of(live: LiveJob) -> int:
-    """Whole devices that a job asks for."""
+    """Whole devices that a job requests."""
     return -(-live.job.gpu_milli // WHOLE)
 
 
 def slowdown(inventory: Inventory, pool: Pool, devices: int) -> float:
-    """S: how much longer a job of so many devices takes on what is free of a type, by how far it would be spread."""
+    """S: the slowdown of a job of this many devices on the free ones of a type, by how far it would be spread."""
     most = next((free for free in range(len(pool.by_free) - 1, -1, -1) if pool.by_free[free]), 0)
     if devices <= most:
         return _ONE_NODE
@@ -209,7 +209,7 @@ themis = selection(
         prior_knowledge="length",
         scheduling_input="finish-time fairness",
         dimensions="time and space",
-        priority="auction among the worst off",
+        priority="auction among the jobs with the worst fairness",
         preemption="at the end of leases",
         starvation="no",
         placement="consolidated",
@@ -217,7 +217,7 @@ themis = selection(
     ),
     params=ThemisParams,
     differs=(
-        "a job is its own bidder, and its length is what its user says. Gangs can't be cut: who may keep "
-        "a part of what it won keeps all of it with that chance."
+        "each job bids for itself, with the length that its user states. Gangs are indivisible: a winner that "
+        "may keep a fraction of its award keeps all of it with that probability."
     ),
 )

@@ -1,8 +1,8 @@
-"""Who holds which device, which virtual cell stands for which physical one, and what is bad.
+"""The claims on devices, the bindings of virtual to physical cells, and bad hardware.
 
 Everything changes through four doors: `occupy`, `vacate`, `set_bad`, `set_healthy`. What follows from the rules
 rather than from a request (a tenant's cell that is doomed because too little healthy hardware is left, a bad
-part that its tenant must see) is not remembered from event to event but worked out again by `settle`.
+part that its tenant must see) is not kept from event to event but recomputed by `settle`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from rota.tenancy.cells.free import FreeCells
 from rota.tenancy.cells.tree import FREE, Physical, Virtual, count, devices_of, turned, whole_cells
 
 
-class Books:
+class CellAccounts:
     """The state of all cells."""
 
     def __init__(self, plan: CellPlan) -> None:
         self.forest = build(plan)
         self.free: dict[CellTypeName, FreeCells] = {}
         self.owed: dict[CellTypeName, list[int]] = {}
-        """By chain and level: promised cells that are not bound, of all tenants."""
+        """By chain and level: guaranteed cells that are not bound, of all tenants."""
         self.unbound: dict[CellTypeName, dict[TenantId, list[int]]] = {}
         """The same for each tenant that owns cells of the chain."""
         self._doomed: dict[CellTypeName, dict[Virtual, None]] = {}
-        """Promised cells that are bound to something bad only so that their tenant sees it."""
+        """Guaranteed cells that are bound to bad hardware only so that their tenant sees it."""
         self._unsettled: dict[CellTypeName, None] = {}
         self._bad: dict[CellTypeName, dict[Physical, None]] = {}
         self.version: dict[tuple[TenantId, CellTypeName], int] = {}
@@ -49,7 +49,7 @@ class Books:
             if not free.is_safe(free.counts(), owed):
                 raise RotaError(
                     f"virtualClusters: pinned cells break up so many large cells of chain {chain.name!r} that not all "
-                    "promised ones can be had at once; pin cells next to each other, or promise less"
+                    "guaranteed ones fit at once; pin cells next to each other, or guarantee less"
                 )
 
     def _open(self, chain: Chain) -> None:
@@ -66,7 +66,7 @@ class Books:
     # -- holding devices -------------------------------------------------------------------------
 
     def occupy(self, claim: Claim, seats: Sequence[Seat]) -> None:
-        """Let a claim hold these devices; nobody else may hold them."""
+        """Let a claim hold these devices, which must be free."""
         for leaf, virtual in seats:
             if leaf.claim is not None:
                 raise InvariantBroken(f"device {leaf.address} is held by {leaf.claim.name}, not free for {claim.name}")
@@ -131,7 +131,7 @@ class Books:
         for other in (physical.virtual, virtual):
             if other is not None and other.physical is not None:
                 if other.used or other.is_pinned:
-                    raise InvariantBroken(f"virtual cell {other.address} is in use and can't be bound anew")
+                    raise InvariantBroken(f"virtual cell {other.address} is in use and can't be bound again")
                 self._unbind(other)
 
     def _adopt_root(self, root: Virtual, physical: Physical) -> None:
@@ -178,7 +178,7 @@ class Books:
     def _show_bad_parts(self, bound: Iterable[Virtual]) -> None:
         """A bad part of a bound cell is bound too, so that its tenant knows which of its devices are bad.
 
-        Unless the cell has more parts than it was promised with, and enough of them are sound.
+        Unless the cell has more parts than guaranteed, and enough of them are healthy.
         """
         for virtual in bound:
             physical = virtual.physical
@@ -280,7 +280,7 @@ class Books:
                     self._doom(root, physical)
 
     def _cell_to_doom(self, chain: Chain, level: int) -> Physical | None:
-        """A free bad cell whose loss costs the least: out of the smallest free cell, and nobody's promise broken."""
+        """A free bad cell whose loss costs the least: out of the smallest free cell, without breaking a guarantee."""
         free = self.free[chain.name]
         owed = list(self.owed[chain.name])
         owed[level] -= 1
@@ -301,12 +301,12 @@ class Books:
         return None if best is None else best[1]
 
     def unbind_doomed(self, root: Virtual) -> None:
-        """A promised cell that nobody uses stands for nothing; `settle` may bind it again."""
+        """Unbind a guaranteed cell that is not in use; `settle` may bind it again."""
         if root.physical is not None and not root.used and not root.is_pinned:
             self._unbind(root)
 
     def unbind_doomed_around(self, leaf: Physical) -> None:
-        """Free a device of promised cells that are bound to it without being used."""
+        """Unbind guaranteed cells that are bound to a device without being used."""
         cell: Physical | None = leaf
         while cell is not None:
             if cell.virtual is not None and cell.virtual.parent is None:

@@ -1,6 +1,6 @@
-"""The folders in which tasks run: what the server writes there for the supervisors, and reads from them.
+"""The folders in which tasks run: what the manager writes there for supervisors, and reads from them.
 
-`runs/JOB/ATTEMPT/RANK/` belongs to one task of one attempt; see `keeper` for the files in it.
+`runs/JOB/ATTEMPT/RANK/` belongs to one task of one attempt; see `drivers/local/task_runner` for the files in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_WHAT_IT_SHOULD_BE = (OSError, ValueError, KeyError, TypeError, AttributeErr
 
 
 def mark_of(home: Path) -> str:
-    """What tells this folder's tasks from those of any other on the machine: made once, kept for good."""
+    """Return what tells the tasks of this folder from all others on the machine: made once and kept."""
     path = home / "mark.json"
     known = read_json(path)
     if known is None:
@@ -156,7 +156,7 @@ def read_output(folder: Path, offset: int, most_bytes: int) -> tuple[int, bytes]
 
 
 def output_end(folder: Path) -> int:
-    """How much a task has said so far."""
+    """Return the length of a task's output so far."""
     for begins, path in reversed(output_parts(folder)):
         try:
             return begins + path.stat().st_size

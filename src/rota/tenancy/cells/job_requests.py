@@ -1,4 +1,4 @@
-"""What a job asks of cells: labels, and what can never be had. Messages begin with the field and say the way out."""
+"""What a job asks of cells: labels, and requests that are refused. Messages begin with the field."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rota.tenancy.cells.tree import Virtual
 PINNED_LABEL = "pinned_cell"
 """The label with which a job asks for a pinned cell."""
 LAZY_LABEL = "lazy_preemption"
-"""The label (`true`) of a job that would rather lose its guarantee than its devices."""
+"""The label (`true`) of a job that prefers to lose its guarantee, not its devices."""
 
 
 def pinned_cell(job: Job) -> PinnedId | None:
-    """The pinned cell that a job asks for; without a guarantee there is none to be had."""
+    """The pinned cell that a job asks for; None without a guarantee."""
     label = _label(job, PINNED_LABEL)
     return PinnedId(label) if label and job.priority > OPPORTUNISTIC else None
 
 
 def is_lazy(job: Job) -> bool:
-    """Whether a job would rather lose its guarantee than its devices."""
+    """Whether a job prefers to lose its guarantee, not its devices."""
     return _label(job, LAZY_LABEL) == "true"
 
 
@@ -29,8 +29,8 @@ def _label(job: Job, name: str) -> str | None:
     return next((value for key, value in job.labels if key == name), None)
 
 
-def odd_wish(job: Job) -> str | None:
-    """What cells can't give: parts of devices, whole nodes, types by role."""
+def unsupported(job: Job) -> str | None:
+    """What cells don't support: fractions of devices, exclusive nodes, types by role."""
     for role in job.roles:
         if role.is_fraction:
             return f"gpus is {role.device_milli / WHOLE:g}; tenancy 'cells' gives whole devices, ask for one"
@@ -94,7 +94,7 @@ def _or_pinned(pinned: PinnedId | None, estate: TenantForest) -> str:
 
 
 def _within_node(root: Virtual, forest: Forest) -> int:
-    """Devices that a promised cell has on one node."""
+    """Devices that a guaranteed cell has on one node."""
     cell = root
     while cell.level > forest.chains[root.chain].node_level:
         cell = cell.children[0]

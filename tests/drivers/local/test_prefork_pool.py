@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def spares(bench: Bench) -> list[IdleSupervisor]:
-    return bench.driver._nursery._spare
+    return bench.driver._prefork._spare
 
 
 async def run(bench: Bench, name: str) -> int:

@@ -1,0 +1,20 @@
+"""Which claims have to wait for jobs that have been ordered to leave and have not answered yet."""
+
+from __future__ import annotations
+
+from rota.core.model.placement import Placement
+from rota.core.state.job_record import LiveJob
+
+
+def is_blocked_by(live: LiveJob, leaver: LiveJob, held: Placement) -> bool:
+    """Whether a job has to wait until another has left what it holds: devices, or a node where the host matters."""
+    job = live.job
+    for old in held:
+        for new in live.placement or ():
+            if old.node != new.node:
+                continue
+            if old.devices & new.devices or job.exclusive or leaver.job.exclusive:
+                return True
+            if job.roles[new.role].needs_host and leaver.job.roles[old.role].needs_host:
+                return True
+    return False
