@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from dataclasses import replace
 
 import pytest
 from exact_layout import optimum
@@ -15,7 +16,7 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, Role
 from rota.core.model.placement import Slot
 from rota.core.state.inventory import Inventory
-from rota.mechanisms.network.genetic import SearchBudget, improve
+from rota.mechanisms.network.genetic import SearchBudget, _parent, improve
 from rota.mechanisms.network.layout import (
     BatchLayout,
     Opening,
@@ -183,3 +184,26 @@ def test_budget_ends_the_search() -> None:
 def test_budget_is_not_negative() -> None:
     with pytest.raises(RotaError, match="work is -1"):
         SearchBudget(work=-1)
+
+
+@pytest.mark.parametrize(
+    ("opening", "expected"), [(Opening.PUBLISHED, 0), (Opening.ROOMY, 1), (Opening.SNUG, 0)], ids=lambda case: str(case)
+)
+def test_openings_break_ties_by_load(opening: Opening, expected: int) -> None:
+    """Of two nodes at equal network cost, the first has two of four devices free, the second all."""
+    of = cluster(node("full", 4), node("empty", 4))
+    batch = batch_of(of, [job()])
+    free = [(2, *batch.free[0][1:]), batch.free[1]]
+
+    assert BatchLayout(replace(batch, free=free)).best_node(0, opening, left=1) == expected
+
+
+def test_better_of_two_random_layouts_becomes_a_parent() -> None:
+    batch = batch_of(SMALL, [job()])
+    better, worse = BatchLayout(batch), BatchLayout(batch)
+
+    for seed in range(20):
+        draws = random.Random(seed)
+        both = draws.randrange(2), draws.randrange(2)
+        expected = worse if both == (1, 1) else better
+        assert _parent([(1.0, better), (2.0, worse)], random.Random(seed)) is expected

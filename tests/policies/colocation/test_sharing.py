@@ -352,6 +352,17 @@ def test_muri_interleaves_only_jobs_that_use_different_resources() -> None:
     assert ends(run("muri", computes, also)) == {"c": 100.0, "d": 200.0}
 
 
+@pytest.mark.parametrize("regroup_s", ["1800", "inf"], ids=["matched", "admitted"])
+def test_muri_interleaves_from_the_least_gain_on(regroup_s: str) -> None:
+    """Together the jobs do as much as two alone: a gain of 1."""
+    reads = job("r", work=100.0, labels=(("stages", "1/0/0/0"),))
+    computes = job("c", work=100.0, labels=(("stages", "0/0/1/0"),))
+    enough, too_little = (f"muri:gain={gain},regroup_s={regroup_s}" for gain in (1, 1.01))
+
+    assert ends(run(enough, reads, computes)) == {"r": 100.0, "c": 100.0}
+    assert ends(run(too_little, reads, computes)) == {"r": 100.0, "c": 200.0}
+
+
 # -- all of them ---------------------------------------------------------------------------------
 
 SHARING = ("gandiva", "antman", "kubeshare", "salus", "olympian", "lucid", "muri", "horus")

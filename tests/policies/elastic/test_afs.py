@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import pytest
+
 from elastic import elastic, ends, history, rigid
 from rota.perf.speed.model import SpeedModel
+from rota.policies.published.elastic.afs import _dominant
 
 ROOT2 = math.sqrt(2)
 
@@ -58,3 +62,9 @@ def test_without_lengths_devices_go_where_they_bring_more() -> None:
     found = ends("afs-p", elastic("narrow", 100.0, most=1), elastic("wide", 300.0), speed=SpeedModel())
 
     assert found == {"narrow": 100.0, "wide": 125.0}
+
+
+@pytest.mark.parametrize(("reach", "winner"), [(0.5, 0), (0.51, 1)], ids=["tie", "more"])
+def test_without_lengths_a_job_wins_only_if_it_gains_more_than_the_other_loses(reach: float, winner: int) -> None:
+    """The first job loses 0.5 without the device, the second 0.6; the first would win 0.3."""
+    assert _dominant(np.array([0.5, 0.6]), np.array([0.3, reach])) == winner

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from builders import World
 from elastic import elastic, ends, history
+from rota.core.model.job import Elastic
 from rota.perf.speed.model import SpeedModel
 
 LINEAR = SpeedModel()
@@ -42,6 +44,13 @@ def test_a_job_that_comes_between_two_plans_waits_for_the_next() -> None:
     )
 
     assert found == {"a": 700.0, "late": 610.0, "last": 1010.0}
+
+
+def test_a_job_that_comes_at_the_moment_of_a_plan_but_after_it_waits_for_the_next() -> None:
+    world = World(gpus=4, policy="optimus")
+    world.settle(world.submit("a", elastic=Elastic(min_tasks=1, max_tasks=2), work=1400.0))
+
+    assert world.submit("late", elastic=Elastic(min_tasks=1, max_tasks=1), work=10.0) == []
 
 
 def test_with_too_few_devices_the_first_come_are_served() -> None:
