@@ -15,7 +15,7 @@ Cell: TypeAlias = object
 
 
 class BadLine(RotaError):
-    """A line that cannot become a job; whoever knows file and line puts them in front."""
+    """A line that cannot become a job; the caller adds file and line."""
 
 
 def bad(field: str, value: Cell, expected: str) -> BadLine:

@@ -1,4 +1,4 @@
-"""What to tell the user of a study before it runs: what it takes for granted, and what has no effect."""
+"""Notes on a scenario before it runs: what it assumes, and which options have no effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LABELS = {"priority_weight": "it counts as 1", "slo": "it is no deadline"}
 
 
 def scenario_notes(loaded: LoadedScenario) -> tuple[str, ...]:
-    """Everything worth a line on stderr, in the order in which it is found."""
+    """All notes, each a line for stderr."""
     return (
         *_unknown_types(loaded),
         *_unmeasured_pairs(loaded),
@@ -62,13 +62,13 @@ def _unmeasured_pairs(loaded: LoadedScenario) -> Iterator[str]:
             return
         lack = f"{missing:,} of {pairs:,} pairs of models on the same devices were not measured"
     yield (
-        f"{', '.join(packing)}: {lack}; such jobs run beside each other as fast as alone. "
-        "Say what each leaves of the other's speed with --neighbours, e.g. --neighbours device=0.8"
+        f"{', '.join(packing)}: {lack}; such jobs run packed as fast as alone. "
+        "State their interference with --neighbours, e.g. --neighbours device=0.8"
     )
 
 
 def _pairs(loaded: LoadedScenario, profiles: Profiles) -> tuple[int, int]:
-    """Of the workload's models, by type and number of devices: pairs that were not measured, and all pairs."""
+    """The number of unmeasured pairs of the workload's models, by type and number of devices, and of all pairs."""
     jobs = [submission.job for submission in loaded.workload.submissions]
     sizes = {(max(job.gpu_milli // WHOLE, 1), job.model) for job in jobs if job.model is not None}
     found = [
@@ -113,15 +113,15 @@ def _unknown_names(loaded: LoadedScenario) -> Iterator[str]:
 def _unknown_kinds(loaded: LoadedScenario) -> Iterator[str]:
     kinds = [kind_of(submission.job) for submission in loaded.workload.submissions]
     if loaded.scenario.speed.contention and (lacking := _lacking(kinds, KINDS)):
-        yield f"--contention: {lacking}; they neither slow anybody down nor are slowed down"
+        yield f"--contention: {lacking}; they neither cause nor suffer contention"
     for spec in loaded.scenario.policies:
         declared, options = find_policy(spec)
         params = declared.read(options)
         if isinstance(params, HarmonyParams) and (lacking := _lacking(kinds, learned(params.weights).network.kinds)):
-            yield f"{spec}: {lacking}; its weights take them all for one unknown kind"
+            yield f"{spec}: {lacking}; its weights treat them as one unknown kind"
 
 
-_HOW_BUSY = "Measured pairs (--profiles), the label utilization or unknown=PART say how busy they are"
+_HOW_BUSY = "Measured pairs (--profiles), the label utilization or unknown=FRACTION state how busy they are"
 
 
 def _unshared(loaded: LoadedScenario) -> Iterator[str]:
@@ -129,20 +129,20 @@ def _unshared(loaded: LoadedScenario) -> Iterator[str]:
     for spec in loaded.scenario.policies:
         declared, options = find_policy(spec)
         params = declared.read(options)
-        if isinstance(params, AntManParams) and (lack := _lacks_guests(loaded, jobs, params)):
+        if isinstance(params, AntManParams) and (lack := _lacks_packing(loaded, jobs, params)):
             yield f"{spec}: {lack}"
         if isinstance(params, HorusParams) and (lack := _lacks_idle(loaded, jobs, params)):
             yield f"{spec}: {lack}"
         if isinstance(params, KubeShareParams) and not any(role.is_fraction for job in jobs for role in job.roles):
-            yield f"{spec}: no job asks for a part of a device (gpus below 1); nobody shares one"
+            yield f"{spec}: no job asks for a fraction of a device (gpus below 1); none is shared"
 
 
-def _lacks_guests(loaded: LoadedScenario, jobs: Sequence[Job], params: AntManParams) -> str:
-    """Why no job can run beside one that has whole devices under `antman`; nothing if some can."""
+def _lacks_packing(loaded: LoadedScenario, jobs: Sequence[Job], params: AntManParams) -> str:
+    """Why no job can be packed with one that has whole devices under `antman`; empty if some can."""
     if params.patience_s == math.inf and not any(job.priority == OPPORTUNISTIC for job in jobs):
         return (
-            "no job is opportunistic (priority -1); nobody joins a job that has whole devices. "
-            "With patience_s=SECONDS jobs that have waited for so long do"
+            "no job is opportunistic (priority -1); none is packed with a job that has whole devices. "
+            "With patience_s=SECONDS, jobs that have waited for that time are"
         )
     kinds, speed = loaded.setting.cluster.devices_by_type, loaded.setting.speed
     guaranteed = [job for job in jobs if job.priority > OPPORTUNISTIC and not job.roles[0].is_fraction]
@@ -150,32 +150,32 @@ def _lacks_guests(loaded: LoadedScenario, jobs: Sequence[Job], params: AntManPar
         return ""
     return (
         f"no guaranteed job is known to keep its devices busy for less than {params.busy:g} of the time; "
-        f"nobody joins one. {_HOW_BUSY}"
+        f"none is packed with one. {_HOW_BUSY}"
     )
 
 
 def _lacks_idle(loaded: LoadedScenario, jobs: Sequence[Job], params: HorusParams) -> str:
-    """Why no two jobs run together under `horus`; nothing if some can, or if that is predicted from their models."""
+    """Why no two jobs are packed under `horus`; empty if some can, or if their models predict it."""
     kinds, speed = loaded.setting.cluster.devices_by_type, loaded.setting.speed
     busy = sorted(min((speed.use(job, kind, params.unknown) for kind in kinds), default=1.0) for job in jobs)
     if speed.knows_pairs or sum(busy[:2]) <= params.limit:
         return ""
     return (
         f"no two jobs are known to keep a device busy for at most {params.limit:g} together; "
-        f"nobody shares one. {_HOW_BUSY}"
+        f"none is shared. {_HOW_BUSY}"
     )
 
 
 def _undisturbed(loaded: LoadedScenario) -> Iterator[str]:
     if loaded.workload.contention_removed:
         yield (
-            f"--contention: what neighbours had cost the jobs of {loaded.workload.source} is taken out of their run "
-            "times first, so that it does not count twice"
+            f"--contention: the slowdown by neighbours of the jobs of {loaded.workload.source} is taken out of their "
+            "run times first, so that it does not count twice"
         )
 
 
 def _lacking(kinds: Sequence[str | None], known: Collection[str]) -> str:
-    """Which kinds of jobs are not known, and of how many jobs; nothing if all are."""
+    """Which kinds of jobs are unknown, and how many jobs; empty if all are known."""
     lacking = [kind for kind in kinds if kind not in known]
     if not lacking:
         return ""

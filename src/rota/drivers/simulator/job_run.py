@@ -96,7 +96,7 @@ class JobRun:
         return self.work_from_s + left / self.rate if self.rate > 0 else math.inf
 
     def meter(self, now_s: float) -> None:
-        """Count how busy it kept its devices, before its speed changes or its work is counted anew."""
+        """Count how busy it kept its devices, before its speed or its work changes."""
         if self.busy_by_work:
             done = self.work_at(now_s)
             self.busy_s += (done - self.metered) * self.busy_by_work

@@ -1,4 +1,4 @@
-"""Who runs beside whom, so that a job's coming or going changes only its neighbours' speeds."""
+"""The neighbours of each job, so that a start or an end changes only their speeds."""
 
 from __future__ import annotations
 

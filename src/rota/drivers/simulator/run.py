@@ -20,14 +20,14 @@ Faults = Iterator[tuple[float, Event]]
 REPORT_EVERY = 2048
 """Events between two reports of progress."""
 ENDLESS = 1000
-"""Wake-ups or changes of mind in a row, without any time passing, that mean that the policy is stuck."""
+"""Wake-ups or replans in a row, without any time passing, that mean that the policy is stuck."""
 HOPELESS = 20_000
-"""Faults, repairs and wake-ups in a row that helped nobody who waits, after which no further one will."""
+"""Faults, repairs and wake-ups in a row that started no waiting job, after which the run ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What a run cost, beside what it left in the engine's state."""
+    """The cost of a run; its results are in the engine's state."""
 
     events: int
     wall_s: float
@@ -42,14 +42,14 @@ def run(
     faults: Faults | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RunOutcome:
-    """Until every job has ended. At one moment, ends come first, then faults, then arrivals; then one plan."""
+    """Run until every job has ended. At one moment, ends come first, then faults, then arrivals; then one plan."""
     with _no_garbage_collection():
         return _run(engine, world, submissions, iter(()) if faults is None else faults, progress)
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """A run makes millions of objects and no cycles: looking for cycles among them is wasted time."""
+    """Turn garbage collection off: a run makes millions of objects and no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -81,7 +81,7 @@ def _run(
             decisions = engine.step(now_s, answers)
             rounds += 1
             if rounds > ENDLESS:
-                raise RotaError(f"the policy changes its mind again and again at {now_s:g} s; time can't pass")
+                raise RotaError(f"the policy replans endlessly at {now_s:g} s; time can't pass")
         if progress is not None and events >= report_at:
             progress(clock.arrived)
             report_at = events + REPORT_EVERY
@@ -100,7 +100,7 @@ class _Clock:
         self._fault: tuple[float, Event] | None = next(faults, None)
         self.arrived = 0
         self._in_vain = 0
-        """Moments in a row while nobody was to come or to end."""
+        """Moments in a row without any arrival or end ahead."""
         self._stalled = 0
         self._last_s = -math.inf
 
@@ -117,7 +117,7 @@ class _Clock:
         self._in_vain = 0 if more or end_s < math.inf else self._in_vain + 1
         if self._in_vain > HOPELESS:
             return None
-        if fault is not None and (now_s < math.inf or self._somebody_waits()) and fault[0] <= now_s:
+        if fault is not None and (now_s < math.inf or self._any_unfinished()) and fault[0] <= now_s:
             now_s = fault[0]
         elif now_s == math.inf:
             return None
@@ -145,7 +145,7 @@ class _Clock:
             self._world.add_node(fault)
         return [fault]
 
-    def _somebody_waits(self) -> bool:
+    def _any_unfinished(self) -> bool:
         return any(not live.state.is_final for live in self._engine.state.jobs.values())
 
     def _watch(self, now_s: float) -> None:
@@ -153,7 +153,7 @@ class _Clock:
         self._stalled = self._stalled + 1 if now_s == self._last_s else 0
         self._last_s = now_s
         if self._stalled > ENDLESS:
-            raise RotaError(f"the policy asks to be woken again and again at {now_s:g} s; time can't pass")
+            raise RotaError(f"the policy asks to be woken endlessly at {now_s:g} s; time can't pass")
 
 
 def _refuse_leftovers(engine: Engine) -> None:

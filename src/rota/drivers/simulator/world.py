@@ -1,4 +1,4 @@
-"""The world that carries decisions out: it knows how much work each job really is, and how fast it goes."""
+"""The simulated driver: it knows the true work and speed of each job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONTRACT = DriverContract(name="simulator", supports=ALL_KINDS)
 
 
 class World:
-    """All runs. `carry_out` answers decisions; `due_s` and `pop_due` say which jobs end when."""
+    """All runs. `carry_out` answers decisions; `due_s` and `pop_due` give the next ends."""
 
     contract = CONTRACT
 
@@ -167,7 +167,7 @@ class World:
         return Started(run.job.id, run.rate, run.work_from_s)
 
     def _loaded_s(self, run: JobRun, placement: Placement, now_s: float) -> float:
-        """When a job that starts now can begin to work: it has loaded, and who saves on its devices is gone."""
+        """When a job that starts now can begin to work: it has loaded, and no other job saves on its devices."""
         ready_s = now_s + self._costs.load_s + (self._costs.restart_s if run.ever_ran else 0.0)
         for other in self._saving.values():
             if meet(other.placement or (), placement):
@@ -175,7 +175,7 @@ class World:
         return ready_s
 
     def _stop(self, run: JobRun, now_s: float) -> Event:
-        """Whoever has to save its state does nothing else, and leaves its devices when that is done."""
+        """Stop a job; one that has to save its state holds its devices until that is done."""
         run.meter(now_s)
         work = run.work_at(now_s) if run.placement is not None else run.work
         if run.placement is None or not self._costs.checkpoint_s:
@@ -282,7 +282,7 @@ class World:
         return Resumed(run.job.id, run.rate, run.work_from_s)
 
     def _enter(self, job_id: JobId, placement: Placement) -> None:
-        """Watch who runs beside whom, as far as that matters for speed."""
+        """Record a job's neighbours, as far as they matter for speed."""
         first = placement[0]
         if first.in_turn:
             return
@@ -311,7 +311,7 @@ class World:
             self._saving.pop(run.job.id, None)
 
     def _part(self, job_id: JobId, placement: Placement) -> None:
-        """A job is nobody's neighbour there any more."""
+        """Remove a job from the neighbours there."""
         if self._neighbours is not None:
             self._neighbours.leave(job_id, placement)
         if self._shared is not None:
@@ -360,13 +360,13 @@ class World:
         return rate
 
     def _duty(self, job: Job, placement: Placement) -> float:
-        """What a job is let do of its work there."""
+        """The fraction of its work that a throttled job may do there."""
         if self._neighbours is None or all(slot.milli == WHOLE for slot in placement):
             return 1.0
         return duty(job, placement, len(self._neighbours.mates(job.id, placement)))
 
     def _mates(self, run: JobRun, placement: Placement) -> list[tuple[Job, float]]:
-        """Those with whom a job is packed and how much each does; parts of devices only where that was measured."""
+        """The jobs packed with a job and the duty of each; for fractions of devices only where that was measured."""
         assert self._neighbours is not None
         if not self._speed.knows_pairs and run.job.roles[placement[0].role].is_fraction:
             return []
