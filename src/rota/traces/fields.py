@@ -19,7 +19,7 @@ class BadLine(RotaError):
 
 
 def bad(field: str, value: Cell, expected: str) -> BadLine:
-    """The reason why a value will not do."""
+    """The error for a value that is not valid."""
     return BadLine(f"{field} is {_shown(value)}; expected {expected}")
 
 
@@ -56,7 +56,7 @@ def whole(field: str, value: Cell, at_least: int = 0) -> int:
 
 
 def moment_s(field: str, text: str) -> float:
-    """A date and time in seconds; without a time zone, as the clock on the wall said."""
+    """A date and time in seconds; without a time zone, local time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

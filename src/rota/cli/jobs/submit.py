@@ -86,22 +86,27 @@ def submit(
         "max_restarts": max_restarts,
         "depends_on": after,
     }
-    given = {key: value for key, value in needs.items() if value is not None}
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
             source = "job" if len(jobs) == 1 else f"job {number}"
-            job.update({key: value for key, value in own.items() if value is not None})
-            if given:
-                job["resources"] = {**_mapping(job, "resources", source), **given}
+            _add_options(job, own, needs, source)
             if no_image:
                 job.pop("image", None)
             _set_env(job, env or [], secret or [], source)
-            job.setdefault("workdir", os.getcwd())
         if dry_run:
             if len(jobs) > 1:
                 raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
             return _try_out(jobs[0], server)
         return _send(jobs, array, held=held, wait=wait, server=server)
+
+
+def _add_options(job: Json, own: Json, needs: Json, source: str) -> None:
+    """Put the options that were given over the fields of a job."""
+    job.update({key: value for key, value in own.items() if value is not None})
+    given = {key: value for key, value in needs.items() if value is not None}
+    if given:
+        job["resources"] = {**_mapping(job, "resources", source), **given}
+    job.setdefault("workdir", os.getcwd())
 
 
 @contextmanager

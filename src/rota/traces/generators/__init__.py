@@ -1,4 +1,4 @@
-"""Made-up workloads of a known kind, size and load; the same seed gives the same workload."""
+"""Synthetic workloads of a known kind, size and load; the same seed gives the same workload."""
 
 from __future__ import annotations
 
