@@ -74,7 +74,7 @@ def rounds(folder: Path) -> None:
         rows = []
         for length in LENGTHS:
             found = run(folder, workload, f"gavel/max_min_fairness_perf:compat=none,round_s={length}")
-            idle = 100 * (1 - found.gpu_utilization)
+            idle = 100 * (1 - found.gpu_allocation)
             each = (f"{found.avg_jct_s:.0f}", f"{found.makespan_s:.0f}", f"{idle:.1f}%", str(found.preemptions))
             rows.append([f"`{length}`", *each])
         table(["`round_s`", "average completion, s", "makespan, s", "idle", "preemptions"], rows)

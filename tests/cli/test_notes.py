@@ -13,9 +13,7 @@ from rota.cli.main import status
 SPEEDS = [{"type": "v100", "model": model, "devices": 1, "steps_per_s": 10.0} for model in "ab"]
 BOTH = [("a", "a"), ("a", "b"), ("b", "b")]
 PACKED = "gavel/max_min_fairness_packed"
-FULL_SPEED = (
-    "such jobs run beside each other as fast as alone. Say what each leaves of the other's speed with --neighbours"
-)
+FULL_SPEED = "such jobs run packed as fast as alone. State their interference with --neighbours"
 
 
 def pairs(*models: tuple[str, str]) -> list[dict[str, Any]]:
@@ -56,7 +54,7 @@ def test_nothing_is_said_of_pairs_where_stages_decide(study: Study) -> None:
 
 
 @pytest.mark.parametrize("policy", [PACKED, "gavel/gandiva", "gavel/fifo_packed", "muri"])
-def test_pairs_that_nobody_measured_are_told_of(study: Study, policy: str) -> None:
+def test_unmeasured_pairs_are_reported(study: Study, policy: str) -> None:
     _, told = study.run("--policy", policy)
 
     assert f"{policy}: no pair of jobs on the same devices was measured; {FULL_SPEED}" in told
@@ -166,7 +164,7 @@ def test_kinds_that_are_not_known_are_named_once_with_what_becomes_of_them(study
     assert "--contention: 2 of 2 jobs are of no known kind ('a', 'b'; known: inception3, " in told
     assert "they cause no interference and suffer none" in told
     assert "harmony: 2 of 2 jobs are of no known kind ('a', 'b'; known: inception3, " in told
-    assert told.count("its weights take them all for one unknown kind") == 1
+    assert told.count("its weights treat them as one unknown kind") == 1
     assert "of no known kind" not in silent
 
 
@@ -213,4 +211,4 @@ def test_measured_pairs_say_how_busy_a_guaranteed_job_is(study: Study) -> None:
 
     assert f"antman: {ALL_BUSY}" in study.run("--policy", "antman")[1]
     study.pairs = [pair | {"steps_per_s": [9.0, 9.0]} for pair in study.pairs]
-    assert "nobody" not in study.run("--policy", "antman")[1]
+    assert "so that none" not in study.run("--policy", "antman")[1]

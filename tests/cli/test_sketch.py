@@ -34,7 +34,7 @@ def test_parts_complete_are_those_of_the_jobs() -> None:
 def test_use_is_the_part_of_all_devices_over_time() -> None:
     made = sketch((0.0, 10.0), (0.0, 10.0), (10.0, 10.0))
 
-    assert made.use_between(np.array([0.0, 10.0, 20.0])).tolist() == [0.5, 0.25]
+    assert made.allocation_between(np.array([0.0, 10.0, 20.0])).tolist() == [0.5, 0.25]
 
 
 def test_lines_of_all_runs_have_one_axis() -> None:
@@ -69,6 +69,6 @@ def test_simulation_draws_below_its_table_only(tmp_path: object, capsys: pytest.
     study = ["sim", "--trace", trace, "--cluster", "gpu=8/4", "--policy", "fifo", "--skip-oversized"]
 
     assert status(study) == 0
-    assert "jobs complete within\nfifo" in capsys.readouterr().out
+    assert "cumulative share of jobs by completion time\nfifo" in capsys.readouterr().out
     assert status([*study, "-o", "csv"]) == 0
     assert "complete within" not in capsys.readouterr().out

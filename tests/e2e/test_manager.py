@@ -41,7 +41,7 @@ def test_several_files_are_submitted_all_or_none(shared: Manager) -> None:
 
     assert (refused.returncode, mixed.returncode) == (2, 2)
     assert "wrong.yaml: resources.gpus: 'automatic' is no number of GPUs" in refused.stderr
-    assert "words is no job file as first.yaml is; give files alone, or -- and a command" in mixed.stderr
+    assert "words is no job file, unlike first.yaml; give only files, or -- and a command" in mixed.stderr
     assert [shared.client.job(job_id)["name"] for job_id in ids] == ["first", "second"]
     assert [job["id"] for job in shared.client.jobs(tenant="two")] == ids[::-1]
     for job_id in ids:

@@ -25,7 +25,7 @@ def test_times_are_those_of_the_definitions() -> None:
 
 
 def test_utilisation_is_device_time_held_over_devices_times_makespan() -> None:
-    assert measure(history(*ROWS)).gpu_utilization == (200 + 100 + 160) / (4 * 140)
+    assert measure(history(*ROWS)).gpu_allocation == (200 + 100 + 160) / (4 * 140)
 
 
 def test_makespan_begins_with_the_first_submission() -> None:
@@ -145,7 +145,7 @@ def test_job_that_never_ran_counts_but_has_no_completion_time() -> None:
 def test_run_without_jobs_has_figures_too() -> None:
     figures = measure(history())
 
-    assert (figures.jobs, figures.avg_jct_s, figures.gpu_utilization, figures.jain_fairness) == (0, None, 0.0, None)
+    assert (figures.jobs, figures.avg_jct_s, figures.gpu_allocation, figures.jain_fairness) == (0, None, 0.0, None)
 
 
 def test_tenants_utilisation_adds_up_to_the_whole() -> None:
@@ -154,6 +154,6 @@ def test_tenants_utilisation_adds_up_to_the_whole() -> None:
     by_tenant = measure_tenants(past)
 
     assert list(by_tenant) == ["t-a", "t-b", "t-c"]
-    assert sum(t.gpu_utilization for t in by_tenant.values()) == pytest.approx(measure(past).gpu_utilization)
+    assert sum(t.gpu_allocation for t in by_tenant.values()) == pytest.approx(measure(past).gpu_allocation)
     assert by_tenant["t-c"].avg_jct_s == 120.0
     assert by_tenant["t-c"].makespan_s == 120.0

@@ -51,7 +51,7 @@ def test_every_figure_is_there_in_both_formats(folder: Path) -> None:
 def test_words_are_text_and_name_runs_and_axes(folder: Path) -> None:
     shown = texts(folder / "completion-time.svg")
 
-    assert {"fifo", "las:thresholds=30", "jobs complete (%)"} <= set(shown)
+    assert {"fifo", "las:thresholds=30", "cumulative share of jobs (%)"} <= set(shown)
     assert "1 min" in shown
 
 

@@ -142,5 +142,6 @@ def test_summary_begins_with_the_promised_fields() -> None:
         "wall_s",
     ]
     assert list(row)[-1] == "tenants"
+    assert row["gpu_utilization"] == row["gpu_allocation"] == figures.gpu_utilization
     assert set(figures.__dataclass_fields__) <= set(row)
     assert {column.key for column in SUMMARY_COLUMNS} <= set(row)

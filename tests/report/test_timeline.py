@@ -185,7 +185,7 @@ def test_curves_agree_with_the_metrics(policy: str) -> None:
     figures = measure(result.history)
     use, waiting = timeline.devices_in_use(), timeline.waiting(result.history)
 
-    assert use.mean() / 8 == pytest.approx(figures.gpu_utilization)
+    assert use.mean() / 8 == pytest.approx(figures.gpu_allocation)
     assert figures.avg_wait_s is not None
     assert waiting.mean() * figures.makespan_s / 40 == pytest.approx(figures.avg_wait_s)
     assert (waiting.values.min(), use.values.max() <= 8) == (0.0, True)

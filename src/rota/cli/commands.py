@@ -17,7 +17,7 @@ from typer.main import get_command
 
 
 class CommandGroup(Enum):
-    """What a command is for; the headings of `rota --help`."""
+    """The groups of commands; the headings of `rota --help`."""
 
     STUDY = "Study"
     RUN = "Run"
@@ -28,7 +28,7 @@ class CommandGroup(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEntry:
-    """One command: where it lives and what the list of commands says of it.
+    """One command: where it is defined, and its line in the list of commands.
 
     `target` is `module:attribute`; the attribute is a function (one command) or a Typer app (several).
     """
@@ -61,7 +61,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="check",
         target="rota.cli.manager.check:check",
-        summary="Say what is wrong with a cluster or job file.",
+        summary="Report what is wrong with a cluster or job file.",
         group=CommandGroup.STUDY,
     ),
     CommandEntry(
@@ -85,7 +85,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="demo",
         target="rota.cli.manager.demo:demo",
-        summary="See a manager at work on pretend devices.",
+        summary="Try a manager on emulated devices.",
         group=CommandGroup.RUN,
     ),
     CommandEntry(
@@ -97,7 +97,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="drain",
         target="rota.cli.manager.nodes:drain",
-        summary="Let nothing new start on a node.",
+        summary="Keep new jobs from a node.",
         group=CommandGroup.RUN,
     ),
     CommandEntry(
@@ -109,7 +109,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="tenants",
         target="rota.cli.manager.tenants:app",
-        summary="List the tenants and their jobs, or change what they are promised.",
+        summary="List the tenants and their jobs, or change their guarantees.",
         group=CommandGroup.RUN,
     ),
     CommandEntry(
@@ -139,19 +139,19 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="logs",
         target="rota.cli.jobs.logs:logs",
-        summary="Print what a job says.",
+        summary="Print the output of a job.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
         name="why",
         target="rota.cli.jobs.show:why",
-        summary="Say why a job waits.",
+        summary="Explain why a job waits.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
         name="cancel",
         target="rota.cli.jobs.act:cancel",
-        summary="End jobs, whatever they are doing.",
+        summary="End jobs in any state.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
@@ -169,13 +169,13 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="top",
         target="rota.cli.jobs.top:top",
-        summary="Show nodes and jobs as they are, again and again.",
+        summary="Show nodes and jobs, refreshed continuously.",
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
         name="profile",
         target="rota.cli.learned.profile:profile",
-        summary="Run a training command for a while and see what it uses.",
+        summary="Run a training command for a while and measure what it uses.",
         group=CommandGroup.LEARN,
     ),
     CommandEntry(
@@ -205,7 +205,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry(
         name="audit",
         target="rota.cli.manager.audit:audit",
-        summary="List who changed what.",
+        summary="List changes and the users who made them.",
         group=CommandGroup.ADMIN,
     ),
 )
@@ -233,7 +233,7 @@ def load(entry: CommandEntry) -> TyperCommand | TyperGroup:
 
 
 class LazyGroup(TyperGroup):
-    """A group whose members are the table's entries: listed from the table, loaded when one is called."""
+    """A group of the table's entries, each loaded when it is called."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -242,7 +242,7 @@ class LazyGroup(TyperGroup):
             self.add_command(TyperCommand(name=entry.name, help=entry.summary))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands into the help, by what they are for."""
+        """Write the list of commands into the help, by group."""
         for group in CommandGroup:
             rows = [(entry.name, entry.summary) for entry in self._entries.values() if entry.group is group]
             if rows:
@@ -252,6 +252,6 @@ class LazyGroup(TyperGroup):
     def resolve_command(
         self, ctx: Any, args: list[str]
     ) -> tuple[str | None, TyperCommand | TyperGroup | None, list[str]]:
-        """The command that `args` name, now loaded for real."""
+        """The command that `args` name, loaded."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, load(self._entries[name]) if name else None, rest

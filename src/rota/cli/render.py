@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SHOW_PROGRESS_AFTER_S = 2.0
 NOTHING = "-"
-"""What a table shows where there is no value."""
+"""The text of a table where there is no value."""
 
 
 class OutputFormat(Enum):
@@ -63,7 +63,7 @@ MetricOption = Annotated[
 
 
 def refuse_figures(folder: Path) -> None:
-    """Before anything long is begun: say why figures can't be written into a folder."""
+    """Refuse early a folder that figures can't be written into."""
     from rota.report.paper import refuse_without_matplotlib
 
     if folder.exists() and not folder.is_dir():
@@ -73,7 +73,7 @@ def refuse_figures(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table: which field, under which title, and how a person reads it."""
+    """One column of a table: its field, its title and its format."""
 
     key: str
     title: str = ""
@@ -85,7 +85,7 @@ class Column:
     """Whether a table has it only if some row has a value."""
 
     def cell(self, row: Mapping[str, object]) -> str:
-        """The row's value as a person reads it, without characters that could steer the terminal."""
+        """The row's value as text, without control characters of terminals."""
         value = row.get(self.key)
         text = NOTHING if value is None else self.show(value)
         return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
@@ -112,7 +112,7 @@ def _shown(rows: Sequence[Mapping[str, object]], columns: Sequence[Column]) -> l
 
 
 def plain(value: object) -> object:
-    """The value as JSON knows it: what is not a finite number becomes null, moments ISO 8601 in UTC."""
+    """The value as JSON: numbers that are not finite become null, moments ISO 8601 in UTC."""
     match value:
         case None | bool() | str():
             return value
@@ -179,7 +179,7 @@ def table(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], *, li
 
 
 class ProgressBar:
-    """What a command reports its progress to; shown only if the work takes long, on a terminal."""
+    """A progress bar; shown only on a terminal, and only if the work takes long."""
 
     def __init__(self, title: str, total: float | None, show_after_s: float) -> None:
         self._title = title
@@ -191,11 +191,11 @@ class ProgressBar:
         self._timer.daemon = True
 
     def advance(self, by: float = 1.0) -> None:
-        """So much more is done."""
+        """Add to what is done."""
         self.update(self._done + by)
 
     def update(self, done: float, *, title: str | None = None, total: float | None = None) -> None:
-        """This much is done altogether; the title and the total may change on the way."""
+        """Set what is done in all; the title and the total may change."""
         with self._lock:
             self._done = done
             self._title = title or self._title
@@ -237,7 +237,7 @@ class ProgressBar:
 def progress(
     title: str, total: float | None = None, *, show_after_s: float = SHOW_PROGRESS_AFTER_S
 ) -> Iterator[ProgressBar]:
-    """A progress bar on stderr for the work inside; nothing at all when it is short or nobody looks."""
+    """A progress bar on stderr for the work inside; none when it is short or stderr is no terminal."""
     bar = ProgressBar(title, total, show_after_s)
     bar._start()
     try:

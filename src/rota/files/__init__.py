@@ -1,4 +1,4 @@
-"""What users write, as our types: cluster files, failure files, and the quantities in them.
+"""Reads files that users write into Rota's types: clusters, jobs, faults, scenarios, settings.
 
 Importing this room is cheap: the libraries that read YAML and check its shape are loaded with the first file.
 """

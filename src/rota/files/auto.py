@@ -7,11 +7,11 @@ from typing import Any
 
 AUTO = "auto"
 USUAL: Mapping[str, object] = {"gpus": 1, "gpu_memory": "8Gi", "cpus": 4, "memory": "4Gi"}
-"""What a job gets of which nothing is known, by field."""
+"""The amounts for a job of which nothing is known, by field."""
 
 
 def autos(values: Mapping[str, Any]) -> list[str]:
-    """The fields that are left to the manager."""
+    """The fields that the manager is to fill in."""
     return list(dict.fromkeys(field for part in _parts(values) for field in USUAL if part.get(field) == AUTO))
 
 

@@ -9,7 +9,7 @@ from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 
 MOST_NODES = 1_000_000
-"""More is a slip of the hand; refused before it fills the memory."""
+"""More is a typing error; refused before it fills the memory."""
 
 _POOL = re.compile(r"\s*([^\s=/,]+)\s*=\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", re.ASCII)
 _FILE_ENDINGS = frozenset({".yaml", ".yml", ".json"})

@@ -30,7 +30,7 @@ def read_text(path: Path) -> str:
 
 
 def read_document(path: Path) -> object:
-    """The plain values in a file: JSON if its name says so, otherwise YAML."""
+    """The plain values in a file: JSON if its name ends so, otherwise YAML."""
     text = read_text(path)
     return _from_json(text, path) if path.suffix == ".json" else parse_yaml(text, path)
 

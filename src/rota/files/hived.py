@@ -115,7 +115,7 @@ def is_hived(document: object) -> bool:
 
 
 def read_cell_plan(path: Path) -> CellPlan:
-    """The promises in a HiveD file."""
+    """The guarantees in a HiveD file."""
     return plan_from(read_document(path), path)
 
 

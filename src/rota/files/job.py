@@ -1,4 +1,4 @@
-"""Reads job files, and turns what they say into the engine's job and into what is to be run."""
+"""Reads job files, and makes of them the engine's job and the commands to run."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 
 MASK = "***"
-"""What is shown in place of a secret."""
+"""The text that is shown in place of a secret."""
 DEFAULT_GRACE_S = 10.0
-"""How long a job without checkpoints may take to stop."""
+"""The time that a job without checkpoints may take to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleRun:
-    """What the tasks of a role run, and when enough of them have failed or succeeded."""
+    """The command of a role's tasks, and how many of them decide the job's end."""
 
     name: str
     count: int
@@ -47,7 +47,7 @@ class RoleRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a job's tasks are run and stopped: all that a driver needs beside their placement."""
+    """How a job's tasks are run and stopped: all that a driver needs besides their placement."""
 
     name: str
     roles: tuple[RoleRun, ...]
@@ -63,7 +63,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """Which task of a job without gang this is: such a job's tasks are jobs of their own."""
+    """The place of a task in a job without gang, whose tasks are separate jobs."""
 
     rank: int
     role_rank: int
@@ -72,35 +72,45 @@ class Member:
 
 
 def is_job_file(document: object) -> bool:
-    """Whether a file's values are a job of Rota's own form."""
+    """Whether the values of a file are a job in Rota's own form."""
     return isinstance(document, dict) and ("run" in document or ("roles" in document and "nodes" not in document))
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
-    """The plain values of a job file, found to be a job; each mistake is told with file and field.
+    """The plain values of a job file, checked; an error names file and field."""
+    values = read_job_values(path)
+    submitted_job(values, path)
+    return values
 
-    An OpenPAI job file is read as the job that it means.
-    """
+
+def read_job_values(path: Path) -> dict[str, Any]:
+    """The plain values of a job file, not yet checked; an OpenPAI job file is translated."""
     values = read_document(path)
     if isinstance(values, dict) and "protocolVersion" in values:
         from rota.files.openpai_job import job_values
 
         values = job_values(values, path)
-    _refuse_labels(job_file(values, path), path)
     if not isinstance(values, dict):
         raise RotaError(f"{path}: it must be a mapping of fields to values")
     return values
 
 
 def job_file(values: object, source: Path | str = "job") -> JobFile:
-    """Plain values as a job file, or one line that names the field."""
+    """Validate plain values as a job file; an error names the field."""
     from rota.files.job_shape import JobFile
 
     return checked(JobFile, settled(values), Path(source))
 
 
+def submitted_job(values: object, source: Path | str = "job") -> JobFile:
+    """Validate plain values as a job that a user submits, its labels included."""
+    file = job_file(values, source)
+    _refuse_labels(file, source)
+    return file
+
+
 def job_of(file: JobFile, job_id: JobId, depends_on: tuple[JobId, ...] = (), user: str = "") -> Job:
-    """The job as the engine sees it."""
+    """The job as the engine knows it."""
     locality = file.locality
     relax_after = None if locality is None else locality.relax_after
     return Job(
@@ -127,7 +137,7 @@ def job_of(file: JobFile, job_id: JobId, depends_on: tuple[JobId, ...] = (), use
 
 
 def launch_of(file: JobFile, job_id: JobId) -> Launch:
-    """What the job's tasks run."""
+    """The commands of the job's tasks, and how they are stopped."""
     shared = {name: _reveal(value) for name, value in file.env.items()}
     parts: dict[str, RolePart | None] = {**file.roles} or {"worker": None}
     checkpoint = file.checkpoint
@@ -145,9 +155,15 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
     )
 
 
-def apart(values: dict[str, Any], source: Path | str = "job") -> list[tuple[dict[str, Any], JobFile]]:
-    """The jobs that a file's plain values stand for: one, or one for each task if they do not wait for each other."""
-    file = job_file(values, source)
+def apart(
+    values: dict[str, Any], source: Path | str = "job", file: JobFile | None = None
+) -> list[tuple[dict[str, Any], JobFile]]:
+    """The jobs that a file's plain values stand for: one, or without gang one for each task.
+
+    `file` is what the values were validated as, if they were.
+    """
+    if file is None:
+        file = job_file(values, source)
     _refuse_labels(file, source)
     counts = {name: part.count for name, part in file.roles.items()} or {"": file.full_size}
     total = sum(counts.values())
@@ -164,17 +180,17 @@ def apart(values: dict[str, Any], source: Path | str = "job") -> list[tuple[dict
 
 
 def _refuse_labels(file: JobFile, source: Path | str) -> None:
-    """Jobs that are asked for must say of sharing what can be read; those that were accepted once go on as they are."""
+    """Refuse labels of sharing that can't be read; jobs that were accepted before are not refused."""
     fault = fault_in_labels(file.labels.items(), _roles(file)[0].device_milli)
     if fault is not None:
         raise RotaError(f"{source}: {f'job {file.name}: ' if file.name else ''}{fault}")
 
 
 def masked(values: dict[str, Any]) -> dict[str, Any]:
-    """A job file's plain values with every secret covered."""
+    """A job file's plain values with every secret masked."""
     shown = dict(values)
     if isinstance(shown.get("env"), dict):
-        shown["env"] = {name: _cover(value) for name, value in shown["env"].items()}
+        shown["env"] = {name: _mask(value) for name, value in shown["env"].items()}
     if isinstance(shown.get("roles"), dict):
         shown["roles"] = {
             name: masked(role) if isinstance(role, dict) else role for name, role in shown["roles"].items()
@@ -182,7 +198,7 @@ def masked(values: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _cover(value: object) -> object:
+def _mask(value: object) -> object:
     return {"secret": MASK} if isinstance(value, dict) else value
 
 

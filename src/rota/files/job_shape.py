@@ -222,7 +222,7 @@ class JobFile(FileModel):
     workdir: Text | None = None
     env: Annotated[dict[Text, Text | Secret], Field(default_factory=dict, max_length=1000)]
     labels: Annotated[dict[Name, Text], Field(max_length=64)] = {}
-    """Wishes that tenancy reads: `pinned_cell`, `lazy_preemption`."""
+    """Requests that tenancy reads: `pinned_cell`, `lazy_preemption`."""
     roles: Annotated[dict[Name, RolePart], Field(default_factory=dict, max_length=64)]
     array: Annotated[int, Field(strict=True, ge=0)] | None = None
     """Which member of an array this is; the command line sets it."""

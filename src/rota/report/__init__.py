@@ -1,1 +1,1 @@
-"""Journals and states made readable: metrics, tables, plots."""
+"""Metrics, tables and figures of histories and journals."""

@@ -1,4 +1,4 @@
-"""The figures that compare runs. Each takes all runs and returns one Plotly figure."""
+"""The figures that compare runs; each function makes one Plotly figure of all runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TENANTS_SHOWN = 12
 
 
 def jct_cdf(columns: Sequence[JobColumns]) -> go.Figure:
-    """What part of the jobs was complete within a time."""
+    """The cumulative share of jobs by completion time."""
     figure = go.Figure()
-    # Earlier lines are thicker, so that they can be seen below later ones that run along them.
+    # Earlier lines are thicker, so that they are visible below later ones that coincide.
     for index, jobs in enumerate(columns):
         positive = jobs.jct_s[jobs.jct_s > 0]
         floor_s = float(positive.min()) if positive.size else 1.0
@@ -39,12 +39,12 @@ def jct_cdf(columns: Sequence[JobColumns]) -> go.Figure:
         )
     styled(figure, "Job completion time", height=420, showlegend=True)
     figure.update_xaxes(**log_time_axis("completion time, end - submit (log scale)"))
-    figure.update_yaxes(title_text="jobs complete (%)", range=[0, 101])
+    figure.update_yaxes(title_text="cumulative share of jobs (%)", range=[0, 101])
     return figure
 
 
 def over_time(runs: Sequence[RunReport]) -> go.Figure:
-    """Devices in use, jobs waiting and jobs running, one below the other on one axis of time."""
+    """Allocated devices, waiting jobs and running jobs, one below the other on one time axis."""
     origin_s = first_submit_s(list(runs))
     unit = unit_for(max(run.timeline.last_s for run in runs) - origin_s)
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05)
@@ -73,13 +73,13 @@ def over_time(runs: Sequence[RunReport]) -> go.Figure:
     _add_capacity(figure, max(runs, key=lambda run: run.timeline.last_s), origin_s, unit.seconds)
     styled(figure, "The cluster over time", height=720, showlegend=True)
     figure.update_xaxes(title_text=f"time since the first submission ({unit.name})", row=3, col=1)
-    for row, title in enumerate(("devices in use (%)", "jobs waiting", "jobs running"), start=1):
+    for row, title in enumerate(("devices allocated (%)", "jobs waiting", "jobs running"), start=1):
         figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)
     return figure
 
 
 def _add_capacity(figure: go.Figure, run: RunReport, origin_s: float, unit_s: float) -> None:
-    """Where nodes failed or joined: how many devices there were."""
+    """Add the devices in service, where nodes failed or joined."""
     series = thin(_percent(run.timeline.capacity(), max(run.history.devices, 1)), SERIES_POINTS)
     if series.times_s.size < 2:
         return
@@ -101,7 +101,7 @@ def _percent(series: Series, whole: float) -> Series:
 
 
 def slowdown_by_size(columns: Sequence[JobColumns]) -> go.Figure:
-    """How much longer jobs of each size took than their work needs."""
+    """The slowdown of jobs of each size: completion time over uninterrupted run time."""
     names, places = size_classes([jobs.gpus for jobs in columns])
     figure = go.Figure()
     for index, (jobs, place) in enumerate(zip(columns, places, strict=True)):
@@ -125,7 +125,7 @@ def fairness_by_size(columns: Sequence[JobColumns]) -> go.Figure:
 
 
 def fairness_by_tenant(columns: Sequence[JobColumns]) -> go.Figure:
-    """Finish-time fairness of each tenant's jobs; of many tenants, those with most jobs."""
+    """Finish-time fairness of each tenant's jobs; of many tenants, only those with most jobs."""
     jobs_by_tenant = Counter(columns[0].tenants)
     shown = [tenant for tenant, _ in jobs_by_tenant.most_common(TENANTS_SHOWN)]
     place_by_tenant = {tenant: place for place, tenant in enumerate(shown)}
@@ -143,7 +143,7 @@ def fairness_by_tenant(columns: Sequence[JobColumns]) -> go.Figure:
 
 
 def preemptions_by_size(columns: Sequence[JobColumns]) -> go.Figure:
-    """How often jobs of each size were preempted, on average."""
+    """Mean preemptions per job, by job size."""
     names, places = size_classes([jobs.gpus for jobs in columns])
     figure = go.Figure()
     for index, (jobs, place) in enumerate(zip(columns, places, strict=True)):
@@ -171,7 +171,7 @@ def _fairness_axis(figure: go.Figure) -> None:
 def _add_boxes(
     figure: go.Figure, index: int, name: str, groups: list[str], place: NDArray[np.intp], values: Floats
 ) -> None:
-    """One run's boxes: the quartiles of each group, whiskers from its 5th to its 95th percentile."""
+    """Add one run's boxes: quartiles of each group, whiskers from its 5th to its 95th percentile."""
     known = np.isfinite(values) & (values > 0) & (place >= 0)
     marks: list[list[float]] = []
     labels: list[str] = []

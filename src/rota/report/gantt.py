@@ -1,4 +1,4 @@
-"""The Gantt chart: which job held which devices when. Nodes are rows, their devices lanes within the row."""
+"""The Gantt chart: which job held which devices when. A node is a row, its devices are lanes within the row."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NODES_SHOWN = 32
 ROW_PX = 18
 SHADE_BINS = 400
 NEARLY_ALL = 0.9995
-"""Part of the device time in use that counts as all of it: what a caption rounds to 100%."""
+"""The fraction of allocated device time that counts as all of it: what a caption rounds to 100%."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A run's chart, and what part of the device time used on the nodes in it its bars show."""
+    """A run's chart, and the fraction of the device time of its nodes that the bars show."""
 
     figure: go.Figure
     bars: int
@@ -41,11 +41,11 @@ class Clock:
 
     @property
     def unit(self) -> Unit:
-        """What the axis counts in."""
+        """The unit of the axis."""
         return unit_for(self.span_s)
 
     def read(self, at_s: float) -> float:
-        """A moment as the axis shows it."""
+        """A moment in the unit of the axis."""
         return (at_s - self.origin_s) / self.unit.seconds
 
 
@@ -63,7 +63,7 @@ class _Bars:
 def gantt(run: RunReport, clock: Clock, *, limit: int) -> Chart:
     """At most about `limit` bars: nodes spread evenly over the cluster, and of their bars the largest.
 
-    Where bars are left out, the node's row is grey by how much of the node they held.
+    Where bars are left out, the node's row is shaded grey by how much of the node they held.
     """
     timeline = run.timeline
     segments = timeline.segments()
@@ -79,7 +79,7 @@ def gantt(run: RunReport, clock: Clock, *, limit: int) -> Chart:
     for index, (name, bars) in enumerate(zip(names, columns, strict=True)):
         if bars.y:
             _add_bars(figure, name, bars, SIZE_COLOURS[index * (len(SIZE_COLOURS) - 1) // max(len(names) - 1, 1)])
-    _dress(figure, run.name, [safe(timeline.node_ids[node], 20) for node in rows], clock)
+    _set_axes(figure, run.name, [safe(timeline.node_ids[node], 20) for node in rows], clock)
     return Chart(
         figure=figure,
         bars=sum(len(bars.y) for bars in columns),
@@ -102,7 +102,7 @@ def _bars(
         job, size = job_by_id[segments.job_ids[index]]
         bars = columns[size]
         start, end = clock.read(float(segments.start_s[index])), clock.read(float(segments.end_s[index]))
-        text = _tell(job, start, end, clock.unit.name)
+        text = _hover_text(job, start, end, clock.unit.name)
         node = int(segments.nodes[index])
         lane = 0.9 / run.timeline.node_devices[node]
         for low, count in lanes(segments.masks[index]):
@@ -143,7 +143,7 @@ def _pick(segments: Segments, area: Floats, rows: dict[int, int], limit: int) ->
     return [int(index) for index in np.sort(here)]
 
 
-def _tell(job: JobRow, start: float, end: float, unit: str) -> str:
+def _hover_text(job: JobRow, start: float, end: float, unit: str) -> str:
     named = f"{safe(job.id, 40)}" + (f" ({safe(job.name, 40)})" if job.name and job.name != job.id else "")
     return f"{named}<br>{job.gpus:g} devices, tenant {safe(job.tenant, 30)}<br>{start:.4g} to {end:.4g} {unit}"
 
@@ -156,7 +156,7 @@ def _add_shade(
     node_devices: list[int],
     clock: Clock,
 ) -> None:
-    """How much of each shown node was in use by what is not drawn, in bins of time."""
+    """Shade each shown node by the allocation that is not drawn as bars, in bins of time."""
     undrawn = np.ones(len(segments), dtype=np.bool_)
     undrawn[picked] = False
     edges_s = np.linspace(clock.origin_s, clock.origin_s + clock.span_s, SHADE_BINS + 1)
@@ -194,7 +194,7 @@ def _add_bars(figure: go.Figure, name: str, bars: _Bars, shade: str) -> None:
     )
 
 
-def _dress(figure: go.Figure, name: str, labels: list[str], clock: Clock) -> None:
+def _set_axes(figure: go.Figure, name: str, labels: list[str], clock: Clock) -> None:
     styled(
         figure,
         f"Devices under {safe(name)}",

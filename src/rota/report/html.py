@@ -1,4 +1,4 @@
-"""The report of one or more runs: a page with their figures side by side."""
+"""The report of one or more runs: one page that compares them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RunReport", "write_report"]
 BARS_PER_RUN = 2000
 BARS_IN_ALL = 12_000
 RUNS_IN_HALF_A_PAGE = 6
-"""More runs than these need the page's full width for their boxes and bars."""
+"""With more runs, boxes and bars need the page's full width."""
 
 _BOXES = "Boxes are quartiles, whiskers reach from the 5th to the 95th percentile; log scale."
 
@@ -32,7 +32,7 @@ def write_report(
     *,
     figures: Path | None = None,
 ) -> None:
-    """Write the page, and its figures for papers into a folder; None where one of them is not wanted.
+    """Write the page to `path` and its figures for papers into `figures`; None leaves one of them out.
 
     `command` repeats it; the footer lists the runs' scenarios and the caller's `notes`.
     """
@@ -71,9 +71,10 @@ def _some(count: int, thing: str) -> str:
 def _summary(runs: Sequence[RunReport]) -> Section:
     text = (
         "JCT is the time from submission to end. FTF, finish-time fairness, is JCT over the JCT that a 1/n "
-        "share of the cluster would give; Jain's index is over those ratios (1: all jobs fare alike). "
-        "Fragmented: of the free device time, the part on nodes in use. Overhead: of the time that jobs ran, "
-        "the part spent on restarts and lost work."
+        "share of the cluster would give; Jain's index is over those ratios (1: all are equal). GPU allocation: the "
+        "fraction of device time that running jobs held. "
+        "Fragmented: the fraction of free device time on nodes with other jobs. Overhead: the fraction of run time "
+        "spent on restarts and lost work."
     )
     if len(runs) > 1:
         text += " ★ marks the best value of a column."
@@ -88,7 +89,7 @@ def _comparison(runs: Sequence[RunReport], columns: Sequence[JobColumns]) -> lis
     times = Plot(
         name="completion-time",
         figure=figures.jct_cdf(columns),
-        caption="The part of all jobs that were complete within a time; further left is better.",
+        caption="The cumulative share of jobs by completion time; further left is better.",
     )
     slowdown = Plot(
         name="slowdown-by-size",
@@ -98,24 +99,24 @@ def _comparison(runs: Sequence[RunReport], columns: Sequence[JobColumns]) -> lis
     preemptions = Plot(
         name="preemptions-by-size",
         figure=figures.preemptions_by_size(columns),
-        caption="How often a job of each size was stopped before its end, on average.",
+        caption="Mean number of preemptions per job.",
     )
     by_size = Plot(
         name="fairness-by-size",
         figure=figures.fairness_by_size(columns),
-        caption=f"Below the dotted line a job did better than with its 1/n share of the cluster. {_BOXES}",
+        caption=f"Below the dotted line a job ended sooner than with a 1/n share of the cluster. {_BOXES}",
     )
     by_tenant = Plot(
         name="fairness-by-tenant",
         figure=figures.fairness_by_tenant(columns),
-        caption=f"The same ratio by tenant: like boxes mean that tenants fare alike. {_BOXES}",
+        caption=f"The same ratio by tenant: similar boxes mean that tenants are treated equally. {_BOXES}",
     )
     over_time = Plot(
         name="over-time",
         figure=figures.over_time(runs),
         caption=(
             "Devices held by running jobs, jobs submitted but not running, and jobs running. "
-            f"Long runs are drawn as means over {figures.SERIES_POINTS} equal stretches of time."
+            f"Long runs are drawn as means over {figures.SERIES_POINTS} equal intervals."
         ),
     )
     pairs = len(runs) <= RUNS_IN_HALF_A_PAGE
@@ -142,7 +143,7 @@ def _devices(runs: Sequence[RunReport]) -> Section:
             caption += f" {chart.nodes} of {chart.of_nodes} nodes are shown."
         if chart.shown < NEARLY_ALL:
             part = f"{100 * chart.shown:.1f}%"
-            caption += f" The {chart.bars:,} largest bars are drawn, {part} of the device time in use; "
-            caption += "the rest is grey, spread over the node's row."
+            caption += f" The {chart.bars:,} largest bars are drawn, {part} of the allocated device time; "
+            caption += "the rest is a grey shade of the node's row."
         plots.append(Plot(name=f"devices-{place}-{slug(run.name)}", figure=chart.figure, caption=caption))
     return Section(title="Devices", plots=plots, folds=[run.name for run in runs])

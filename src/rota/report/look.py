@@ -1,4 +1,4 @@
-"""How figures look: colours that the colour-blind can tell apart, units of time, classes of job sizes."""
+"""The style of figures: a colour-blind safe palette, units of time, classes of job sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INK = "#222222"
 FAINT = "#e6e6e6"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
-# Okabe and Ito's palette without its yellow, which white paper swallows; then four like Paul Tol's muted.
+# Okabe and Ito's palette without its yellow, which is invisible on white; then four like Paul Tol's muted.
 _COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -55,7 +55,7 @@ _UNITS = (
 
 
 def unit_for(longest_s: float) -> Unit:
-    """The largest unit in which the longest of some times is still more than two."""
+    """The largest unit of which the longest time has more than two."""
     for above_s, unit in _UNITS:
         if longest_s > above_s:
             return unit
@@ -68,7 +68,7 @@ def colour(index: int) -> str:
 
 
 def line(index: int) -> dict[str, object]:
-    """The line of the run at this place; when the colours are used up, the dashes differ."""
+    """The line of the run at this place; dashes differ when the colours are used up."""
     return {
         "color": colour(index),
         "dash": _DASHES[index // len(_COLOURS) % len(_DASHES)],
@@ -77,13 +77,13 @@ def line(index: int) -> dict[str, object]:
 
 
 def safe(text: str, longest: int = 60) -> str:
-    """A user's string for a figure: nothing in it acts as markup, and it is cut where it is too long."""
+    """A user's text for a figure, escaped and cut to a length."""
     shown = text if len(text) <= longest else text[: longest - 1] + "…"
     return escape("".join(char if char.isprintable() else " " for char in shown))
 
 
 def slug(name: str) -> str:
-    """A run's name as that of a file or a folder."""
+    """A run's name as a file name."""
     return re.sub(r"[^A-Za-z0-9.=_-]+", "-", name).strip("-.") or "policy"
 
 
@@ -103,7 +103,7 @@ def _size_name(exponent: int) -> str:
 
 
 def styled(figure: go.Figure, title: str, *, height: int, **layout: Any) -> go.Figure:
-    """The common dress of all figures."""
+    """Apply the common style to a figure."""
     figure.update_layout(
         title={"text": title, "x": 0, "xref": "paper", "xanchor": "left", "font": {"size": 16}},
         height=height,
@@ -155,7 +155,7 @@ _SECONDS_BY_LABEL = {
 
 
 def log_time_axis(title: str) -> dict[str, Any]:
-    """A logarithmic axis of seconds, labelled in the units that people think in."""
+    """A logarithmic axis of seconds, labelled in common units."""
     return {
         "type": "log",
         "title": {"text": title},

@@ -1,10 +1,11 @@
-"""The figures by which runs are compared. Every definition is here, once."""
+"""The metrics of runs. Every definition is here, once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """One run, or one tenant's part of it, in numbers. None where there is nothing to take a mean of."""
+    """The metrics of a run, or of one tenant's jobs in it. None where there is nothing to take a mean of."""
 
     jobs: int
     finished: int
-    """Jobs that ran and came to an end, whichever."""
+    """Jobs that ran and ended, in any final state."""
     avg_jct_s: float | None
     """Completion time is end - submit."""
     median_jct_s: float | None
@@ -30,23 +31,23 @@ class Metrics:
     avg_wait_s: float | None
     """All time between submit and end in which the job did not run."""
     avg_fair_share_delay_s: float | None
-    """The part of the waiting in which too few devices could be had: all but what is fragmentation delay."""
+    """The part of the wait in which too few devices were free: all but the fragmentation delay."""
     avg_fragmentation_delay_s: float | None
-    """The part of the waiting in which enough devices were free, but not together."""
-    gpu_utilization: float
+    """The part of the wait in which enough devices were free, but not together."""
+    gpu_allocation: float
     """Device-seconds held by running jobs, over devices x the run's makespan."""
     gpu_busy: float | None
-    """Of all device-seconds, those in which jobs kept devices busy; None where nothing is known of it."""
+    """The fraction of all device-seconds in which devices were busy (utilisation); None where that is not known."""
     preemptions: int
     """Stops of a running job that were not its end."""
     worst_finish_time_fairness: float | None
     """Completion time over the completion time with a 1/n share of the cluster, at its worst."""
     jain_fairness: float | None
-    """Jain's index over those ratios: 1 when all jobs fare alike."""
+    """Jain's index over those ratios: 1 when they are all equal."""
     fragmentation: float
-    """Of the device-seconds that lay free, the part on nodes which held other jobs."""
+    """The fraction of free device-seconds that were on nodes with other jobs."""
     preemption_overhead: float
-    """Of the time that jobs held devices, the part spent on restarts and on work that was lost."""
+    """The fraction of the time that jobs held devices that went into restarts and lost work."""
     restarts: int
     succeeded: int
     failed: int
@@ -55,18 +56,30 @@ class Metrics:
     deadlines_met: int
     suspensions: int
     moves: int
-    """Jobs that went on elsewhere with their state."""
+    """Moves of jobs to other devices, with their state."""
+
+    @property
+    def gpu_utilization(self) -> float:
+        """The allocation, by the name that it had before."""
+        return self.gpu_allocation
+
+    def encode(self) -> dict[str, Any]:
+        """All metrics as JSON values; `gpu_utilization` repeats `gpu_allocation` for older readers."""
+        value = asdict(self)
+        at = list(value).index("gpu_allocation") + 1
+        items = list(value.items())
+        return dict([*items[:at], ("gpu_utilization", self.gpu_allocation), *items[at:]])
 
 
 def measure(history: History) -> Metrics:
-    """The figures of a whole run."""
+    """The metrics of a whole run."""
     return _measure(history.jobs, finish_time_fairness(history), history, _makespan_s(history.jobs))
 
 
 def measure_tenants(history: History) -> dict[str, Metrics]:
-    """The same figures for each tenant's jobs; what is the cluster's own is that of the whole run.
+    """The metrics of each tenant's jobs.
 
-    That is fragmentation, and the device-seconds that utilisation is a part of.
+    Fragmentation is the whole cluster's, and allocation is relative to all device-seconds of the run.
     """
     ratios = finish_time_fairness(history)
     span_s = _makespan_s(history.jobs)
@@ -99,7 +112,7 @@ def _measure(rows: Sequence[JobRow], ratios: Floats, history: History, span_s: f
         avg_wait_s=_mean([row.wait_s for row in done]),
         avg_fair_share_delay_s=_mean([row.wait_s - row.fragmented_s for row in done]),
         avg_fragmentation_delay_s=_mean([row.fragmented_s for row in done]),
-        gpu_utilization=_ratio(busy_s, history.devices * span_s),
+        gpu_allocation=_ratio(busy_s, history.devices * span_s),
         gpu_busy=_ratio(math.fsum(kept_busy_s), history.devices * span_s) if kept_busy_s else None,
         preemptions=sum(row.preemptions for row in rows),
         worst_finish_time_fairness=float(known.max()) if known.size else None,
@@ -144,7 +157,7 @@ def finish_time_fairness(history: History) -> Floats:
 
     n is the mean number of jobs in the system while this one lived. With a 1/n share, a job that asks for
     more devices than the share holds takes proportionally longer. NaN for jobs that did no work or have not
-    ended; those count as present until the last moment that any job tells of.
+    ended; those count as present until the last moment of any job.
     """
     jobs = history.jobs
     ended = [row.end_s is not None and row.start_s is not None and row.ideal_s > 0 for row in jobs]
@@ -165,7 +178,7 @@ def finish_time_fairness(history: History) -> Floats:
 
 
 def _mean_present(submit: Floats, end: Floats) -> Floats:
-    """The mean number of jobs in the system over each job's own life."""
+    """The mean number of jobs in the system while each job was in it."""
     times = np.concatenate([submit, end])
     steps = np.concatenate([np.ones_like(submit), -np.ones_like(end)])
     order = np.argsort(times, kind="stable")

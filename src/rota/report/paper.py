@@ -1,4 +1,4 @@
-"""The report's figures again, as PDF and SVG of a paper's column width.
+"""The report's figures as PDF and SVG of a paper's column width.
 
 Each Plotly figure is read back trace by trace and drawn with Matplotlib, so that a figure is composed once. Only what
 the report's figures use is known here: stepped lines, boxes of given quartiles, bars, and the grey shade of a Gantt.
@@ -27,9 +27,9 @@ COLUMN_IN = 3.4
 PAGE_IN = 7.0
 GANTT_ROW_IN = 0.11
 LETTERS_ACROSS = 40
-"""How many letters of class names fit below a column."""
+"""Letters of class names that fit below a column."""
 LETTERS_OF_TITLE = {"x": 60, "y": 30}
-"""How many letters of an axis's title fit along it."""
+"""Letters of an axis title that fit along it."""
 TICKS_APART = 3.0
 """The factor between two labelled moments of a logarithmic axis that keeps their labels apart."""
 _RULE = "#888888"
@@ -54,11 +54,11 @@ _LOOK: dict[Any, Any] = {
     "svg.hashsalt": "rota",
     "text.parse_math": False,
 }
-"""Text stays text in both formats, and the same run gives the same bytes."""
+"""Text stays text in both formats, and equal runs give equal bytes."""
 
 
 def refuse_without_matplotlib() -> None:
-    """Say how to get Matplotlib before anything long is begun."""
+    """Refuse early, with the way to install Matplotlib."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -66,7 +66,7 @@ def refuse_without_matplotlib() -> None:
 
 
 def write_figures(folder: Path, plots: Iterable[Plot]) -> list[Path]:
-    """Write each figure as NAME.pdf and NAME.svg; returns the files."""
+    """Write each figure as NAME.pdf and NAME.svg, and return the files."""
     import matplotlib as mpl
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def write_figures(folder: Path, plots: Iterable[Plot]) -> list[Path]:
 
 
 def redraw(source: go.Figure) -> Figure:
-    """One of the report's figures, drawn by Matplotlib."""
+    """Draw one of the report's figures with Matplotlib."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(trace.yaxis or "y" for trace in source.data))
@@ -90,7 +90,7 @@ def redraw(source: go.Figure) -> Figure:
     axes = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
     for name, ax in zip(names, axes, strict=True):
         _draw(ax, [trace for trace in source.data if (trace.yaxis or "y") == name])
-        _dress(ax, source.layout["xaxis" + name[1:]], source.layout["yaxis" + name[1:]])
+        _set_axes(ax, source.layout["xaxis" + name[1:]], source.layout["yaxis" + name[1:]])
     for shape in source.layout.shapes:
         if shape.y0 == shape.y1:
             axes[0].axhline(
@@ -133,7 +133,7 @@ def _draw(ax: Axes, traces: Sequence[Any]) -> None:
 
 
 def _is_grouped(trace: Any) -> bool:
-    """Whether its place along the axis is a class, which it shares with the other runs."""
+    """Whether it is placed by class along the axis, beside those of other runs."""
     return bool(trace.type == "box" or (trace.type == "bar" and trace.orientation != "h"))
 
 
@@ -177,7 +177,7 @@ def _draw_bars(ax: Axes, trace: Any, at: list[float], width: float) -> None:
 
 
 def _draw_gantt_bars(ax: Axes, trace: Any) -> None:
-    """One collection for all bars: thousands of single ones take long to lay out."""
+    """Draw all bars as one collection, as thousands of single ones take long to lay out."""
     from matplotlib.collections import PolyCollection
 
     left, right = trace.base, trace.base + trace.x
@@ -193,7 +193,7 @@ def _draw_shade(ax: Axes, trace: Any) -> None:
     ax.pcolormesh(trace.x, rows, trace.z, cmap="Greys", vmin=0, vmax=400, rasterized=True)
 
 
-def _dress(ax: Axes, x: Any, y: Any) -> None:
+def _set_axes(ax: Axes, x: Any, y: Any) -> None:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     for which, axis, native in (("x", x, ax.xaxis), ("y", y, ax.yaxis)):
@@ -218,7 +218,7 @@ def _dress(ax: Axes, x: Any, y: Any) -> None:
 
 
 def _apart(ticks: list[tuple[float, str]], low: float, high: float) -> list[tuple[float, str]]:
-    """The ticks between two bounds whose labels don't run into each other."""
+    """The ticks between two bounds whose labels do not overlap."""
     shown: list[tuple[float, str]] = []
     for at, text in ticks:
         if low <= at <= high and (not shown or at >= TICKS_APART * shown[-1][0]):

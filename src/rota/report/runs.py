@@ -1,4 +1,4 @@
-"""What a report is made of: one policy's run, and the figures of its jobs as columns."""
+"""The input of a report: runs, and the figures of their jobs as columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobColumns:
-    """A run's jobs in columns, those that ran and ended; NaN where a job has no such value."""
+    """The jobs of a run that ran and ended, in columns; NaN where a job has no such value."""
 
     name: str
     jct_s: Floats
@@ -43,7 +43,7 @@ class JobColumns:
 
 
 def columns_of(run: RunReport) -> JobColumns:
-    """The jobs of a run that have something to show."""
+    """The ended jobs of a run in columns."""
     ratios = finish_time_fairness(run.history)
     jobs = run.history.jobs
     done = [index for index, row in enumerate(jobs) if row.end_s is not None and row.start_s is not None]

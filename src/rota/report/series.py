@@ -1,4 +1,4 @@
-"""Numbers over time, and how to draw few points of many without changing what they show."""
+"""Values over time, and how to thin them without changing what they show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A value that changes at moments and holds in between: `values[i]` from `times_s[i]` on."""
+    """A step function of time: `values[i]` from `times_s[i]` on."""
 
     times_s: Floats
     values: Floats
@@ -31,7 +31,7 @@ class Series:
 
 
 def from_changes(times_s: Floats, changes: Floats) -> Series:
-    """The running sum of changes, with one point per moment: what holds once all changes then are made."""
+    """The running sum of changes, with one point per moment, after all changes of that moment."""
     if not times_s.size:
         return Series(times_s=times_s, values=changes)
     order = np.argsort(times_s, kind="stable")
@@ -42,14 +42,14 @@ def from_changes(times_s: Floats, changes: Floats) -> Series:
 
 
 def from_intervals(start_s: Floats, end_s: Floats, weights: Floats | None = None) -> Series:
-    """How many intervals are open, or the sum of their weights, over time."""
+    """The number of open intervals over time, or the sum of their weights."""
     if weights is None:
         weights = np.ones_like(start_s)
     return from_changes(np.concatenate([start_s, end_s]), np.concatenate([weights, -weights]))
 
 
 def thin(series: Series, limit: int) -> Series:
-    """At most `limit` points: the series itself, or its means over as many equal stretches of time."""
+    """At most `limit` points: the series itself, or its means over as many equal intervals."""
     if series.times_s.size <= limit:
         return series
     edges = np.linspace(series.times_s[0], series.times_s[-1], limit)
@@ -57,7 +57,7 @@ def thin(series: Series, limit: int) -> Series:
 
 
 def means(series: Series, edges_s: Floats) -> Floats:
-    """The means over the stretches between moments; 0 before the series begins and after its last change."""
+    """The means over the intervals between edges; 0 before the series begins and after its last change."""
     times_s = series.times_s
     area = np.concatenate([[0.0], np.cumsum(series.values[:-1] * np.diff(times_s))])
     mean: Floats = np.diff(np.interp(edges_s, times_s, area)) / np.diff(edges_s)
@@ -65,7 +65,7 @@ def means(series: Series, edges_s: Floats) -> Floats:
 
 
 def cdf(values: Floats, limit: int) -> tuple[Floats, Floats]:
-    """Sorted values and the part of all that is no greater; at most `limit` points, both ends among them."""
+    """Sorted values and their cumulative share; at most `limit` points, both ends among them."""
     ordered = np.sort(values)
     picks = np.unique(np.linspace(0, ordered.size - 1, min(limit, ordered.size)).round().astype(np.intp))
     return ordered[picks], (picks + 1) / max(ordered.size, 1)

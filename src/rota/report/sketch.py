@@ -1,4 +1,4 @@
-"""A run in few numbers: enough for a line of text that shows its completion times, and one its use of devices."""
+"""A run in few numbers: enough to sketch its completion times and its allocation over time as text."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ POINTS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sketch:
-    """The distribution of completion times, and the part of the devices in use over time."""
+    """The distribution of completion times, and the fraction of allocated devices over time."""
 
     jct_s: Floats
-    part: Floats
-    """The part of the jobs that was complete within each of `jct_s`."""
-    use: Series
+    share: Floats
+    """The cumulative share of jobs at each of `jct_s`."""
+    allocation: Series
     first_s: float
     last_s: float
 
     def complete_within(self, times_s: Floats) -> Floats:
-        """The part of the jobs that was complete within each of some times."""
+        """The share of jobs that were complete within each of some times."""
         at = np.searchsorted(self.jct_s, times_s, side="right") - 1
-        return np.where(at >= 0, self.part[at], 0.0) if self.part.size else np.zeros_like(times_s)
+        return np.where(at >= 0, self.share[at], 0.0) if self.share.size else np.zeros_like(times_s)
 
-    def use_between(self, edges_s: Floats) -> Floats:
-        """The mean part of the devices in use between moments."""
-        return means(self.use, edges_s) if self.use.times_s.size else np.zeros(edges_s.size - 1)
+    def allocation_between(self, edges_s: Floats) -> Floats:
+        """The mean fraction of allocated devices between moments."""
+        return means(self.allocation, edges_s) if self.allocation.times_s.size else np.zeros(edges_s.size - 1)
 
 
 def sketch_of(history: History, timeline: Timeline) -> Sketch:
-    """What remains of a run."""
+    """The sketch of a run."""
     jct_s = [row.end_s - row.submit_s for row in history.jobs if row.end_s is not None and row.start_s is not None]
-    times_s, part = cdf(np.array(jct_s, dtype=np.float64), POINTS)
+    times_s, share = cdf(np.array(jct_s, dtype=np.float64), POINTS)
     held = timeline.devices_in_use()
-    use = Series(times_s=held.times_s, values=held.values / max(history.devices, 1))
+    allocation = Series(times_s=held.times_s, values=held.values / max(history.devices, 1))
     return Sketch(
         jct_s=times_s,
-        part=part,
-        use=thin(use, POINTS),
+        share=share,
+        allocation=thin(allocation, POINTS),
         first_s=min((row.submit_s for row in history.jobs), default=0.0),
         last_s=timeline.last_s,
     )

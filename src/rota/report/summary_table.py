@@ -1,4 +1,4 @@
-"""The summary tables of a report: one row per run, the best value of each column marked."""
+"""The summary tables of a report: a row per run, with the best value of each column marked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TENANT_ROWS = 200
 
 
 class Better(Enum):
-    """Which way a column is good."""
+    """Whether low or high values of a column are better."""
 
     LOW = "low"
     HIGH = "high"
@@ -23,7 +23,7 @@ class Better(Enum):
 
 
 class ColumnKind(Enum):
-    """How a column's numbers are written."""
+    """How a column's numbers are formatted."""
 
     COUNT = "count"
     TIME = "time"
@@ -65,14 +65,14 @@ class SummaryTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryColumn:
-    """One figure of `Metrics` as a column; `|` breaks the title into lines."""
+    """One of the `Metrics` as a column; `|` breaks the title into lines."""
 
     key: str
     title: str
     kind: ColumnKind
     better: Better
     if_any: str = ""
-    """A figure that is above 0 in some row where there is such a column."""
+    """The metric that must be above 0 in some row; otherwise the column is left out."""
 
 
 def _column(key: str, title: str, kind: ColumnKind, better: Better, *, if_any: str = "") -> SummaryColumn:
@@ -89,7 +89,7 @@ COLUMNS = (
     _column("p99_jct_s", "p99|JCT", ColumnKind.TIME, Better.LOW),
     _column("makespan_s", "makespan", ColumnKind.TIME, Better.LOW),
     _column("avg_wait_s", "average|wait", ColumnKind.TIME, Better.LOW),
-    _column("gpu_utilization", "GPU|allocation", ColumnKind.PERCENT, Better.HIGH),
+    _column("gpu_allocation", "GPU|allocation", ColumnKind.PERCENT, Better.HIGH),
     _column("gpu_busy", "GPU|busy", ColumnKind.PERCENT, Better.HIGH, if_any="gpu_busy"),
     _column("fragmentation", "fragmented", ColumnKind.PERCENT, Better.LOW),
     _column("preemptions", "preemptions", ColumnKind.COUNT, Better.LOW),
@@ -170,7 +170,7 @@ def _write(column: SummaryColumn, values: Sequence[float | None], mark: bool) ->
 
 
 def _digits(value: float, kind: ColumnKind) -> str:
-    """Three digits that count, but never fewer than stand before the point."""
+    """Three significant digits, and always all digits before the point."""
     if kind is ColumnKind.COUNT or value == 0:
         return f"{value:,.0f}"
     places = min(max(2 - math.floor(math.log10(abs(value))), 0), 6)
@@ -178,7 +178,7 @@ def _digits(value: float, kind: ColumnKind) -> str:
 
 
 def _best(better: Better, values: Sequence[float | None], shown: Sequence[str]) -> str | None:
-    """The best value as written; None where no value is better than another."""
+    """The best value as shown; None where no value is better than another."""
     known = [(value, text) for value, text in zip(values, shown, strict=True) if value is not None]
     if better is Better.NEITHER or len({text for _, text in known}) < 2:
         return None

@@ -18,7 +18,7 @@ _WHOLE = frozenset({"tasks", "priority", "preemptions", "restarts", "suspensions
 
 
 def write_jobs(history: History, folder: Path) -> tuple[Path, Path]:
-    """Write `jobs.parquet` and `jobs.csv` into a folder that exists; their paths."""
+    """Write `jobs.parquet` and `jobs.csv` into an existing folder, and return their paths."""
     table = jobs_table(history)
     parquet, csv = folder / "jobs.parquet", folder / "jobs.csv"
     table.write_parquet(parquet)

@@ -1,7 +1,7 @@
-"""What the cluster did over time, gathered step by step while an engine runs or a journal is replayed.
+"""The cluster over time, recorded step by step while an engine runs or a journal is replayed.
 
-It stands where a journal stands. Per step it only notes who began and who left; curves and bars are worked
-out when somebody asks. When a job ended is in the history, so the rules for that are not told here again.
+A timeline takes the place of a journal. Per step it only records which jobs started and which released their devices;
+curves and bars are computed on request. The end of a job is in the history, so its rules are not repeated here.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from rota.core.model.placement import Placement
 from rota.core.state.history import History
 from rota.report.series import Floats, Series, from_changes, from_intervals
 
-_LEFT = (JobEnded, Stopped, Interrupted)
+_RELEASING = (JobEnded, Stopped, Interrupted)
 
 
 class Tee:
-    """A journal that passes each step on to several."""
+    """A journal that passes each step to several others."""
 
     def __init__(self, *journals: Journal) -> None:
         self._journals = journals
@@ -59,14 +59,14 @@ class Tee:
         decisions: Sequence[Decision],
         waits: Sequence[tuple[JobId, Reason]],
     ) -> None:
-        """One step, to each."""
+        """Pass one step to each."""
         for journal in self._journals:
             journal.append(now_s, events, decisions, waits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segments:
-    """Stretches of time in which a job held devices of one node, in parallel columns."""
+    """Intervals in which a job held devices of one node, in parallel columns."""
 
     job_ids: list[JobId]
     nodes: NDArray[np.int32]
@@ -82,19 +82,19 @@ class Segments:
         return len(self.masks)
 
     def devices(self) -> Floats:
-        """How many devices each holds; a part of a device counts as that part."""
+        """Devices that each interval holds; a fraction of a device counts as that fraction."""
         counts = np.fromiter((mask.bit_count() for mask in self.masks), dtype=np.float64, count=len(self))
         return counts * self.milli / WHOLE
 
 
 class Timeline:
-    """A journal that keeps what plots over time need. Small, and fit to be sent between processes."""
+    """A journal that keeps what figures over time need. It is small and can be pickled."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.node_ids: list[NodeId] = [node.id for node in cluster.nodes]
         self.node_devices: list[int] = [node.devices for node in cluster.nodes]
         self.events = 0
-        """Events taken in so far."""
+        """Events recorded so far."""
         self.first_s: float | None = None
         self.last_s = 0.0
         self._ordered: dict[JobId, Placement] = {}
@@ -118,7 +118,7 @@ class Timeline:
         decisions: Sequence[Decision],
         waits: Sequence[tuple[JobId, Reason]],
     ) -> None:
-        """Take note of one step."""
+        """Record one step."""
         if self.first_s is None:
             self.first_s = now_s
         self.last_s = now_s
@@ -126,17 +126,17 @@ class Timeline:
         for event in events:
             if isinstance(event, Started):
                 self._running[event.job_id] = (now_s, self._ordered.pop(event.job_id, ()))
-            elif isinstance(event, _LEFT):
-                self._leave(event.job_id, now_s)
+            elif isinstance(event, _RELEASING):
+                self._release(event.job_id, now_s)
             elif not isinstance(event, JobArrived) or event.held:
-                self._note_rare(event, now_s)
+                self._record_rare(event, now_s)
         for decision in decisions:
             if isinstance(decision, Renew):
                 self._renew(decision, now_s)
             elif not isinstance(decision, Stop | Suspend):
                 self._ordered[decision.job_id] = decision.placement
 
-    def _leave(self, job_id: JobId, now_s: float) -> None:
+    def _release(self, job_id: JobId, now_s: float) -> None:
         self._ordered.pop(job_id, None)
         run = self._running.pop(job_id, None)
         if run is None:
@@ -152,23 +152,23 @@ class Timeline:
             self._milli.append(slot.milli)
 
     def _renew(self, order: Renew, now_s: float) -> None:
-        """A job goes on where it is, maybe with another hold on its devices."""
+        """Record a renewed lease, which may change the job's fractions of its devices."""
         run = self._running.get(order.job_id)
         if run is not None and run[1] != order.placement:
-            self._leave(order.job_id, now_s)
+            self._release(order.job_id, now_s)
             self._running[order.job_id] = (now_s, order.placement)
 
-    def _note_rare(self, event: Event, now_s: float) -> None:
+    def _record_rare(self, event: Event, now_s: float) -> None:
         match event:
             case Resumed():
                 self._running[event.job_id] = (now_s, self._ordered.pop(event.job_id, ()))
             case Suspended() | WorkDone():
-                self._leave(event.job_id, now_s)
+                self._release(event.job_id, now_s)
             case Resized() | Moved():
                 if event.job_id in self._running or isinstance(event, Moved):
                     _, before = self._running.get(event.job_id, (now_s, ()))
                     placement = self._ordered.pop(event.job_id, before)
-                    self._leave(event.job_id, now_s)
+                    self._release(event.job_id, now_s)
                     self._running[event.job_id] = (now_s, placement)
             case StartFailed():
                 self._ordered.pop(event.job_id, None)
@@ -184,25 +184,25 @@ class Timeline:
             case NodeAdded():
                 self._add(event.node, now_s)
             case NodeRemoved():
-                self._turn(self.node_ids.index(event.node_id), False, now_s)
+                self._set_up(self.node_ids.index(event.node_id), False, now_s)
             case NodeLost() | NodeBack():
-                self._turn(self.node_ids.index(event.node_id), isinstance(event, NodeBack), now_s)
+                self._set_up(self.node_ids.index(event.node_id), isinstance(event, NodeBack), now_s)
             case _:
                 pass
 
     def _add(self, node: Node, now_s: float) -> None:
-        """A node joined, or came back in its old place."""
+        """Record a node that joined, or came back at its old index."""
         if node.id in self.node_ids:
             index = self.node_ids.index(node.id)
-            self._turn(index, False, now_s)
+            self._set_up(index, False, now_s)
             self.node_devices[index] = node.devices
-            self._turn(index, True, now_s)
+            self._set_up(index, True, now_s)
             return
         self.node_ids.append(node.id)
         self.node_devices.append(node.devices)
         self._capacity.append((now_s, node.devices))
 
-    def _turn(self, node: int, up: bool, now_s: float) -> None:
+    def _set_up(self, node: int, up: bool, now_s: float) -> None:
         if up != (node in self._down):
             return
         if up:
@@ -212,7 +212,7 @@ class Timeline:
         devices = self.node_devices[node]
         self._capacity.append((now_s, devices if up else -devices))
 
-    # -- what was gathered -----------------------------------------------------------------------
+    # -- what was recorded -----------------------------------------------------------------------
 
     def capacity(self) -> Series:
         """Devices of nodes that were up, over time."""
@@ -227,7 +227,7 @@ class Timeline:
         return from_intervals(start_s, end_s)
 
     def devices_in_use(self) -> Series:
-        """Devices held by running jobs, over time; a part of a device counts as that part."""
+        """Devices held by running jobs, over time; a fraction of a device counts as that fraction."""
         held = self.segments()
         return from_intervals(held.start_s, held.end_s, held.devices())
 
@@ -245,7 +245,7 @@ class Timeline:
         return from_changes(times_s, changes)
 
     def segments(self) -> Segments:
-        """Who held what from when to when, oldest end first; what runs still ends at the last step."""
+        """All intervals, oldest end first; those of running jobs end at the last step."""
         slots = np.array(self._slots, dtype=np.intp)
         open_runs = [(job, start_s, slot) for job, (start_s, held) in self._running.items() for slot in held]
         return Segments(

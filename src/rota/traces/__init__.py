@@ -1,4 +1,4 @@
-"""Workload files and generators: what arrives when, and how it will really go."""
+"""Trace files and generators: the jobs of a workload, their submissions and their true run times."""
 
 from rota.traces.formats import FORMATS, TraceFormat, read_trace
 from rota.traces.readers.alibaba import read_alibaba_nodes

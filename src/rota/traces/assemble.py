@@ -88,7 +88,7 @@ def gang(gpus: int) -> Shape:
 
 
 def pod(device_milli: int) -> Shape:
-    """A single task with so many devices, or a part of one."""
+    """A single task with some devices, or a fraction of one."""
     return shape_of(Role(device_milli=device_milli))
 
 
@@ -124,7 +124,7 @@ def spread_over_nodes(gpus: int, nodes: int, *, cpu_milli: int = 0, memory_bytes
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """No garbage collection meanwhile: all that is made is kept, and looking for cycles costs a third."""
+    """Pause garbage collection: everything that is made is kept, and the search for cycles costs a third."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Where readers put what they find: jobs with their lines, and what was wrong; out comes a workload."""
+"""Collects the jobs and errors that a reader finds, and makes a workload of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TraceBuilder:
         self.left_out = 0
 
     def reject(self, line: int, reason: object) -> None:
-        """Refuse a line: an error, or one more skipped if the user said so."""
+        """Refuse a line: raise an error, or count it as skipped where the user asked for that."""
         if not self.source.skip_bad_lines:
             raise RotaError(f"{self.source.path}:{line}: {reason}")
         self.skipped += 1
@@ -99,7 +99,7 @@ class TraceBuilder:
 
 
 def check_acyclic(jobs: Sequence[Job], where: str) -> None:
-    """Refuse jobs that wait for each other in a ring."""
+    """Refuse jobs that depend on each other in a cycle."""
     from graphlib import CycleError, TopologicalSorter
 
     try:

@@ -15,11 +15,11 @@ Cell: TypeAlias = object
 
 
 class BadLine(RotaError):
-    """A line that cannot become a job; whoever knows file and line puts them in front."""
+    """A line that cannot become a job; the caller adds file and line."""
 
 
 def bad(field: str, value: Cell, expected: str) -> BadLine:
-    """The reason why a value will not do."""
+    """The error for a value that is not valid."""
     return BadLine(f"{field} is {_shown(value)}; expected {expected}")
 
 
@@ -56,7 +56,7 @@ def whole(field: str, value: Cell, at_least: int = 0) -> int:
 
 
 def moment_s(field: str, text: str) -> float:
-    """A date and time in seconds; without a time zone, as the clock on the wall said."""
+    """A date and time in seconds; without a time zone, local time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The table of trace formats: how each is recognised, and who reads it."""
+"""The table of trace formats: how each is recognised, and its reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace file before anything is known of it: open, compressed or not, text or Parquet."""
+"""A trace file of unknown format: compressed or not, text or Parquet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARQUET_MAGIC = b"PAR1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSource:
-    """A file that is there and has something in it; `head` is its beginning, uncompressed."""
+    """An existing file that is not empty; `head` is its beginning, uncompressed."""
 
     path: Path
     head: bytes
@@ -28,7 +28,7 @@ class TraceSource:
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the file says that it is Parquet."""
+        """Whether the file begins as Parquet does."""
         return self.head.startswith(PARQUET_MAGIC)
 
     @property
@@ -63,7 +63,7 @@ def open_source(path: Path, *, skip_bad_lines: bool = False) -> TraceSource:
 
 @contextmanager
 def _faults_named(path: Path) -> Iterator[None]:
-    """Errors of the file system, of compression and of text, as the user's."""
+    """Turn errors of the file system, of compression and of text into errors for the user."""
     try:
         yield
     except FileNotFoundError:

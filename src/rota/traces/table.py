@@ -26,7 +26,7 @@ class RowReader(Protocol):
 
 
 class HeaderColumns:
-    """Where each column of a file is."""
+    """The place of each column of a file."""
 
     def __init__(self, header: list[str], *, where: str) -> None:
         self._where = where
@@ -44,7 +44,7 @@ class HeaderColumns:
         return self._place.get(name)
 
     def first_of(self, *names: str) -> int:
-        """The place of the first column that is there, of several that would do."""
+        """The place of the first of several alternative columns that is there."""
         for name in names:
             if name in self._place:
                 return self._place[name]

@@ -1,4 +1,4 @@
-"""A workload: submissions in order of time. What the simulated world knows and a scheduler does not."""
+"""A workload: submissions in order of time, with true run times that a scheduler does not know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rota.core.model.job import Job
 
 
 class Outcome(Enum):
-    """How a job will end when it is left alone."""
+    """How a job ends if it is not interrupted."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -19,7 +19,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A job, the moment it is submitted, and how it will go.
+    """A job, the moment of its submission, and its true outcome.
 
     `job.work` is what the job says of itself; it really ends with `outcome` once the fraction `ends_at` of
     that work is done (a job cancelled early, or one that fails on the way, ends below 1).

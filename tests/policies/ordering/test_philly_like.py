@@ -32,4 +32,4 @@ def test_philly_like_jobs_all_come_to_their_end(policy: str) -> None:
         ends.count("failed"),
         ends.count("cancelled"),
     )
-    assert 0 < found.gpu_utilization <= 1
+    assert 0 < found.gpu_allocation <= 1

@@ -1,4 +1,4 @@
-"""`rota cancel`, `rota hold`, `rota release`: what a user does to jobs."""
+"""`rota cancel`, `rota hold`, `rota release`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NameOption = Annotated[str | None, typer.Option("--name", help="All unfinished j
 
 
 def cancel(jobs: Jobs = None, name: NameOption = None, server: ServerOption = None) -> None:
-    """End jobs, whatever they are doing.
+    """End jobs in any state.
 
     Examples:
 
@@ -46,7 +46,7 @@ def release(jobs: Jobs = None, name: NameOption = None, server: ServerOption = N
 
 
 def _act(jobs: list[str] | None, name: str | None, action: str, server: str | None) -> None:
-    """Do it to each, whatever becomes of the others; then complain of the first that refused."""
+    """Apply the action to each job; raise the first refusal at the end."""
     from rota.sdk.client import Refused
 
     client = client_for(server)
@@ -54,7 +54,7 @@ def _act(jobs: list[str] | None, name: str | None, action: str, server: str | No
     if name is not None and not found:
         raise RotaError(f"--name: there is no unfinished job {name!r}")
     if not jobs and not found:
-        raise RotaError("say which jobs: their ids, or --name NAME")
+        raise RotaError("name the jobs: by their ids, or with --name NAME")
     refused: list[Refused] = []
     for job in dict.fromkeys([*(jobs or []), *reversed(found)]):
         try:

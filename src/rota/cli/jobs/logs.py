@@ -1,4 +1,4 @@
-"""`rota logs`: what a job says."""
+"""`rota logs`: the output of a job."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def logs(
     job: JobArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job ends; exit 100 if it failed.")
+        bool, typer.Option("--follow", "-f", help="Follow the output until the job ends; exit 100 if it failed.")
     ] = False,
     task: Annotated[int | None, typer.Option(help="The task's rank; 0 by default.", min=0)] = None,
     attempt: Annotated[int | None, typer.Option(help="Which attempt; the last by default.", min=1)] = None,
-    tail: Annotated[int | None, typer.Option(help="Only the last so many lines.", min=0, metavar="LINES")] = None,
+    tail: Annotated[int | None, typer.Option(help="Only the last lines.", min=0, metavar="LINES")] = None,
     server: ServerOption = None,
 ) -> int:
-    """Print what a job says.
+    """Print the output of a job.
 
     Examples:
 
@@ -48,7 +48,7 @@ def logs(
 
 
 def _size(client: Client | ClusterUser, job: str, lines: int, task: int | None, attempt: int | None) -> int:
-    """How many bytes the last lines are, from as much of a task's output as it takes to find them."""
+    """The number of bytes of the last lines, from as much of a task's output as is needed."""
     size = max(8192, lines * 200)
     while True:
         said = b"".join(client.logs(job, task=task, attempt=attempt, tail=size))

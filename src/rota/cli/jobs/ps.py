@@ -1,4 +1,4 @@
-"""`rota ps`: the jobs."""
+"""`rota ps`: list jobs."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ COLUMNS = (
 
 def ps(
     every: Annotated[bool, typer.Option("--all", "-a", help="Also jobs that have ended.")] = False,
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
-    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only those of this name.")] = None,
-    limit: Annotated[int | None, typer.Option(help="At most so many, the newest.", min=1)] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only jobs of this name.")] = None,
+    limit: Annotated[int | None, typer.Option(help="At most this many, the newest.", min=1)] = None,
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

@@ -19,7 +19,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")
 
 
 def show(job: JobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Show everything about a job; secrets are covered.
+    """Show everything about a job; secrets are masked.
 
     Examples:
 
@@ -40,7 +40,7 @@ def show(job: JobArgument, server: ServerOption = None, output: OutputOption = O
 
 
 def why(job: JobArgument, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Say why a job waits, and when it is expected to start.
+    """Explain why a job waits, and when it is expected to start.
 
     Examples:
 
@@ -63,12 +63,12 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
 
 
 def _resources(client: Client | ClusterUser, job: str) -> list[dict[str, Any]]:
-    """Request, estimate and use; a cluster of Kubernetes tells none of it."""
+    """Request, estimate and use; a Kubernetes cluster has none of them."""
     return client.resources(job) if isinstance(client, Client) else []
 
 
 def _show_resources(compared: list[dict[str, Any]]) -> None:
-    """What a task asked for, will probably need and used, side by side."""
+    """What a task requested, is estimated to need, and used, side by side."""
     if not compared:
         return
     rows = [
@@ -88,7 +88,7 @@ def _show_resources(compared: list[dict[str, Any]]) -> None:
 
 
 def _origin(each: dict[str, Any]) -> str:
-    """Who chose an amount, where that was not the user."""
+    """The origin of an amount that the user did not choose."""
     if not each["auto"]:
         return ""
     return f" (auto, raised {each['raised']} time{'s' * (each['raised'] != 1)})" if each["raised"] else " (auto)"
@@ -104,7 +104,7 @@ def _estimated(each: dict[str, Any]) -> str | None:
 
 
 def amount_of(what: str, value: float) -> str:
-    """GPUs, CPUs or bytes as people read them; nothing asked for is a dash."""
+    """GPUs, CPUs or bytes as text; a dash where none are requested."""
     if what in ("memory", "gpu_memory"):
         return "-" if not value else f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
     return "-" if not value else f"{value:.3g}"

@@ -1,10 +1,17 @@
-"""`rota submit`: a job file or a command becomes a job."""
+"""`rota submit`: submit job files, or a command, as jobs.
+
+Files are validated once, by the manager or, with `--context`, by the client of the cluster.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,32 +28,32 @@ Json = dict[str, Any]
 _FILE_ENDINGS = frozenset({".yaml", ".yml", ".json"})
 _SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 MOST_MEMBERS = 10_000
+_JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
+"""How errors name a submitted job file."""
 
 
 def submit(
     what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="Job files, or -- and a command.")],
-    name: Annotated[str | None, typer.Option("--name", help="What to call it.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The job's name.")] = None,
     gpus: Annotated[str | None, typer.Option(help="GPUs per task; 0.5 shares one.")] = None,
-    gpu: Annotated[list[str] | None, typer.Option(help="GPU types that will do, best first.")] = None,
+    gpu: Annotated[list[str] | None, typer.Option(help="Acceptable GPU types, best first.")] = None,
     workers: Annotated[int | None, typer.Option(help="Tasks, started together.", min=1)] = None,
     cpus: Annotated[str | None, typer.Option(help="CPUs per task.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory per task, e.g. 16Gi.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="For which tenant.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
-    time_limit: Annotated[str | None, typer.Option(help="End it after so long, e.g. 12h.")] = None,
-    max_restarts: Annotated[int | None, typer.Option(help="How often to start it again if it fails.", min=0)] = None,
+    time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
+    max_restarts: Annotated[int | None, typer.Option(help="How often it is restarted if it fails.", min=0)] = None,
     after: Annotated[list[str] | None, typer.Option("--depends-on", help="A job that must succeed first.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
-    image: Annotated[
-        str | None, typer.Option(help="The container image to run it in; on Kubernetes there must be one.")
-    ] = None,
+    image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     no_image: Annotated[
-        bool, typer.Option("--no-image", help="Run without the file's container image, on the machine as it is.")
+        bool, typer.Option("--no-image", help="Run without the file's container image, directly on the machine.")
     ] = False,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Submit nothing; say when it would start.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Submit nothing; print when it would start.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
     server: ServerOption = None,
 ) -> int:
@@ -66,7 +73,8 @@ def submit(
 
       rota --context my-cluster submit --image pytorch/pytorch:2.5.1 --gpus 1 -- python train.py
     """
-    jobs: list[Json] = [_from_file(path) for path in _files(what)] or [{"run": what}]
+    files = _files(what)
+    jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what}]
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own = {
         "name": name,
@@ -78,27 +86,51 @@ def submit(
         "max_restarts": max_restarts,
         "depends_on": after,
     }
+    with _files_named(files):
+        for number, job in enumerate(jobs, start=1):
+            source = "job" if len(jobs) == 1 else f"job {number}"
+            _add_options(job, own, needs, source)
+            if no_image:
+                job.pop("image", None)
+            _set_env(job, env or [], secret or [], source)
+        if dry_run:
+            if len(jobs) > 1:
+                raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
+            return _try_out(jobs[0], server)
+        return _send(jobs, array, held=held, wait=wait, server=server)
+
+
+def _add_options(job: Json, own: Json, needs: Json, source: str) -> None:
+    """Put the options that were given over the fields of a job."""
+    job.update({key: value for key, value in own.items() if value is not None})
     given = {key: value for key, value in needs.items() if value is not None}
-    for job in jobs:
-        job.update({key: value for key, value in own.items() if value is not None})
-        if given:
-            job["resources"] = {**job.get("resources", {}), **given}
-        if no_image:
-            job.pop("image", None)
-        _set_env(job, env or [], secret or [])
-        job.setdefault("workdir", os.getcwd())
-    if dry_run:
-        if len(jobs) > 1:
-            raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
-        return _try_out(jobs[0], server)
-    return _send(jobs, array, held=held, wait=wait, server=server)
+    if given:
+        job["resources"] = {**_mapping(job, "resources", source), **given}
+    job.setdefault("workdir", os.getcwd())
+
+
+@contextmanager
+def _files_named(files: list[Path]) -> Iterator[None]:
+    """Put the file's name in place of `job` or `job 2` at the head of an error."""
+    try:
+        yield
+    except RotaError as error:
+        found = _JOB.match(str(error))
+        number = int(found[1] or 1) if found else 0
+        if found is None or not 1 <= number <= len(files):
+            raise
+        raise RotaError(f"{files[number - 1]}: {str(error)[found.end() :]}") from error
+
+
+def _mapping(job: Json, field: str, source: str) -> Json:
+    """A field that options are added to."""
+    found = job.get(field)
+    if found is not None and not isinstance(found, dict):
+        raise RotaError(f"{source}: {field} is {found!r:.60}; it must be a mapping of fields to values")
+    return found or {}
 
 
 def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server: str | None) -> int:
-    from rota.files.job import job_file
-
-    for job in jobs:
-        job_file(job)
     if array is not None:
         jobs = [{**job, "array": number} for job in jobs for number in _members(array)]
     client = client_for(server)
@@ -113,7 +145,7 @@ def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server
 
 
 def _warn(client: Client | ClusterUser, job_id: str) -> None:
-    """Say at once if it will wait for ever."""
+    """Print a note if the job can never start here."""
     reason = client.job(job_id)["reason"]
     if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):
         typer.echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
@@ -121,9 +153,7 @@ def _warn(client: Client | ClusterUser, job_id: str) -> None:
 
 def _try_out(job: Json, server: str | None) -> int:
     from rota.cli.jobs.show import expectation
-    from rota.files.job import job_file
 
-    job_file(job)
     expected = client_for(server).try_out(job)["expected"]
     if expected is None:
         typer.echo("the cluster would take it; when it would start is known at Rota's own address: --server URL")
@@ -133,29 +163,40 @@ def _try_out(job: Json, server: str | None) -> int:
 
 
 def _files(what: list[str]) -> list[Path]:
-    """The job files that were named; none if it is a command."""
+    """The job files that are named; none for a command."""
     paths = [Path(word) for word in what]
     if paths[0].suffix not in _FILE_ENDINGS:
         return []
     for path in paths:
         if path.suffix not in _FILE_ENDINGS:
-            raise RotaError(f"{path} is no job file as {paths[0]} is; give files alone, or -- and a command")
+            raise RotaError(f"{path} is no job file, unlike {paths[0]}; give only files, or -- and a command")
     return paths
 
 
 def _from_file(path: Path) -> Json:
-    from rota.files.job import read_job_file
+    from rota.files.job import read_job_values
 
-    return dict(read_job_file(path))
+    try:
+        plain: Json = json.loads(json.dumps(read_job_values(path), default=_as_text))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RotaError(f"{path}: it can't be sent to a manager: {error}") from error
+    return plain
 
 
-def _set_env(job: Json, env: list[str], secret: list[str]) -> None:
+def _as_text(value: object) -> str:
+    """Dates, which YAML has and JSON has not."""
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"JSON has no {type(value).__name__}")
+
+
+def _set_env(job: Json, env: list[str], secret: list[str], source: str) -> None:
     for given, hide in ((env, False), (secret, True)):
         for pair in given:
             key, equals, value = pair.partition("=")
             if not equals:
                 raise RotaError(f"--{'secret' if hide else 'env'} is {key!r}; write it as NAME=VALUE")
-            job["env"] = {**job.get("env", {}), key: {"secret": value} if hide else value}
+            job["env"] = {**_mapping(job, "env", source), key: {"secret": value} if hide else value}
 
 
 def _members(text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""`rota top`: the cluster, its tenants, nodes and jobs as they are, again and again."""
+"""`rota top`: devices, tenants, nodes and jobs, refreshed continuously."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ TENANT_COLUMNS = (
 
 
 def top(
-    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = 1.0,
-    limit: Annotated[int, typer.Option(help="At most so many jobs.", min=1)] = 30,
+    every: Annotated[float, typer.Option(help="Seconds between two updates.", min=0.1)] = 1.0,
+    limit: Annotated[int, typer.Option(help="At most this many jobs.", min=1)] = 30,
     server: ServerOption = None,
 ) -> None:
-    """Show devices, tenants, nodes and jobs as they are, until Ctrl-C; once, where the output is not a terminal.
+    """Show devices, tenants, nodes and jobs until Ctrl-C; once, where the output is not a terminal.
 
     Examples:
 
@@ -117,7 +117,7 @@ def _busiest(tenants: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _few(values: Sequence[float]) -> list[float]:
-    """The means of as many neighbouring values as make a line of them."""
+    """Means of adjacent values, as many as fit a line."""
     count = min(WIDTH, len(values))
     edges = [round(index * len(values) / count) for index in range(count + 1)]
     return [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]

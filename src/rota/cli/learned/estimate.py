@@ -202,17 +202,17 @@ def _enough(runs: Sequence[Observation], data: Path) -> list[str]:
 
 
 def _wasted(rows: Sequence[Mapping[str, Any]], days: float) -> str:
-    """What was asked for and not used, in words."""
+    """A sentence on what was requested and not used."""
     when = f"the last {days:g} days" if days != 1 else "the last day"
     if not rows:
-        return f"nobody asked for twice what they used in {when}, as far as use is known"
+        return f"no job asked for twice what it used in {when}, as far as usage is known"
     hours: dict[str, float] = {}
     for row in rows:
         hours[row["what"]] = hours.get(row["what"], 0.0) + (row["asked"] - row["used"]) * row["run_s"] / 3600
     parts = [f"{hours[what] / unit:,.3g} {name}" for what, (name, unit) in _HOURS.items() if what in hours]
     jobs, owners = len({row["id"] for row in rows}), len({row["owner"] for row in rows})
-    who = f"{jobs} job{'s' * (jobs != 1)} of {owners} owner{'s' * (owners != 1)}"
-    return f"{who} asked for at least twice what they used in {when}; not used: {', '.join(parts)}"
+    askers = f"{jobs} job{'s' * (jobs != 1)} of {owners} owner{'s' * (owners != 1)}"
+    return f"{askers} asked for at least twice what they used in {when}; not used: {', '.join(parts)}"
 
 
 def _percent(part: float) -> str:

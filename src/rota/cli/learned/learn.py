@@ -79,7 +79,7 @@ def collect(
         ),
     ] = None,
 ) -> None:
-    """Run jobs with all sorts of placements and write down who was beside whom, and how fast each ran.
+    """Run jobs with varied placements and record the neighbours and the speed of each.
 
     Examples:
 

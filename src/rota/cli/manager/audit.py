@@ -1,4 +1,4 @@
-"""`rota audit`: who changed what, people and the manager itself."""
+"""`rota audit`: changes by users and by the manager itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def audit(
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List who changed what, newest first; for admins.
+    """List changes and the users who made them, newest first; for admins.
 
     Examples:
 

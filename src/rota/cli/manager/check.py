@@ -1,4 +1,4 @@
-"""`rota check`: read a cluster or job file and say what is wrong with it before anything depends on it."""
+"""`rota check`: report what is wrong with a cluster or job file before anything depends on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check(
     ],
     output: OutputOption = OutputFormat.TABLE,
 ) -> int:
-    """Read files and say what is wrong or odd, with the path of each field.
+    """Read files and report what is wrong or odd, with the path of each field.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""What the commands for a manager share: its address, and how a followed job's end becomes a status."""
+"""The connection to a manager, and the exit status of a followed job; for all commands of a manager."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ServerOption = Annotated[
 
 
 def client_for(server: str | None) -> Client | ClusterUser:
-    """Whoever answers for jobs: a manager, or with `rota --context` a Kubernetes cluster."""
+    """The client of a manager, or with `rota --context` of a Kubernetes cluster."""
     context = os.environ.get(CONTEXT)
     if context is None or server is not None:
         return Client(server)

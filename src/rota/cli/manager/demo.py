@@ -1,4 +1,4 @@
-"""`rota demo`: a manager on pretend devices, real processes, and what becomes of them, in under a minute."""
+"""`rota demo`: a manager on emulated devices, real processes, and what becomes of them, in under a minute."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def demo(
         "out/demo"
     ),
 ) -> int:
-    """Start a manager on pretend devices, run a gang, an array and a job that is preempted, and show them.
+    """Start a manager on emulated devices, run a gang, an array and a job that is preempted, and show them.
 
     Examples:
 
@@ -140,7 +140,7 @@ def _manager(out: Path) -> Iterator[Client]:
             if process.poll() is not None:
                 raise Unavailable(f"the manager did not start; see {out / 'manager.log'}")
             client = Client(json.loads(sign.read_text(encoding="utf-8"))["url"])
-            typer.echo(f"a manager of 8 pretend GPUs on 2 nodes: {client.url}")
+            typer.echo(f"a manager of 8 emulated GPUs on 2 nodes: {client.url}")
             yield client
             client.close()
         finally:

@@ -53,7 +53,7 @@ def run(
     config: Config = None,
     config_map: ConfigMap = "rota",
     leader_election: Annotated[
-        bool, typer.Option("--leader-election/--no-leader-election", help="Take turns with other replicas.")
+        bool, typer.Option("--leader-election/--no-leader-election", help="Elect one leader among the replicas.")
     ] = True,
     identity: Annotated[
         str | None, typer.Option("--identity", help="This replica's name in the Lease.", metavar="NAME")

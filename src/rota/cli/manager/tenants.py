@@ -1,4 +1,4 @@
-"""`rota tenants`: who uses the cluster, and what is promised to whom, also while jobs run."""
+"""`rota tenants`: the tenants, their usage and their guarantees, which may change while jobs run."""
 
 from __future__ import annotations
 

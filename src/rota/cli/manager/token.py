@@ -1,4 +1,4 @@
-"""`rota token`: who may use the manager."""
+"""`rota token`: the tokens of a manager's users."""
 
 from __future__ import annotations
 

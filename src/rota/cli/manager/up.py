@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Cgroup(Enum):
-    """Whether tasks get cgroups: where they can be had, or else no manager, or none."""
+    """Whether tasks get cgroups: where available, always (or no manager starts), or never."""
 
     AUTO = "auto"
     ON = "on"
@@ -33,11 +33,13 @@ def up(
     ] = None,
     emulate: Annotated[
         str | None,
-        typer.Option(help="Pretend to have these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
+        typer.Option(help="Emulate these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
     ] = None,
     policy: Annotated[str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.")] = "priority",
-    placement: Annotated[str | None, typer.Option(help="Which devices; by default as the policy says.")] = None,
-    tenancy: Annotated[str, typer.Option(help="Who may use what.")] = "none",
+    placement: Annotated[
+        str | None, typer.Option(help="Which devices jobs get; by default the policy's placement.")
+    ] = None,
+    tenancy: Annotated[str, typer.Option(help="How devices are divided among tenants: none, quota or cells.")] = "none",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.", min=0, max=65535)] = 7650,
     data: Annotated[
@@ -46,7 +48,7 @@ def up(
     database: Annotated[
         str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
     ] = None,
-    run_as: Annotated[str | None, typer.Option(help="Whose processes tasks are, if you are root.")] = None,
+    run_as: Annotated[str | None, typer.Option(help="The user that tasks run as, if you are root.")] = None,
     keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
     estimate_bound: Annotated[
         float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
@@ -64,7 +66,7 @@ def up(
     ] = LogFormat.TEXT,
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
 ) -> None:
-    """Start the manager of this machine; it runs until it is told to stop (Ctrl-C). Jobs run on meanwhile.
+    """Start the manager of this machine; it runs until it is stopped (Ctrl-C). Jobs keep running meanwhile.
 
     Examples:
 
@@ -87,7 +89,7 @@ def up(
 
 
 def _merged(ctx: typer.Context, config: Path | None) -> UpFile:
-    """What the command line says, then what the file says, then the rule."""
+    """The settings: of the command line, else of the file, else the defaults."""
     from rota.files.shape import checked
     from rota.files.up_file import UpFile, read_up_file
 
@@ -99,7 +101,7 @@ def _merged(ctx: typer.Context, config: Path | None) -> UpFile:
 
 
 def verify(settings: UpFile) -> None:
-    """Refuse settings that name what is not there."""
+    """Refuse settings that name something unknown."""
     from rota.drivers.simulator.guarantees import refuse_broken_guarantees
     from rota.placement import style
     from rota.policies import find_policy
@@ -130,7 +132,7 @@ def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
 
 
 def _options(settings: UpFile) -> Options:
-    """Settings as the manager takes them."""
+    """The settings as options of the manager."""
     from rota.api.serve import Options
     from rota.drivers.local.machine import nvml_folder
     from rota.drivers.local.settings import Settings

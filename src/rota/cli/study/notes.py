@@ -53,13 +53,13 @@ def _unmeasured_pairs(loaded: LoadedScenario) -> Iterator[str]:
             return
         lack = f"{missing:,} of {pairs:,} pairs of models on the same devices were not measured"
     yield (
-        f"{', '.join(packing)}: {lack}; such jobs run beside each other as fast as alone. "
-        "Say what each leaves of the other's speed with --neighbours, e.g. --neighbours device=0.8"
+        f"{', '.join(packing)}: {lack}; such jobs run packed as fast as alone. "
+        "State their interference with --neighbours, e.g. --neighbours device=0.8"
     )
 
 
 def _pairs(loaded: LoadedScenario, profiles: Profiles) -> tuple[int, int]:
-    """Of the workload's models, by type and number of devices: pairs that were not measured, and all pairs."""
+    """The number of unmeasured pairs of the workload's models, by type and number of devices, and of all pairs."""
     jobs = [submission.job for submission in loaded.workload.submissions]
     sizes = {(max(job.gpu_milli // WHOLE, 1), job.model) for job in jobs if job.model is not None}
     found = [
@@ -108,6 +108,6 @@ def _remarks(loaded: LoadedScenario) -> Iterator[str]:
 def _undisturbed(loaded: LoadedScenario) -> Iterator[str]:
     if loaded.workload.contention_removed:
         yield (
-            f"--contention: what neighbours had cost the jobs of {loaded.workload.source} is taken out of their run "
-            "times first, so that it does not count twice"
+            f"--contention: the slowdown by neighbours of the jobs of {loaded.workload.source} is taken out of their "
+            "run times first, so that it does not count twice"
         )

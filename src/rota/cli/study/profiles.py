@@ -1,4 +1,4 @@
-"""`rota profiles`: the built-in catalogue of speeds with its sources, or what a file of speeds holds."""
+"""`rota profiles`: the built-in catalogue of speeds with its sources, or the contents of a file of speeds."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _speed_row(book: Catalogue, model: str, kind: DeviceType) -> dict[str, objec
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
-    """A row for people: speeds as text, with a mark on those that nobody published."""
+    """A row for people: speeds as text, with a mark on estimates."""
     texts = {}
     for count in COUNTS:
         speed = row[f"on_{count}"]

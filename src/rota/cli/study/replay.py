@@ -1,4 +1,4 @@
-"""`rota sim --replay`: prove that a journal's events lead to the same decisions again."""
+"""`rota sim --replay`: check that a journal's events lead to the same decisions again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def replay_journal(path: Path, output: OutputFormat) -> int:
     different = outcome.mismatch
     typer.echo(
         f"error: step {different.step} at {different.now_s:g} s: the journal has "
-        f"{', '.join(different.recorded) or 'no decision'}; now it is {', '.join(different.decided) or 'none'}",
+        f"{', '.join(different.recorded) or 'no decision'}; "
+        f"now the policy decides {', '.join(different.decided) or 'nothing'}",
         err=True,
     )
     return 1

@@ -1,4 +1,4 @@
-"""`rota report`: journals become a page of figures."""
+"""`rota report`: one page with the figures of journals."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def report(
 
 
 def _as_journalled(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without `gpu_busy`: how busy jobs keep devices is not in a journal."""
+    """The row without `gpu_busy`, which is not in a journal."""
     del row["gpu_busy"]
     for figures in row["tenants"].values():
         del figures["gpu_busy"]
@@ -86,7 +86,7 @@ def _refuse_twins(journals: Sequence[Path]) -> None:
 
 
 def _refuse_lost_work(out: Path) -> None:
-    """Replaying takes long; say before that the page can't be written."""
+    """Refuse early a page that can't be written, as replaying takes long."""
     if out.is_dir():
         raise RotaError(f"--out {out}: it is a folder; name a file in it, such as {out / 'report.html'}")
     if not out.parent.is_dir():
@@ -94,7 +94,7 @@ def _refuse_lost_work(out: Path) -> None:
 
 
 def _names(policies: Sequence[str], journals: Sequence[Path]) -> list[str]:
-    """What the report calls each run: its policy, with the journal's path where that would not be clear."""
+    """The name of each run: its policy, with the journal's path where policies are equal."""
     return [
         policy if policies.count(policy) == 1 else f"{policy} ({path})"
         for policy, path in zip(policies, journals, strict=True)
@@ -114,7 +114,7 @@ def _replayed(path: Path, header: JournalHeader, metrics: Sequence[Plugin]) -> R
     if outcome.mismatch is not None:
         at = outcome.mismatch
         typer.echo(
-            f"warning: {path}: {outcome.policy} decides otherwise now at step {at.step} ({at.now_s:g} s); "
+            f"warning: {path}: {outcome.policy} now decides differently at step {at.step} ({at.now_s:g} s); "
             "the report ends there",
             err=True,
         )

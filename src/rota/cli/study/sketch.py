@@ -1,4 +1,4 @@
-"""Runs as lines of text, one below the other on one axis: how soon jobs were complete, how full the cluster was."""
+"""Sketches of runs as lines of text on one axis: completion times, and allocation over time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASCII = " .:-=+*#@"
 WIDTH = 60
 NAME_WIDTH = 32
 FEW = 0.01
-"""The part of the jobs that may be complete before the axis begins."""
+"""The share of jobs that may be complete before the axis begins."""
 _TICKS_S = (0.01, 0.1, 1, 10, 60, 600, 3_600, 36_000, 86_400, 864_000, 8_640_000, 86_400_000)
 
 
@@ -30,23 +30,23 @@ def sketch_lines(runs: Mapping[str, Sketch], *, encoding: str) -> list[str]:
     within_s = _log_axis(known)
     first_s, last_s = min(s.first_s for s in known), max(s.last_s for s in known)
     edges_s = np.linspace(first_s, max(last_s, first_s + 1e-9), WIDTH + 1)
-    lines = ["", "jobs complete within"]
+    lines = ["", "cumulative share of jobs by completion time"]
     for name, sketch in zip(names, runs.values(), strict=True):
         lines.append(name.ljust(indent) + bars(sketch.complete_within(within_s).tolist(), marks))
     lines.append(" " * indent + _tick_line(within_s.tolist()))
-    lines += ["", "devices in use over time"]
+    lines += ["", "allocated devices over time"]
     for name, sketch in zip(names, runs.values(), strict=True):
-        lines.append(name.ljust(indent) + bars(sketch.use_between(edges_s).tolist(), marks))
+        lines.append(name.ljust(indent) + bars(sketch.allocation_between(edges_s).tolist(), marks))
     lines.append(" " * indent + "0" + duration(last_s - first_s).rjust(WIDTH - 1))
     return [line.rstrip() for line in lines]
 
 
-def bars(parts: Sequence[float], marks: str = BLOCKS) -> str:
-    """One character for each part of one: nothing for nothing, and full only for all of it."""
+def bars(shares: Sequence[float], marks: str = BLOCKS) -> str:
+    """One character for each share: blank only for 0, and full only for 1."""
     top = len(marks) - 1
     return "".join(
-        marks[top] if part >= 1 - 1e-9 else marks[math.ceil(min(max(part, 0.0), 1.0) * (top - 1) - 1e-9)]
-        for part in parts
+        marks[top] if share >= 1 - 1e-9 else marks[math.ceil(min(max(share, 0.0), 1.0) * (top - 1) - 1e-9)]
+        for share in shares
     )
 
 
@@ -61,7 +61,7 @@ def marks_for(encoding: str) -> str:
 
 def _log_axis(sketches: Sequence[Sketch]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     longest_s = max(float(sketch.jct_s[-1]) for sketch in sketches)
-    shortest_s = min(float(sketch.jct_s[np.searchsorted(sketch.part, FEW)]) for sketch in sketches)
+    shortest_s = min(float(sketch.jct_s[np.searchsorted(sketch.share, FEW)]) for sketch in sketches)
     shortest_s = max(shortest_s, longest_s / 1e6, 1e-3)
     axis = np.geomspace(shortest_s, max(longest_s, shortest_s * 1.01), WIDTH)
     axis[-1] = max(longest_s, axis[-1])
@@ -69,7 +69,7 @@ def _log_axis(sketches: Sequence[Sketch]) -> np.ndarray[tuple[int], np.dtype[np.
 
 
 def _tick_line(axis_s: Sequence[float]) -> str:
-    """Round times below the columns that first reach them, as many as have room."""
+    """Round times below the columns that first reach them, as many as fit."""
     line = ""
     for tick_s in _TICKS_S:
         column = next((index for index, at_s in enumerate(axis_s) if at_s >= tick_s), None)

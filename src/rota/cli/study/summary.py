@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 
 from rota.cli import human
 from rota.cli.render import Column
 from rota.report.metrics import Metrics
 
+# Columns of CSV keep their place: new fields come after these.
 _LEADING = (
     "jobs",
     "finished",
@@ -32,7 +32,7 @@ SUMMARY_COLUMNS: tuple[Column, ...] = (
     Column(key="p99_jct_s", title="p99 JCT", show=human.duration, right=True),
     Column(key="makespan_s", title="makespan", show=human.duration, right=True),
     Column(key="avg_wait_s", title="avg wait", show=human.duration, right=True),
-    Column(key="gpu_utilization", title="GPU use", show=human.percent, right=True),
+    Column(key="gpu_allocation", title="GPU allocation", show=human.percent, right=True),
     Column(key="gpu_busy", title="GPU busy", show=human.percent, right=True, if_known=True),
     Column(key="preemptions", title="preemptions", show=human.count, right=True),
     Column(key="worst_finish_time_fairness", title="worst FTF", show=human.ratio, right=True),
@@ -44,7 +44,7 @@ SUMMARY_COLUMNS: tuple[Column, ...] = (
     Column(key="events", title="events", show=human.count, right=True),
     Column(key="wall_s", title="took", show=human.duration, right=True),
 )
-"""What a person sees; programs get every field of `summary_row`."""
+"""The columns of the table; programs get every field of `summary_row`."""
 
 
 def columns_with(metrics: Iterable[str]) -> list[Column]:
@@ -66,13 +66,13 @@ def summary_row(
     events: int | None,
     wall_s: float | None,
 ) -> dict[str, object]:
-    """A run's figures under their names; `events` and `wall_s` are None where nobody counted."""
-    fields = asdict(metrics)
+    """A run's metrics by name; `events` and `wall_s` are None where they are not known."""
+    fields = metrics.encode()
     row: dict[str, object] = {"policy": name}
     for key in _LEADING:
         row[key] = fields.pop(key)
     row["events"] = events
     row["wall_s"] = wall_s
     row.update(fields)
-    row["tenants"] = {tenant: asdict(figures) for tenant, figures in tenants.items()}
+    row["tenants"] = {tenant: figures.encode() for tenant, figures in tenants.items()}
     return row

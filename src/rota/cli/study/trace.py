@@ -38,7 +38,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def _examples(*lines: str) -> str:
-    """The end of a command's help, kept in lines."""
+    """The epilogue of a command's help, with its line breaks."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
@@ -52,7 +52,7 @@ def describe_command(
     skip_bad_lines: SkipOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Say what is in a trace: jobs, sizes, run times, outcomes and the load over time."""
+    """Describe a trace: jobs, sizes, run times, outcomes and the load over time."""
     records: list[dict[str, object]] = []
     for path in files:
         workload = _read(path, format, skip_bad_lines)
@@ -114,7 +114,7 @@ def generate_command(
         float, typer.Option("--deadlines", help="Share of the jobs that have a deadline, 0 to 1.")
     ] = 0.0,
 ) -> None:
-    """Make up a trace of a known kind, size and load."""
+    """Generate a synthetic trace of a kind, size and load."""
     with progress(f"generating {jobs} jobs"):
         workload = generate(kind, jobs=jobs, seed=seed, gpus=gpus, load=load, elastic=elastic, deadlines=deadlines)
     _write(workload, target)
@@ -145,7 +145,7 @@ def _note(message: str) -> None:
 
 
 def _record(workload: Workload, found: Description) -> dict[str, object]:
-    """What programs get: every number, with where it comes from."""
+    """The record for programs: every number, with its source."""
     return {
         "trace": workload.source,
         "format": workload.format,
@@ -156,7 +156,7 @@ def _record(workload: Workload, found: Description) -> dict[str, object]:
 
 
 def _print_tables(record: Mapping[str, Any]) -> None:
-    """What people get: a summary, sizes, run times, and the load as a row of bars."""
+    """Print a summary, sizes, run times, and the load as a row of bars."""
     header = [Column(key="what", title="trace"), Column(key="value", title=record["trace"])]
     emit(_summary(record), header, OutputFormat.TABLE)
     typer.echo()
@@ -205,7 +205,7 @@ def _print_load(load_gpus: Sequence[float], bin_s: float) -> None:
 
 
 def bars(values: Sequence[float]) -> str:
-    """Numbers as a row of bars; the highest is full, and only nothing is blank."""
+    """Numbers as a row of bars; the highest is full, and only 0 is blank."""
     most = max(values)
     if not most > 0:
         return " " * len(values)

@@ -27,7 +27,7 @@ from rota.drivers.kubernetes.objects.job_objects import objects_of
 from rota.drivers.kubernetes.objects.pod_annotations import PREFIX
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
-from rota.files.job import job_file
+from rota.files.job import submitted_job
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -47,10 +47,15 @@ class ClusterUser:
     def submit(self, files: Json | Sequence[Json], *, key: str | None = None, held: bool = False) -> list[str]:
         """Create the Jobs of job files; return the names that identify their pods."""
         wanted = [files] if isinstance(files, dict) else list(files)
-        return self._do(self._make([self._objects(values, held) for values in wanted]))
+        several = len(wanted) > 1
+        made = [
+            self._objects(values, held, f"job {number}" if several else "job")
+            for number, values in enumerate(wanted, start=1)
+        ]
+        return self._do(self._make(made))
 
-    def _objects(self, values: Json, held: bool = False) -> list[Json]:
-        made = objects_of(job_file(_plain(values)), secrets.token_hex(4), self._namespace(values))
+    def _objects(self, values: Json, held: bool = False, source: str = "job") -> list[Json]:
+        made = objects_of(submitted_job(_plain(values), source), secrets.token_hex(4), self._namespace(values))
         return [owner_jobs.as_held(value) if held and value["kind"] == "Job" else value for value in made]
 
     def jobs(self, *, all: bool = False, limit: int | None = None, **only: str | None) -> Iterator[Json]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -26,7 +25,8 @@ from rota.core.model.placement import Placement, is_suspended_claim
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.local.launch_order import LaunchOrder
-from rota.files.job import job_file, launch_of
+from rota.files.job import launch_of
+from rota.files.job_shape import JobFile
 
 CONTRACT = DriverContract(name="local", supports=ALL_KINDS)
 
@@ -35,8 +35,8 @@ class LaunchRecord(Protocol):
     """What the manager keeps about a job beside the engine's state."""
 
     @property
-    def spec(self) -> str:
-        """The job file as JSON."""
+    def file(self) -> JobFile:
+        """The job file, validated when it was accepted."""
 
     @property
     def attempt(self) -> int:
@@ -155,7 +155,7 @@ class LocalDriver:
             placement = live.suspended_on
         return LaunchOrder(
             job=live.job,
-            launch=launch_of(job_file(json.loads(record.spec)), live.job.id),
+            launch=launch_of(record.file, live.job.id),
             placement=placement or (),
             attempt=record.attempt,
             failures=record.failures,

@@ -20,14 +20,14 @@ Faults = Iterator[tuple[float, Event]]
 REPORT_EVERY = 2048
 """Events between two reports of progress."""
 ENDLESS = 1000
-"""Wake-ups or changes of mind in a row, without any time passing, that mean that the policy is stuck."""
+"""Wake-ups or replans in a row, without any time passing, that mean that the policy is stuck."""
 HOPELESS = 20_000
 """Faults, repairs and wake-ups in a row that let no waiting job start, after which none is expected to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What a run cost, beside what it left in the engine's state."""
+    """The cost of a run; its results are in the engine's state."""
 
     events: int
     wall_s: float
@@ -117,7 +117,7 @@ class _Clock:
         self._in_vain = 0 if more or end_s < math.inf else self._in_vain + 1
         if self._in_vain > HOPELESS:
             return None
-        if fault is not None and (now_s < math.inf or self._somebody_waits()) and fault[0] <= now_s:
+        if fault is not None and (now_s < math.inf or self._any_unfinished()) and fault[0] <= now_s:
             now_s = fault[0]
         elif now_s == math.inf:
             return None
@@ -145,7 +145,7 @@ class _Clock:
             self._world.add_node(fault)
         return [fault]
 
-    def _somebody_waits(self) -> bool:
+    def _any_unfinished(self) -> bool:
         return any(not live.state.is_final for live in self._engine.state.jobs.values())
 
     def _watch(self, now_s: float) -> None:

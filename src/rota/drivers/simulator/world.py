@@ -360,7 +360,7 @@ class World:
         return rate
 
     def _duty(self, job: Job, placement: Placement) -> float:
-        """What a job is let do of its work there."""
+        """The fraction of its work that a throttled job may do there."""
         if self._neighbours is None or all(slot.milli == WHOLE for slot in placement):
             return 1.0
         return duty(job, placement, len(self._neighbours.mates(job.id, placement)))

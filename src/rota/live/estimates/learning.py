@@ -23,6 +23,7 @@ from rota.core.model.job import WHOLE, JobId, JobState
 from rota.estimate.estimator import Estimator, RunEstimate
 from rota.files.auto import USUAL, autos, settled
 from rota.files.job import job_file, job_of
+from rota.files.job_shape import JobFile
 from rota.files.quantities import parse_bytes
 from rota.live.estimates.oom_history import Least, OomHistory
 from rota.live.estimates.past_use import MB, PREDICTED, attributes, past_uses
@@ -177,17 +178,16 @@ class Learning:
         self._more = AGAIN_AFTER
         self._news.set()
 
-    async def settle(self, values: Any) -> Any:
+    async def settle(self, values: Json, file: JobFile) -> Json:
         """Return a job file with an amount in place of each `auto`, and the source of each.
 
         For a policy that shares devices by use, a job of one GPU gets what is known of its use, too.
         """
-        if not isinstance(values, dict) or not (autos(values) or (self._predicts_use and shares_by_use(values))):
+        if not autos(values) and not (self._predicts_use and shares_by_use(values, file)):
             return values
-        job_file(values)
         known, nothing = await self._ask(values)
         least = await asyncio.to_thread(self._shortfalls.least, values)
-        return settled_by(known, values, self.bound, least, nothing=nothing, predicts_use=self._predicts_use)
+        return settled_by(known, values, self.bound, least, nothing=nothing, predicts_use=self._predicts_use, file=file)
 
     async def close(self) -> None:
         """No more will be asked."""
@@ -228,10 +228,11 @@ def settled_by(
     *,
     nothing: str = "",
     predicts_use: bool = False,
+    file: JobFile | None = None,
 ) -> Json:
     """A job file with what estimates of it are worth, and no less memory than a job like it ran out of."""
     use = known.get(UTILIZATION)
-    if predicts_use and shares_by_use(values) and use is not None and use.is_trusted(bound):
+    if predicts_use and shares_by_use(values, file or job_file(values)) and use is not None and use.is_trusted(bound):
         values = _with_use(values, use, known.get("gpu_memory"), bound, least)
     amounts: dict[str, object] = {}
     told: dict[str, Json] = {}
@@ -246,11 +247,11 @@ def settled_by(
     return {**settled(values, amounts), "estimated": {**values.get("estimated", {}), **told}} if told else values
 
 
-def shares_by_use(values: Mapping[str, Any]) -> bool:
+def shares_by_use(values: Mapping[str, Any], file: JobFile) -> bool:
     """Whether a job could share its GPU by how busy it keeps it: one task with one GPU, which does not say itself."""
     if not isinstance(values.get("resources"), dict) or values.get("roles") or "gpus" in autos(values):
         return False
-    job = job_of(job_file(values), JobId("asked"))
+    job = job_of(file, JobId("asked"))
     return job.tasks == 1 and job.gpu_milli == WHOLE and UTILIZATION not in dict(job.labels)
 
 

@@ -9,6 +9,8 @@ from rota.core.codec.snapshot import encode_live
 from rota.core.model.job import JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
+from rota.files.job import job_file
+from rota.files.job_shape import JobFile
 
 Json = dict[str, Any]
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -17,18 +19,35 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 class Record:
     """The record of a job that has not ended, or has just ended."""
 
-    __slots__ = ("attempt", "exit_code", "failure", "failures", "message", "owner", "spec")
+    __slots__ = ("_file", "_spec", "attempt", "exit_code", "failure", "failures", "message", "owner")
 
-    def __init__(self, spec: str, owner: str = "") -> None:
-        self.spec = spec
-        """The job file as JSON."""
+    def __init__(self, spec: str, owner: str = "", file: JobFile | None = None) -> None:
+        self._spec = spec
+        self._file = file
         self.owner = owner
         self.attempt = 0
         self.failures = 0
         self.exit_code: int | None = None
         self.message = ""
         self.failure: str | None = None
-        """The code of the last failure."""
+        """The class of the last failure, for programs."""
+
+    @property
+    def spec(self) -> str:
+        """The job file as JSON."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: str) -> None:
+        self._spec = spec
+        self._file = None
+
+    @property
+    def file(self) -> JobFile:
+        """The job file as it was validated; after a restart it is read from the stored text, once."""
+        if self._file is None:
+            self._file = job_file(json.loads(self._spec))
+        return self._file
 
 
 def shown_state(live: LiveJob) -> str:

@@ -121,7 +121,7 @@ class Requests:
     ) -> list[JobId]:
         parts: list[tuple[Json, JobFile]] = []
         for number, values in enumerate(files, start=1):
-            parts.extend(apart(await self._settled(values)))
+            parts.extend(await self._parts(values, "job" if len(files) == 1 else f"job {number}"))
             if not number % PAUSE_AFTER:
                 await asyncio.sleep(0)
         if len(parts) > MOST_AT_ONCE:
@@ -137,7 +137,7 @@ class Requests:
             job = self._admitted(job_of(file, job_id, self._unmet(needed), asker.name))
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
-            entry.records[job_id] = Record(dump(values), asker.name)
+            entry.records[job_id] = Record(dump(values), asker.name, file)
             entry.audit.append(_audit(asker, "submit", job_id, job.name))
             together.setdefault((job.tenant, job.name), []).append(job_id)
         self._latest.update(together)
@@ -150,12 +150,13 @@ class Requests:
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
 
-    async def _settled(self, values: Any) -> Any:
-        """Return a job file without `auto`. Amounts that were estimated for an earlier job are estimated again."""
-        if isinstance(values, dict) and values.get("estimated"):
-            job_file(values)
-            values = unsettled(values)
-        return settled(values) if self._learning is None else await self._learning.settle(values)
+    async def _parts(self, values: Json, source: str = "job") -> list[tuple[Json, JobFile]]:
+        """The jobs of a file, validated once: with amounts in place of `auto`, which are estimated again for a job
+        that is submitted once more."""
+        file = job_file(values, source)
+        asked = unsettled(values) if values.get("estimated") else values
+        made = settled(asked) if self._learning is None else await self._learning.settle(asked, file)
+        return apart(made, source, file if made is values else None)
 
     async def _dependencies(self, file: JobFile) -> list[JobId]:
         """The jobs that a file depends on, by id or by name: the newest of a name, with those submitted with it."""
@@ -203,7 +204,7 @@ class Requests:
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
-        _, file = apart(await self._settled(values))[0]
+        _, file = (await self._parts(values))[0]
         self._refuse_trial(file)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,6 @@ def _result(workload: Workload, policy: str, setting: Setting) -> Json:
     return {
         "policy": policy,
         "devices": setting.cluster.devices,
-        "metrics": asdict(measure(history)),
+        "metrics": measure(history).encode(),
         "jct_s": [[float(at_s), float(share)] for at_s, share in zip(times_s, shares, strict=True)],
     }

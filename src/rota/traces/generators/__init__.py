@@ -1,4 +1,4 @@
-"""Made-up workloads of a known kind, size and load; the same seed gives the same workload."""
+"""Synthetic workloads of a known kind, size and load; the same seed gives the same workload."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import Job, JobId, Role, TenantId
 from rota.perf.profiles.catalogue import catalogue
 from rota.traces.assemble import collection_paused
+from rota.traces.generators.constraints import constrained
 from rota.traces.generators.mixes import DEADLINES, FAILING, PROBE, RETRAIN, SWEEP
 from rota.traces.generators.planned import Campaign, Planned, WorkloadKind
 from rota.traces.generators.published import ALIBABA_LIKE, GAVEL_LIKE, PHILLY_LIKE
-from rota.traces.generators.wishes import wishes
 from rota.traces.workload import Submission, Workload
 
 DEFAULT_GPUS = 440
@@ -59,7 +59,7 @@ def generate(
     _check(kind, jobs, gpus, load)
     with collection_paused():
         made = _generated(kind, jobs, seed, load * gpus)
-        return replace(made, submissions=wishes(made.submissions, elastic=elastic, deadlines=deadlines, seed=seed))
+        return replace(made, submissions=constrained(made.submissions, elastic=elastic, deadlines=deadlines, seed=seed))
 
 
 def _generated(kind: str, jobs: int, seed: int, demand_gpus: float) -> Workload:

@@ -30,7 +30,7 @@ OUTCOMES = {
 }
 """A pod deleted while it ran had done what it was for; one deleted while it waited was given up."""
 BEST_EFFORT = frozenset({"BE", "BestEffort"})
-"""Classes of pods that were promised nothing; `LS` (latency-sensitive), `Guaranteed` and `Burstable` ones were."""
+"""Classes of pods without a guarantee; `LS` (latency-sensitive), `Guaranteed` and `Burstable` ones were."""
 
 
 def detects(source: TraceSource) -> bool:

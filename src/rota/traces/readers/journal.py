@@ -25,7 +25,7 @@ _BROKEN = (ValueError, KeyError, TypeError, AttributeError)
 
 @dataclass(slots=True)
 class _Course:
-    """What a journal says of one job."""
+    """What a journal holds about one job."""
 
     job: Job
     submit_s: float

@@ -27,7 +27,7 @@ ROWS: tuple[tuple[str, str, str, int], ...] = (
     ("99th percentile of completion time", "p99_jct_s", "duration", -1),
     ("Mean wait", "avg_wait_s", "duration", -1),
     ("Makespan", "makespan_s", "duration", -1),
-    ("GPU allocation", "gpu_utilization", "percent", 1),
+    ("GPU allocation", "gpu_allocation", "percent", 1),
     ("Preemptions", "preemptions", "count", -1),
     ("Worst finish-time fairness", "worst_finish_time_fairness", "ratio", -1),
     ("Jain's fairness index", "jain_fairness", "ratio", 1),

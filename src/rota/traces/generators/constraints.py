@@ -1,6 +1,6 @@
-"""Wishes that generated jobs may have beside their size: bounds within which it may be chosen, and deadlines.
+"""Constraints of generated jobs besides their size: bounds of elastic jobs, and deadlines.
 
-They are drawn apart from the jobs, so that a seed gives the same jobs with and without them.
+They have their own random stream, so that a seed gives the same jobs with and without them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from rota.perf.training.goodput import TRAININGS
 from rota.traces.workload import Submission
 
 MODELS = tuple(TRAININGS)
+_STREAM = "wishes"
+"""The name of the random stream; another one would change every generated trace."""
 AT_MOST = 64
-"""No job grows beyond so many devices."""
+"""The largest size of an elastic job, in devices."""
 GROWTH = 8
-"""By how much a job may grow beyond what it asks for."""
+"""The largest size of an elastic job, relative to what it asks for."""
 TIGHTNESS = (0.5, 1.5)
-"""A deadline lies so many run times after the submission (Gu et al., ASPLOS 2023); 1 more for jobs of fixed size,
-which can't make up for time lost."""
+"""The time from submission to deadline in run times (Gu et al., ASPLOS 2023); 1 more for jobs of fixed size,
+which can't catch up."""
 
 
-def wishes(
+def constrained(
     submissions: tuple[Submission, ...], *, elastic: float, deadlines: float, seed: int
 ) -> tuple[Submission, ...]:
     """Make this share of the jobs elastic, and give that share of those that have none a deadline."""
@@ -32,12 +34,12 @@ def wishes(
             raise RotaError(f"{name} is {share:g}; it must be a share of the jobs, from 0 to 1")
     if not elastic and not deadlines:
         return submissions
-    rng = Random(f"wishes {seed}")
-    return tuple(_with_wishes(one, elastic, deadlines, rng) for one in submissions)
+    rng = Random(f"{_STREAM} {seed}")
+    return tuple(_with_constraints(one, elastic, deadlines, rng) for one in submissions)
 
 
-def _with_wishes(one: Submission, elastic: float, deadlines: float, rng: Random) -> Submission:
-    """Every job uses up the same number of draws, whatever it gets."""
+def _with_constraints(one: Submission, elastic: float, deadlines: float, rng: Random) -> Submission:
+    """Add constraints to one job; every job takes the same number of random values."""
     is_elastic, model = rng.random() < elastic, rng.choice(MODELS)
     is_due, tightness = rng.random() < deadlines, rng.uniform(*TIGHTNESS)
     job = one.job
@@ -50,7 +52,7 @@ def _with_wishes(one: Submission, elastic: float, deadlines: float, rng: Random)
 
 
 def resizable(job: Job, model: str) -> Job:
-    """The same job with a model whose training is known, from one task to several times what it asks for."""
+    """The job as an elastic one: with a model of known training, from one task to several times its size."""
     asked = job.roles[0].count
     most = max(asked, min(GROWTH * asked, AT_MOST))
     return replace(job, model=model, elastic=Elastic(min_tasks=1, max_tasks=most))
