@@ -84,7 +84,7 @@ class EstimateSpec:
 
     def __post_init__(self) -> None:
         if not 0 <= self.known <= 1:
-            raise RotaError(f"the known fraction of the profiles is {self.known:g}; it must be from 0 to 1")
+            raise RotaError(f"the fraction of the profiles that is known is {self.known:g}; it must be from 0 to 1")
 
     def encode(self) -> dict[str, Any]:
         """Return JSON values."""
