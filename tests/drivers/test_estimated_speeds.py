@@ -19,7 +19,7 @@ from rota.drivers.simulator.run import run
 from rota.drivers.simulator.study import Setting, believed, scheduler, simulate
 from rota.drivers.simulator.world import World
 from rota.perf.profiles.matrix_completion import Fill
-from rota.perf.profiles.partial_profiles import Known, SpeedEstimate, estimate
+from rota.perf.profiles.partial_profiles import KnownSpeeds, SpeedEstimate, estimate
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.model import SpeedModel
 from rota.traces.workload import Submission, Workload
@@ -39,7 +39,7 @@ HIDDEN = frozenset({(FAST, "a", 1), (SLOW, "d", 1)})
 
 def told(truth: Profiles = TRUTH, fill: Fill = Fill.MEAN) -> SpeedEstimate:
     left = {key: rate for key, rate in truth.steps_per_s.items() if key not in HIDDEN}
-    return estimate(Known(profiles=Profiles(steps_per_s=left, source="a test"), speeds=HIDDEN), fill, 0)
+    return estimate(KnownSpeeds(profiles=Profiles(steps_per_s=left, source="a test"), speeds=HIDDEN), fill, 0)
 
 
 def setting(*, truth: Profiles = TRUTH, known: SpeedEstimate | None = None, observes: bool = False) -> Setting:

@@ -66,3 +66,14 @@ def test_what_was_learned_outlives_a_restart() -> None:
 
     assert again.memory == durations.memory
     assert again.estimate_s(asked(7, "eve", "large"), 0.0) > 5.0 * again.estimate_s(asked(7, "ann", "small"), 0.0)
+
+
+def test_effect_of_a_single_job_is_shrunk() -> None:
+    durations, again = Durations(), Durations()
+    for number in range(30):
+        durations.ended(asked(number, "ann", "small"), 0.0, 60.0)
+    durations.ended(asked(99, "rare", "small"), 0.0, 6000.0)
+
+    again.recall(durations.memory)
+
+    assert 100.0 < again.estimate_s(asked(100, "rare", "small"), 0.0) < 4500.0

@@ -12,7 +12,7 @@ from rota.core.errors import RotaError
 from rota.core.model.job import DeviceType
 from rota.perf.profiles.matrix_completion import Fill
 from rota.perf.profiles.online_estimates import LearningSpeeds
-from rota.perf.profiles.partial_profiles import EstimateSpec, Known, estimate, gaps_of, hide
+from rota.perf.profiles.partial_profiles import EstimateSpec, KnownSpeeds, estimate, gaps_of, hide
 from rota.perf.profiles.speed_table import Profiles
 
 FAST, SLOW = DeviceType("fast"), DeviceType("slow")
@@ -112,7 +112,9 @@ def test_gaps_are_what_jobs_want_and_the_table_lacks() -> None:
 
     known = gaps_of(poorer, {("a", 1), ("b", 1), ("c", 1), ("h", 1)}, [FAST, SLOW])
 
-    assert known == Known(profiles=poorer, speeds=frozenset({(SLOW, "a", 1)}), pairs=frozenset({(SLOW, "b", "c", 1)}))
+    assert known == KnownSpeeds(
+        profiles=poorer, speeds=frozenset({(SLOW, "a", 1)}), pairs=frozenset({(SLOW, "b", "c", 1)})
+    )
 
 
 @pytest.mark.parametrize("part", [-0.1, 1.1, float("nan")])

@@ -10,7 +10,7 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.perf.profiles.catalogue import NAME, REFERENCE, catalogue
-from rota.perf.profiles.partial_profiles import Known, SpeedEstimate, estimate, gaps_of
+from rota.perf.profiles.partial_profiles import KnownSpeeds, SpeedEstimate, estimate, gaps_of
 from rota.perf.profiles.profile_files import read_profiles
 from rota.perf.profiles.speed_table import Profiles
 from rota.scenario import Scenario
@@ -142,7 +142,7 @@ def _only(profiles: Profiles, types: Collection[DeviceType]) -> Profiles:
     )
 
 
-def _gaps(profiles: Profiles, workload: Workload, cluster: Cluster) -> Known:
+def _gaps(profiles: Profiles, workload: Workload, cluster: Cluster) -> KnownSpeeds:
     """Figures that the jobs could need and that the profiles do not have."""
     wanted = {
         (submission.job.model, count)

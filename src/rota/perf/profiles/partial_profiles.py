@@ -47,7 +47,7 @@ class Gaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownSpeeds:
     """A table with hidden figures: those left, and the keys that are missing although the type can run the model."""
 
     profiles: Profiles
@@ -60,7 +60,7 @@ class SpeedEstimate:
     """Complete speeds for a policy, and how they were estimated."""
 
     profiles: Profiles
-    known: Known
+    known: KnownSpeeds
     seed: int
     speeds: Gaps
     pairs: Gaps | None
@@ -84,7 +84,7 @@ class EstimateSpec:
 
     def __post_init__(self) -> None:
         if not 0 <= self.known <= 1:
-            raise RotaError(f"the known fraction of the profiles is {self.known:g}; it must be from 0 to 1")
+            raise RotaError(f"the fraction of the profiles that is known is {self.known:g}; it must be from 0 to 1")
 
     def encode(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -100,7 +100,7 @@ class EstimateSpec:
         return estimate(hide(truth, self.known, self.seed), self.fill, self.seed)
 
 
-def hide(truth: Profiles, fraction: float, seed: int) -> Known:
+def hide(truth: Profiles, fraction: float, seed: int) -> KnownSpeeds:
     """Keep a random fraction of the figures. That a model cannot run somewhere is always known."""
     rng = random.Random(seed)
     speeds = sorted(key for key, rate in truth.steps_per_s.items() if rate > 0)
@@ -114,10 +114,10 @@ def hide(truth: Profiles, fraction: float, seed: int) -> Known:
         scattered={key: rate for key, rate in truth.scattered.items() if key not in hidden},
         pairs={key: rates for key, rates in truth.pairs.items() if key not in lost},
     )
-    return Known(profiles=left, speeds=hidden, pairs=lost)
+    return KnownSpeeds(profiles=left, speeds=hidden, pairs=lost)
 
 
-def gaps_of(profiles: Profiles, wanted: Collection[tuple[str, int]], types: Collection[DeviceType]) -> Known:
+def gaps_of(profiles: Profiles, wanted: Collection[tuple[str, int]], types: Collection[DeviceType]) -> KnownSpeeds:
     """Return what profiles lack of models and sizes on some types; pairs only if they have any."""
     speeds = frozenset(
         (kind, model, devices)
@@ -138,10 +138,10 @@ def gaps_of(profiles: Profiles, wanted: Collection[tuple[str, int]], types: Coll
             and (kind, one, devices) in possible
             and (kind, other, devices) in possible
         )
-    return Known(profiles=profiles, speeds=speeds, pairs=pairs)
+    return KnownSpeeds(profiles=profiles, speeds=speeds, pairs=pairs)
 
 
-def estimate(known: Known, fill: Fill, seed: int) -> SpeedEstimate:
+def estimate(known: KnownSpeeds, fill: Fill, seed: int) -> SpeedEstimate:
     """Estimate missing figures: speeds first, then pairs relative to the speed alone."""
     table = speed_table(known.profiles.steps_per_s, known.speeds)
     filled = fill_gaps(table.values, fill, seed)
