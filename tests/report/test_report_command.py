@@ -79,7 +79,7 @@ def test_journal_of_another_policy_is_reported_up_to_the_difference(
 
     told = capsys.readouterr()
     assert code == 0
-    assert told.err.startswith(f"warning: {path}: fifo decides otherwise now at step {changed} (")
+    assert told.err.startswith(f"warning: {path}: fifo now decides differently at step {changed} (")
     (row,) = json.loads(told.out)
     assert 0 < row["finished"] < row["jobs"] <= 12
     assert (tmp_path / "r.html").exists()
