@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rota.core.engine.lifecycle import EVENTS, TRIGGERS, Action, Cell, Row
+from rota.core.engine.lifecycle import EVENTS, TRIGGERS, Action, LifecycleCell, Row
 from rota.core.state.phases import AFTER_ORDER, MEANINGS, STATE_BY_PHASE, Phase
 
 INTRO = """# The life of a job
@@ -56,7 +56,7 @@ def _rules(row: Row) -> str:
     return _table(("in phase", "action", "then"), rows)
 
 
-def _after(phase: Phase, cell: Cell) -> tuple[str, ...]:
+def _after(phase: Phase, cell: LifecycleCell) -> tuple[str, ...]:
     if cell.after == {phase}:
         return ("as before",)
     return tuple(each.label for each in sorted(cell.after))

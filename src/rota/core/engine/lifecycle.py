@@ -101,14 +101,14 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class LifecycleCell:
     """One cell of the table: what is done, and the phases in which the job can be afterwards."""
 
     action: Action
     after: frozenset[Phase]
 
 
-Row: TypeAlias = Mapping[Phase, Cell]
+Row: TypeAlias = Mapping[Phase, LifecycleCell]
 
 _UNSTARTED = (Phase.BLOCKED, Phase.WAITING, Phase.RESERVED)
 _WITHOUT_TASKS = (Phase.HELD, *_UNSTARTED)
@@ -127,17 +127,17 @@ _STOP_OF = AFTER_ORDER[Order.STOP] | {Phase.RESUME_RESERVED: Phase.STOPPING_SUSP
 _UNRESERVED = AFTER_ORDER[Order.DROP_RESERVATION]
 
 
-def _to(action: Action, phases: Iterable[Phase], *after: Phase) -> dict[Phase, Cell]:
+def _to(action: Action, phases: Iterable[Phase], *after: Phase) -> dict[Phase, LifecycleCell]:
     """One action in several phases, after each of which the same phases can follow; none: the phase stays."""
-    return {phase: Cell(action, frozenset(after or (phase,))) for phase in phases}
+    return {phase: LifecycleCell(action, frozenset(after or (phase,))) for phase in phases}
 
 
-def _mapped(action: Action, phases: Iterable[Phase], by: Mapping[Phase, Phase]) -> dict[Phase, Cell]:
+def _mapped(action: Action, phases: Iterable[Phase], by: Mapping[Phase, Phase]) -> dict[Phase, LifecycleCell]:
     """One action in several phases, each followed by its own."""
-    return {phase: Cell(action, frozenset({by[phase]})) for phase in phases}
+    return {phase: LifecycleCell(action, frozenset({by[phase]})) for phase in phases}
 
 
-def _row(*rules: dict[Phase, Cell], otherwise: Action) -> Row:
+def _row(*rules: dict[Phase, LifecycleCell], otherwise: Action) -> Row:
     """A row of the table: what the rules state, and one action without effect in all other phases."""
     row = _to(otherwise, Phase)
     for rule in rules:

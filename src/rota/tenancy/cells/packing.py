@@ -18,7 +18,7 @@ from rota.tenancy.cells.tree import FREE, Cell, Physical, Virtual
 CellT = TypeVar("CellT", Physical, Virtual)
 
 
-class Shortage(Enum):
+class PackingFailure(Enum):
     """Why a view takes a gang not."""
 
     CAPACITY = "capacity"
@@ -63,15 +63,17 @@ class PackingView(Generic[CellT]):
         for node in nodes:
             node.stale_in = self._stale
 
-    def pack(self, sizes: Sequence[int], priority: int, suggested: Collection[str] | None) -> Packed[CellT] | Shortage:
+    def pack(
+        self, sizes: Sequence[int], priority: int, suggested: Collection[str] | None
+    ) -> Packed[CellT] | PackingFailure:
         """Devices for tasks of these sizes: out of idle ones if they suffice, else from lower priorities too."""
         sizes = sorted(sizes)
         at = OPPORTUNISTIC
         found = self._pick_nodes(sizes, at, suggested)
-        if isinstance(found, Shortage) and priority > OPPORTUNISTIC:
+        if isinstance(found, PackingFailure) and priority > OPPORTUNISTIC:
             at = priority
             found = self._pick_nodes(sizes, at, suggested)
-        if isinstance(found, Shortage):
+        if isinstance(found, PackingFailure):
             return found
         left: dict[CellT, list[CellT]] = {}
         tasks: list[tuple[CellT, ...]] = []
@@ -93,7 +95,7 @@ class PackingView(Generic[CellT]):
 
     def _pick_nodes(
         self, sizes: Sequence[int], priority: int, suggested: Collection[str] | None
-    ) -> list[CellT] | Shortage:
+    ) -> list[CellT] | PackingFailure:
         """One pass over the nodes, best first, never back to an earlier one."""
         picked: list[CellT] = []
         at = 0
@@ -101,15 +103,15 @@ class PackingView(Generic[CellT]):
             room = node.leaves - held(node, priority)
             while room >= sizes[at]:
                 if not node.is_healthy:
-                    return Shortage.BAD
+                    return PackingFailure.BAD
                 if suggested is not None and not _is_suggested(node, suggested):
-                    return Shortage.NOT_SUGGESTED
+                    return PackingFailure.NOT_SUGGESTED
                 picked.append(node)
                 room -= sizes[at]
                 at += 1
                 if at == len(sizes):
                     return picked
-        return Shortage.CAPACITY
+        return PackingFailure.CAPACITY
 
     def _in_order(self, priority: int, least: int, suggested: Collection[str] | None) -> Iterator[CellT]:
         """Nodes in the order in which they are tried; where only idle devices count, those with too few left out."""

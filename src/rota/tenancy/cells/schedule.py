@@ -11,7 +11,7 @@ from rota.core.model.job import OPPORTUNISTIC, TenantId
 from rota.tenancy.cells.accounts import CellAccounts
 from rota.tenancy.cells.claims import Claim, Seat
 from rota.tenancy.cells.mapping import find_sites
-from rota.tenancy.cells.packing import Packed, PackingView, Shortage, held
+from rota.tenancy.cells.packing import Packed, PackingFailure, PackingView, held
 from rota.tenancy.cells.tree import Physical, Virtual
 
 
@@ -50,9 +50,9 @@ class Obstacle(Enum):
 
 
 _OBSTACLES = {
-    Shortage.CAPACITY: Obstacle.SHAPE,
-    Shortage.BAD: Obstacle.BAD,
-    Shortage.NOT_SUGGESTED: Obstacle.NOT_SUGGESTED,
+    PackingFailure.CAPACITY: Obstacle.SHAPE,
+    PackingFailure.BAD: Obstacle.BAD,
+    PackingFailure.NOT_SUGGESTED: Obstacle.NOT_SUGGESTED,
 }
 
 
@@ -131,7 +131,7 @@ class Scheduler:
         there is one.
         """
         self._books.settle()
-        shortage = Shortage.CAPACITY
+        shortage = PackingFailure.CAPACITY
         harsh: GangPlan | None = None
         for chain in self.chains(request):
             found = (
@@ -139,7 +139,7 @@ class Scheduler:
                 if request.priority > OPPORTUNISTIC
                 else self._plan_idle(request, chain, suggested)
             )
-            if isinstance(found, Shortage):
+            if isinstance(found, PackingFailure):
                 shortage = found
             elif not spares or not (found.victims or found.downgraded):
                 return found
@@ -184,17 +184,17 @@ class Scheduler:
 
     def _plan_idle(
         self, request: GangRequest, chain: CellTypeName | PinnedId, suggested: Collection[str] | None
-    ) -> GangPlan | Shortage:
+    ) -> GangPlan | PackingFailure:
         found = self._physical[CellTypeName(chain)].pack(request.sizes, OPPORTUNISTIC, suggested)
-        if isinstance(found, Shortage):
+        if isinstance(found, PackingFailure):
             return found
         return GangPlan(request=request, tasks=tuple(tuple((leaf, None) for leaf in task) for task in found.tasks))
 
     def _plan_own(
         self, request: GangRequest, chain: CellTypeName | PinnedId, suggested: Collection[str] | None
-    ) -> GangPlan | Shortage:
+    ) -> GangPlan | PackingFailure:
         found = self._virtual[request.tenant, chain].pack(request.sizes, request.priority, suggested)
-        if isinstance(found, Shortage):
+        if isinstance(found, PackingFailure):
             return found
         accounts = self._books
         yielding = _lazily_preempted(found)
@@ -206,12 +206,12 @@ class Scheduler:
         if version is not None:
             accounts.version.update(version)
         if sites is None:
-            return Shortage.BAD if suggested is None else Shortage.NOT_SUGGESTED
+            return PackingFailure.BAD if suggested is None else PackingFailure.NOT_SUGGESTED
         tasks = tuple(tuple((sites[leaf], leaf) for leaf in task) for task in found.tasks)
         victims = tuple(dict.fromkeys(leaf.claim for task in tasks for leaf, _ in task if leaf.claim is not None))
         return GangPlan(request=request, tasks=tasks, victims=victims, downgraded=tuple(yielding))
 
-    def _refusal(self, request: GangRequest, shortage: Shortage) -> Refusal:
+    def _refusal(self, request: GangRequest, shortage: PackingFailure) -> Refusal:
         owned, room = self._best_chain(request)
         if room < request.devices:
             # Nodes that come back would not be enough either.
