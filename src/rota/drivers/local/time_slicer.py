@@ -1,7 +1,7 @@
 """Time slicing of devices: of jobs with fractions of the same devices, one runs at a time, each for its fraction.
 
-Whoever is furthest behind goes next, by the time in which its tasks were not stopped. A stop is only for a while,
-so that tasks go on by themselves if this server dies; one that lasts is renewed.
+The job that is furthest behind its fraction goes next, by the time in which its tasks were not stopped. A stop expires
+by itself, so that tasks continue if the manager dies; a longer stop is renewed.
 """
 
 from __future__ import annotations

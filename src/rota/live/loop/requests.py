@@ -66,7 +66,7 @@ class CantStore(RotaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Who asks: a name for the audit log."""
+    """The origin of a request: a name for the audit log."""
 
     name: str = "local"
 

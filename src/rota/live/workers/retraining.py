@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 KEPT = "weights"
 """The folder of all weights that were ever used, so that every journal can be replayed."""
 ACTOR = "rota"
-"""Who changes weights, by the audit log."""
+"""The name under which weights are changed, in the audit log."""
 WHOLE_S = 600.0
 LEAST_PART = 0.5
 

@@ -42,7 +42,7 @@ class SignIn:
         self._env = {str(each["name"]): str(each["value"]) for each in wanted.get("env") or ()}
         self._version = str(wanted.get("apiVersion", "client.authentication.k8s.io/v1"))
         self._hint = str(wanted.get("installHint") or "").strip().partition("\n")[0]
-        self._who = f"{kubeconfig}: user {name!r}"
+        self._user = f"{kubeconfig}: user {name!r}"
         self._last: Credential | None = None
 
     def credential(self) -> Credential:
@@ -59,12 +59,12 @@ class SignIn:
             done = subprocess.run(self._command, env=env, capture_output=True, text=True, timeout=LONGEST_S)
         except FileNotFoundError:
             hint = f"; {self._hint}" if self._hint else ""
-            raise RotaError(f"{self._who} signs in with {self._command[0]!r}, which is not installed{hint}") from None
+            raise RotaError(f"{self._user} signs in with {self._command[0]!r}, which is not installed{hint}") from None
         except subprocess.TimeoutExpired:
-            raise RotaError(f"{self._who}: {self._command[0]!r} did not respond within {LONGEST_S:.0f} s") from None
+            raise RotaError(f"{self._user}: {self._command[0]!r} did not respond within {LONGEST_S:.0f} s") from None
         if done.returncode:
             said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-            raise RotaError(f"{self._who}: {self._command[0]!r} could not sign in: {said[0]}")
+            raise RotaError(f"{self._user}: {self._command[0]!r} could not sign in: {said[0]}")
         return self._read(done.stdout)
 
     def _read(self, text: str) -> Credential:
@@ -78,7 +78,7 @@ class SignIn:
                 until_s=None if until is None else seconds_of(until),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise RotaError(f"{self._who}: the output of {self._command[0]!r} is not an ExecCredential") from None
+            raise RotaError(f"{self._user}: the output of {self._command[0]!r} is not an ExecCredential") from None
         if found.token is None and found.certificate is None:
-            raise RotaError(f"{self._who}: {self._command[0]!r} gave neither a token nor a certificate")
+            raise RotaError(f"{self._user}: {self._command[0]!r} gave neither a token nor a certificate")
         return found

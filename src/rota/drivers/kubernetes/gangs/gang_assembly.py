@@ -34,7 +34,7 @@ class GangAssembly:
         if not gang.is_whole:
             if gang.lost_pods and gang.waiting and gang.size is not None and not gang.asked_size:
                 gang.lost_pods, gang.asked_size = False, True
-                self._around.work.do(self._learn_anew(gang), writes=False)
+                self._around.work.do(self._ask_size_again(gang), writes=False)
             if gang.job is not None:
                 self.linger(gang)
             elif not gang.members:
@@ -113,7 +113,7 @@ class GangAssembly:
         self._around.roster.touch(gang)
         self._around.flush()
 
-    async def _learn_anew(self, gang: Gang) -> None:
+    async def _ask_size_again(self, gang: Gang) -> None:
         """Ask the controller of a gang with missing pods whether it wants fewer now."""
         wanted = await ask_size(self._around.api, gang)
         gang.asked_size = False

@@ -63,7 +63,7 @@ def _chooser(params: HarmonyParams, knowledge: Knowledge) -> Actor:
 def _remarks(params: HarmonyParams, given: SimulationInput) -> Iterator[str]:
     """Tell of which jobs the network knows no kind."""
     if lacking := unknown_kinds(given.jobs, learned(params.weights).network.kinds):
-        yield f"{lacking}; its weights take them all for one unknown kind"
+        yield f"{lacking}; its weights treat them as one unknown kind"
 
 
 class HarmonyWeights:
