@@ -1,0 +1,195 @@
+"""The planner `ptd-p`: degrees of tensor, pipeline and data parallelism, by the paper's rule or by search.
+
+The rule (Narayanan et al., SC 2021): tensor parallelism up to the size of a node, then pipeline parallelism until the
+model fits, then data parallelism for the rest, and the micro-batch that takes the least time. The search tries every
+combination of degrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rota.core.errors import RotaError
+from rota.planner.parallel.hardware import GIB, Accelerator
+from rota.planner.parallel.iteration import IterationCost, iteration_cost
+from rota.planner.parallel.memory import GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES, layer_activation_bytes
+from rota.planner.parallel.plans import ParallelPlan, Recompute, Sharding, TrainingSetup, objection
+from rota.planner.parallel.transformer import TransformerShape
+
+LARGEST_MICRO_BATCH = 64
+_KEPT_SEQUENCES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What of a plan is given; the rest is chosen."""
+
+    tensor: int | None = None
+    pipeline: int | None = None
+    data: int | None = None
+    micro_batch: int | None = None
+    interleave: int | None = None
+    recompute: tuple[Recompute, ...] = (Recompute.FULL,)
+    sharding: Sharding = Sharding.NONE
+
+    def plan(self) -> ParallelPlan | None:
+        """The one plan that is wished for, if nothing is left to choose."""
+        if None in (self.tensor, self.pipeline, self.data, self.micro_batch) or len(self.recompute) > 1:
+            return None
+        assert self.tensor is not None
+        assert self.pipeline is not None
+        assert self.data is not None
+        assert self.micro_batch is not None
+        return ParallelPlan(
+            tensor=self.tensor,
+            pipeline=self.pipeline,
+            data=self.data,
+            micro_batch=self.micro_batch,
+            interleave=self.interleave or 1,
+            recompute=self.recompute[0],
+            sharding=self.sharding,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedPlan:
+    """A plan with its cost."""
+
+    plan: ParallelPlan
+    cost: IterationCost
+
+
+def usual_recompute(device: Accelerator, shape: TransformerShape) -> Recompute:
+    """Whether a model is trained with recomputation unless told otherwise.
+
+    Activations are kept if one device holds the model's state and those of eight sequences. That depends on the model
+    and the device alone, so that plans of one model compare.
+    """
+    state = shape.parameters * (WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES)
+    kept = shape.layers * layer_activation_bytes(shape, micro_batch=_KEPT_SEQUENCES, tensor=1)
+    return Recompute.NONE if state + kept <= device.memory_bytes else Recompute.FULL
+
+
+def divisors(number: int) -> list[int]:
+    """The divisors of a positive number, ascending."""
+    small = [part for part in range(1, int(number**0.5) + 1) if number % part == 0]
+    return small + [number // part for part in reversed(small) if part * part != number]
+
+
+def _degrees(setup: TrainingSetup, wishes: Wishes) -> Iterator[tuple[int, int, int]]:
+    """Every tensor, pipeline and data degree that the wishes, the model and the devices leave open."""
+    for tensor in [wishes.tensor] if wishes.tensor else divisors(setup.gpus):
+        if setup.gpus % tensor or setup.shape.heads % tensor:
+            continue
+        for pipeline in [wishes.pipeline] if wishes.pipeline else divisors(setup.gpus // tensor):
+            if setup.gpus % (tensor * pipeline) or pipeline > setup.shape.layers:
+                continue
+            data = setup.gpus // (tensor * pipeline)
+            if wishes.data in (None, data):
+                yield tensor, pipeline, data
+
+
+def _plans(setup: TrainingSetup, wishes: Wishes, degrees: tuple[int, int, int]) -> Iterator[ParallelPlan]:
+    """Every plan of some degrees: micro-batches, numbers of chunks and recomputation that are open."""
+    tensor, pipeline, data = degrees
+    if setup.batch % data:
+        return
+    sizes = [size for size in divisors(setup.batch // data) if size <= LARGEST_MICRO_BATCH]
+    per_stage = setup.shape.layers // pipeline
+    open_chunks = divisors(per_stage) if pipeline > 1 and wishes.micro_batch is None else [1]
+    for micro_batch in [wishes.micro_batch] if wishes.micro_batch else sizes:
+        for interleave in [wishes.interleave] if wishes.interleave else open_chunks:
+            for recompute in wishes.recompute:
+                plan = ParallelPlan(
+                    tensor=tensor,
+                    pipeline=pipeline,
+                    data=data,
+                    micro_batch=micro_batch,
+                    interleave=interleave,
+                    recompute=recompute,
+                    sharding=wishes.sharding,
+                )
+                if objection(setup, plan) is None:
+                    yield plan
+
+
+def _rated(device: Accelerator, setup: TrainingSetup, plans: Iterator[ParallelPlan]) -> list[RatedPlan]:
+    rated = [RatedPlan(plan=plan, cost=iteration_cost(device, setup, plan)) for plan in plans]
+    return sorted(rated, key=_order)
+
+
+def _order(rated: RatedPlan) -> tuple[float, int, int, int, int]:
+    plan = rated.plan
+    return (rated.cost.iteration_s, plan.tensor, plan.pipeline, plan.micro_batch, plan.interleave)
+
+
+def by_search(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> list[RatedPlan]:
+    """All plans within the wishes that fit in memory, fastest first."""
+    check_wishes(setup, wishes)
+    everything = [plan for degrees in _degrees(setup, wishes) for plan in _plans(setup, wishes, degrees)]
+    if not everything:
+        raise RotaError(_no_division(setup))
+    rated = _rated(device, setup, iter(everything))
+    fitting = [one for one in rated if one.cost.fits]
+    if not fitting:
+        raise RotaError(_no_room(device, setup, rated))
+    return fitting
+
+
+def by_rule(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> list[RatedPlan]:
+    """The plans of the paper's rule, best micro-batch first: the first degrees, in its order, that fit."""
+    check_wishes(setup, wishes)
+    on_node = max(part for part in divisors(setup.per_node) if setup.shape.heads % part == 0)
+    ordered = sorted(
+        (degrees for degrees in _degrees(setup, wishes) if degrees[0] <= on_node or wishes.tensor),
+        key=lambda degrees: (degrees[0] * degrees[1], -degrees[0]),
+    )
+    tried: list[RatedPlan] = []
+    for degrees in ordered:
+        rated = _rated(device, setup, _plans(setup, wishes, degrees))
+        fitting = [one for one in rated if one.cost.fits]
+        if fitting:
+            return fitting
+        tried += rated
+    raise RotaError(_no_room(device, setup, tried) if tried else _no_division(setup))
+
+
+def check_wishes(setup: TrainingSetup, wishes: Wishes) -> None:
+    """Raise for a wish that no plan can meet, naming its option."""
+    for option, value in (
+        ("tensor", wishes.tensor),
+        ("pipeline", wishes.pipeline),
+        ("data", wishes.data),
+        ("micro-batch", wishes.micro_batch),
+        ("interleave", wishes.interleave),
+    ):
+        if value is not None and value < 1:
+            raise RotaError(f"--{option} {value} is below 1; give a positive number")
+        if option in ("tensor", "pipeline", "data") and value is not None and setup.gpus % value:
+            raise RotaError(f"--{option} {value} does not divide --gpus {setup.gpus}; give a divisor of {setup.gpus}")
+    if wishes.tensor and setup.shape.heads % wishes.tensor:
+        heads = setup.shape.heads
+        raise RotaError(f"--tensor {wishes.tensor} does not divide --heads {heads}; give a divisor of {heads}")
+    if wishes.pipeline and wishes.pipeline > setup.shape.layers:
+        raise RotaError(f"--pipeline {wishes.pipeline} is above --layers {setup.shape.layers}; give fewer stages")
+    if wishes.data and setup.batch % wishes.data:
+        raise RotaError(f"--data {wishes.data} does not divide --batch {setup.batch}; give a divisor of {setup.batch}")
+
+
+def _no_division(setup: TrainingSetup) -> str:
+    return (
+        f"--gpus {setup.gpus} cannot be divided for --batch {setup.batch}, --heads {setup.shape.heads} and the given "
+        "degrees; give a batch that is a multiple of the GPUs, or fewer degrees"
+    )
+
+
+def _no_room(device: Accelerator, setup: TrainingSetup, rated: list[RatedPlan]) -> str:
+    least = min(rated, key=lambda one: (one.cost.memory.total_bytes, _order(one)))
+    plan = least.plan
+    return (
+        f"no plan fits the {device.memory_bytes / GIB:.0f} GiB of one {device.name} on --gpus {setup.gpus}: "
+        f"the least is {least.cost.memory.total_bytes / GIB:.1f} GiB with --tensor {plan.tensor} "
+        f"--pipeline {plan.pipeline} --micro-batch {plan.micro_batch}; give more --gpus, --zero optimizer or a --gpu "
+        "with more memory"
+    )
