@@ -8,8 +8,8 @@ import pytest
 
 from rota.cli.main import status
 
-SHAPE = ("--model", "gpt", "--hidden", "3072", "--layers", "30", "--heads", "32", "--seq", "2048")
-SHAPE += ("--vocab", "51200", "--batch", "512", "--gpu", "a100")
+MODEL = ("--model", "gpt", "--hidden", "3072", "--layers", "30", "--heads", "32", "--seq", "2048")
+SHAPE = (*MODEL, "--vocab", "51200", "--batch", "512", "--gpu", "a100")
 
 
 def run(*words: str) -> int:
@@ -35,7 +35,7 @@ def test_what_is_left_out_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     plan = found["plan"]
     assert plan["tensor"] == 2
     assert plan["tensor"] * plan["pipeline"] * plan["data"] == 64
-    assert found["planner"] == "ptd-p (search)"
+    assert found["planner"] == "ptd-p"
 
 
 def test_plan_that_does_not_fit_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,6 +44,17 @@ def test_plan_that_does_not_fit_says_so(capsys: pytest.CaptureFixture[str]) -> N
 
     (found,) = json.loads(capsys.readouterr().out)
     assert found["fits"] is False
+
+
+@pytest.mark.parametrize("planner", ["ptd-p", "ptd-p-rule", "alpa-like", "galvatron-like"])
+def test_every_planner_answers_in_one_form(capsys: pytest.CaptureFixture[str], planner: str) -> None:
+    assert run(*SHAPE, "--gpus", "16", "--planner", planner, "-o", "json") == 0
+
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["planner"] == planner
+    assert found["fits"] is True
+    assert 8 < found["iteration_s"] < 25
+    assert found["plan"]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +66,12 @@ def test_plan_that_does_not_fit_says_so(capsys: pytest.CaptureFixture[str]) -> N
         pytest.param(["--model", "gtp-39b", "--gpus", "8"], "did you mean 'gpt-39b'?", id="unknown model"),
         pytest.param(["--model", "gpt-1t", "--gpus", "8"], "no plan fits the 80 GiB of one a100", id="memory"),
         pytest.param([*SHAPE, "--gpus", "8", "--gpu", "a10"], "unknown --gpu 'a10'", id="unknown type"),
+        pytest.param([*SHAPE, "--gpus", "8", "--planner", "alpa"], "unknown --planner 'alpa'", id="unknown planner"),
+        pytest.param(
+            [*SHAPE, "--gpus", "8", "--planner", "alpa-like", "--tensor", "2"],
+            "--tensor 2 cannot be given to --planner alpa-like",
+            id="planner without wishes",
+        ),
         pytest.param([*SHAPE, "--gpus", "8", "--network-gb-s", "0"], "--network-gb-s 0 is not above 0", id="network"),
     ],
 )

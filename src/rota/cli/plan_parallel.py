@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,8 +15,9 @@ from rota.planner.parallel.catalogue import named_model
 from rota.planner.parallel.deployment import plan_fields
 from rota.planner.parallel.hardware import GIB, Accelerator, accelerator
 from rota.planner.parallel.iteration import iteration_cost
+from rota.planner.parallel.planners import ParallelAnswer, costed_answer, parallel_planner
 from rota.planner.parallel.plans import Recompute, Sharding, TrainingSetup, checked
-from rota.planner.parallel.search import RatedPlan, Wishes, by_rule, by_search, usual_recompute
+from rota.planner.parallel.search import Wishes, usual_recompute
 from rota.planner.parallel.transformer import TransformerShape
 
 
@@ -27,13 +28,6 @@ class RecomputeChoice(Enum):
     NONE = "none"
     FULL = "full"
     SEARCH = "search"
-
-
-class Method(Enum):
-    """How `ptd-p` chooses what is left open."""
-
-    SEARCH = "search"
-    RULE = "rule"
 
 
 ModelOption = Annotated[
@@ -58,7 +52,10 @@ InterleaveOption = Annotated[
 ]
 RecomputeOption = Annotated[RecomputeChoice, typer.Option(help="Whether activations are computed again.")]
 ZeroOption = Annotated[Sharding, typer.Option(help="What replicas divide among themselves.")]
-MethodOption = Annotated[Method, typer.Option(help="Try all plans, or follow PTD-P's rule.")]
+PlannerOption = Annotated[
+    str,
+    typer.Option(help="What chooses the plan: ptd-p, ptd-p-rule, alpa-like or galvatron-like.", metavar="NAME"),
+]
 NetworkOption = Annotated[
     float | None, typer.Option(help="GB/s that a node sends to others, instead of the type's usual.", metavar="GB/S")
 ]
@@ -82,7 +79,7 @@ def parallel(
     interleave: InterleaveOption = None,
     recompute: RecomputeOption = RecomputeChoice.AUTO,
     zero: ZeroOption = Sharding.NONE,
-    method: MethodOption = Method.SEARCH,
+    planner: PlannerOption = "ptd-p",
     network_gb_s: NetworkOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -110,9 +107,19 @@ def parallel(
         recompute=_recompute(recompute, device, shape),
         sharding=zero,
     )
-    rated = _rated(device, setup, wishes, method)
-    rows = [_row(rated[0], wishes, method)]
-    emit(rows, _COLUMNS, output)
+    answer, chosen_by = _answer(device, setup, wishes, planner)
+    row: dict[str, object] = {
+        "iteration_s": answer.iteration_s,
+        "tflops_per_gpu": answer.tflops_per_gpu,
+        "memory_bytes": answer.memory_bytes,
+        "fits": answer.fits,
+        "planner": chosen_by,
+        "plan": answer.plan,
+        "parts_s": answer.parts_s,
+    }
+    if output is OutputFormat.TABLE:
+        row["plan"] = answer.short
+    emit([row], _COLUMNS, output)
 
 
 def _model(name: str, given: Mapping[str, int | None]) -> tuple[TransformerShape, int]:
@@ -150,43 +157,34 @@ def _recompute(choice: RecomputeChoice, device: Accelerator, shape: TransformerS
             return (Recompute(choice.value),)
 
 
-def _rated(device: Accelerator, setup: TrainingSetup, wishes: Wishes, method: Method) -> list[RatedPlan]:
-    """The one plan that was given, whether it fits or not; or those that fit, best first."""
+def _answer(device: Accelerator, setup: TrainingSetup, wishes: Wishes, name: str) -> tuple[ParallelAnswer, str]:
+    """The one plan that was given, whether it fits or not; or what the planner chooses."""
+    planner = parallel_planner(name)
+    if not planner.keeps_wishes:
+        _refuse_wishes(wishes, name)
     wanted = wishes.plan()
-    if wanted is not None:
-        plan = checked(setup, wanted)
-        return [RatedPlan(plan=plan, cost=iteration_cost(device, setup, plan))]
-    return by_rule(device, setup, wishes) if method is Method.RULE else by_search(device, setup, wishes)
+    if wanted is None:
+        return planner.plan(device, setup, wishes), name
+    plan = checked(setup, wanted)
+    return costed_answer(plan_fields(plan), iteration_cost(device, setup, plan)), "given"
 
 
-def _row(rated: RatedPlan, wishes: Wishes, method: Method) -> dict[str, Any]:
-    cost = rated.cost
-    return {
-        "iteration_s": cost.iteration_s,
-        "tflops_per_gpu": cost.tflops_per_gpu,
-        "memory_bytes": cost.memory.total_bytes,
-        "fits": cost.fits,
-        "planner": "given" if wishes.plan() else f"ptd-p ({method.value})",
-        "plan": plan_fields(rated.plan),
-        "parts_s": {
-            "compute": cost.compute_s,
-            "tensor": cost.tensor_s,
-            "messages": cost.messages_s,
-            "bubble": cost.bubble_s,
-            "gradients": cost.gradients_s,
-            "optimizer": cost.optimizer_s,
-        },
+def _refuse_wishes(wishes: Wishes, name: str) -> None:
+    given = {
+        "tensor": wishes.tensor,
+        "pipeline": wishes.pipeline,
+        "data": wishes.data,
+        "micro-batch": wishes.micro_batch,
+        "interleave": wishes.interleave,
     }
-
-
-def _degrees(plan: Mapping[str, object]) -> str:
-    text = f"t{plan['tensor']} p{plan['pipeline']} d{plan['data']} b{plan['micro_batch']}"
-    return text if plan["interleave"] == 1 else f"{text} v{plan['interleave']}"
+    for option, value in given.items():
+        if value is not None:
+            raise RotaError(f"--{option} {value} cannot be given to --planner {name}, which chooses it; use ptd-p")
 
 
 _COLUMNS = (
     Column(key="planner", title="planner"),
-    Column(key="plan", title="plan", show=_degrees),
+    Column(key="plan", title="plan"),
     Column(key="iteration_s", title="iteration s", show=lambda value: f"{value:.3f}", right=True),
     Column(key="tflops_per_gpu", title="TFLOP/s per GPU", show=lambda value: f"{value:.1f}", right=True),
     Column(key="memory_bytes", title="GiB per GPU", show=lambda value: f"{value / GIB:.1f}", right=True),
