@@ -22,7 +22,7 @@ from rota.planner.parallel.layerwise.planner import plan_layerwise
 from rota.planner.parallel.layerwise.published import OPTIMA, published_task
 from rota.planner.parallel.measured import read_iterations
 from rota.planner.parallel.plans import Recompute, TrainingSetup
-from rota.planner.parallel.search import Wishes, by_search, usual_recompute
+from rota.planner.parallel.search import PlanConstraints, by_search, usual_recompute
 from rota.planner.parallel.staged import StagedTask, costed_stages, plan_staged
 from rota.planner.parallel.transformer import TransformerShape
 
@@ -79,7 +79,7 @@ def ptd_p() -> None:
         published_s = model.shape.step_flops(model.batch, recompute=True) / gpus / tflops / 1e12
         setup = TrainingSetup(shape=model.shape, batch=model.batch, gpus=gpus, per_node=8)
         data = gpus // tensor // pipeline
-        best = by_search(A100, setup, Wishes(tensor=tensor, pipeline=pipeline, data=data))[0]
+        best = by_search(A100, setup, PlanConstraints(tensor=tensor, pipeline=pipeline, data=data))[0]
         error = best.cost.iteration_s / published_s - 1
         chosen = f"{best.plan.micro_batch}, {best.plan.interleave}"
         degrees = f"{tensor}, {pipeline}, {data}"
@@ -143,8 +143,8 @@ def constants_of(fits: list[Accelerator]) -> None:
     for name, values in kernels.items():
         row(f"`{name}`", f"{getattr(A100.kernels, name):.3g}", f"{min(values):.3g} to {max(values):.3g}")
     for name in ("node_bytes_per_s", "hop_latency_s"):
-        values = [getattr(fit.fabric, name) for fit in fits]
-        row(f"`{name}`", f"{getattr(A100.fabric, name):.3g}", f"{min(values):.3g} to {max(values):.3g}")
+        values = [getattr(fit.interconnect, name) for fit in fits]
+        row(f"`{name}`", f"{getattr(A100.interconnect, name):.3g}", f"{min(values):.3g} to {max(values):.3g}")
 
 
 def left_out(single: list[MeasuredIteration], multi: list[MeasuredIteration]) -> None:
@@ -211,11 +211,11 @@ def galvatron() -> None:
     heading("case", "asserted, sequences/s", "Rota", "plan")
     for name, asserted in OPTIMA.items():
         plan = plan_layerwise(published_task(name))
-        counts = {way: plan.ways.count(way) for way in plan.ways}
+        counts = {strategy: plan.strategies.count(strategy) for strategy in plan.strategies}
         texts = []
-        for way, count in counts.items():
-            marks = ("fsdp " if way.shards_weights else "") + ("recomputed" if way.recompute else "")
-            texts.append(f"{count} x t{way.tensor} d{way.data} {marks}".strip())
+        for strategy, count in counts.items():
+            marks = ("fsdp " if strategy.shards_weights else "") + ("recomputed" if strategy.recompute else "")
+            texts.append(f"{count} x t{strategy.tensor} d{strategy.data} {marks}".strip())
         row(name, f"{asserted:.7f}", f"{plan.sequences_per_s:.7f}", ", ".join(texts))
 
 

@@ -70,7 +70,7 @@ def test_every_planner_answers_in_one_form(capsys: pytest.CaptureFixture[str], p
         pytest.param(
             [*SHAPE, "--gpus", "8", "--planner", "alpa-like", "--tensor", "2"],
             "--tensor 2 cannot be given to --planner alpa-like",
-            id="planner without wishes",
+            id="planner without given",
         ),
         pytest.param([*SHAPE, "--gpus", "8", "--network-gb-s", "0"], "--network-gb-s 0 is not above 0", id="network"),
     ],

@@ -17,7 +17,7 @@ from rota.planner.parallel.hardware import GIB, Accelerator, accelerator
 from rota.planner.parallel.iteration import iteration_cost
 from rota.planner.parallel.planners import ParallelAnswer, costed_answer, parallel_planner
 from rota.planner.parallel.plans import Recompute, Sharding, TrainingSetup, checked
-from rota.planner.parallel.search import Wishes, usual_recompute
+from rota.planner.parallel.search import PlanConstraints, usual_recompute
 from rota.planner.parallel.transformer import TransformerShape
 
 
@@ -98,7 +98,7 @@ def parallel(
     shape, sequences = _model(model, given)
     setup = TrainingSetup(shape=shape, batch=sequences, gpus=gpus, per_node=per_node)
     device = _device(gpu, network_gb_s)
-    wishes = Wishes(
+    constraints = PlanConstraints(
         tensor=tensor,
         pipeline=pipeline,
         data=data,
@@ -107,7 +107,7 @@ def parallel(
         recompute=_recompute(recompute, device, shape),
         sharding=zero,
     )
-    answer, chosen_by = _answer(device, setup, wishes, planner)
+    answer, chosen_by = _answer(device, setup, constraints, planner)
     row: dict[str, object] = {
         "iteration_s": answer.iteration_s,
         "tflops_per_gpu": answer.tflops_per_gpu,
@@ -144,7 +144,7 @@ def _device(name: str, network_gb_s: float | None) -> Accelerator:
         return device
     if not network_gb_s > 0:
         raise RotaError(f"--network-gb-s {network_gb_s:g} is not above 0; give what a node sends, in GB/s")
-    return replace(device, fabric=replace(device.fabric, node_bytes_per_s=network_gb_s * 1e9))
+    return replace(device, interconnect=replace(device.interconnect, node_bytes_per_s=network_gb_s * 1e9))
 
 
 def _recompute(choice: RecomputeChoice, device: Accelerator, shape: TransformerShape) -> tuple[Recompute, ...]:
@@ -157,25 +157,27 @@ def _recompute(choice: RecomputeChoice, device: Accelerator, shape: TransformerS
             return (Recompute(choice.value),)
 
 
-def _answer(device: Accelerator, setup: TrainingSetup, wishes: Wishes, name: str) -> tuple[ParallelAnswer, str]:
+def _answer(
+    device: Accelerator, setup: TrainingSetup, constraints: PlanConstraints, name: str
+) -> tuple[ParallelAnswer, str]:
     """The one plan that was given, whether it fits or not; or what the planner chooses."""
     planner = parallel_planner(name)
-    if not planner.keeps_wishes:
-        _refuse_wishes(wishes, name)
-    wanted = wishes.plan()
+    if not planner.takes_constraints:
+        _refuse_constraints(constraints, name)
+    wanted = constraints.plan()
     if wanted is None:
-        return planner.plan(device, setup, wishes), name
+        return planner.plan(device, setup, constraints), name
     plan = checked(setup, wanted)
     return costed_answer(plan_fields(plan), iteration_cost(device, setup, plan)), "given"
 
 
-def _refuse_wishes(wishes: Wishes, name: str) -> None:
+def _refuse_constraints(constraints: PlanConstraints, name: str) -> None:
     given = {
-        "tensor": wishes.tensor,
-        "pipeline": wishes.pipeline,
-        "data": wishes.data,
-        "micro-batch": wishes.micro_batch,
-        "interleave": wishes.interleave,
+        "tensor": constraints.tensor,
+        "pipeline": constraints.pipeline,
+        "data": constraints.data,
+        "micro-batch": constraints.micro_batch,
+        "interleave": constraints.interleave,
     }
     for option, value in given.items():
         if value is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from rota.planner.parallel.collectives import (
     BusRate,
-    Fabric,
+    Interconnect,
     Ring,
     all_gather_s,
     all_reduce_s,
@@ -20,7 +20,7 @@ from rota.planner.parallel.collectives import (
 )
 
 MB = 1e6
-FABRIC = Fabric(
+INTERCONNECT = Interconnect(
     intra=(
         BusRate(ranks=2, latency_s=1e-5, bytes_per_s=100e9),
         BusRate(ranks=8, latency_s=3e-5, bytes_per_s=200e9),
@@ -49,25 +49,25 @@ def test_ranks_that_are_no_power_of_two_fold() -> None:
 
 
 def test_one_rank_needs_nothing() -> None:
-    assert all_reduce_s(FABRIC, Ring(ranks=1, per_node=1), MB) == 0
+    assert all_reduce_s(INTERCONNECT, Ring(ranks=1, per_node=1), MB) == 0
     assert halving_doubling_s(1, MB, 1e-6, 1e9) == tree_all_reduce_s(1, MB, 1e-6, 1e9) == 0
 
 
 def test_inside_a_node_rates_are_interpolated_over_doublings() -> None:
-    assert FABRIC.bus(4).bytes_per_s == pytest.approx(150e9)
-    assert FABRIC.bus(1) == FABRIC.bus(2)
-    assert FABRIC.bus(64).latency_s == pytest.approx(6e-5)
+    assert INTERCONNECT.bus(4).bytes_per_s == pytest.approx(150e9)
+    assert INTERCONNECT.bus(1) == INTERCONNECT.bus(2)
+    assert INTERCONNECT.bus(64).latency_s == pytest.approx(6e-5)
 
 
 def test_groups_of_a_node_share_its_network() -> None:
-    alone = all_reduce_s(FABRIC, Ring(ranks=16, per_node=1, groups_per_node=1), 1000 * MB)
-    eight = all_reduce_s(FABRIC, Ring(ranks=16, per_node=1, groups_per_node=8), 1000 * MB)
+    alone = all_reduce_s(INTERCONNECT, Ring(ranks=16, per_node=1, groups_per_node=1), 1000 * MB)
+    eight = all_reduce_s(INTERCONNECT, Ring(ranks=16, per_node=1, groups_per_node=8), 1000 * MB)
 
     assert eight / alone == pytest.approx(8, rel=0.05)
 
 
 def test_lone_device_of_a_node_has_its_own_link_only() -> None:
-    narrow = replace(FABRIC, device_bytes_per_s=10e9)
+    narrow = replace(INTERCONNECT, device_bytes_per_s=10e9)
 
     assert all_reduce_s(narrow, Ring(ranks=2, per_node=1), 1000 * MB) == pytest.approx(0.1, rel=1e-3)
     assert send_s(narrow, 100 * MB, crosses_nodes=True) == pytest.approx(1e-2, rel=1e-3)
@@ -75,12 +75,12 @@ def test_lone_device_of_a_node_has_its_own_link_only() -> None:
 
 def test_gathering_is_half_of_reducing() -> None:
     ring = Ring(ranks=8, per_node=8)
-    assert 2 * all_gather_s(FABRIC, ring, MB) == pytest.approx(all_reduce_s(FABRIC, ring, MB))
+    assert 2 * all_gather_s(INTERCONNECT, ring, MB) == pytest.approx(all_reduce_s(INTERCONNECT, ring, MB))
 
 
 def test_message_between_nodes_waits_for_the_other_senders() -> None:
-    inside = send_s(FABRIC, 100 * MB, crosses_nodes=False)
-    between = send_s(FABRIC, 100 * MB, crosses_nodes=True, senders_per_node=8)
+    inside = send_s(INTERCONNECT, 100 * MB, crosses_nodes=False)
+    between = send_s(INTERCONNECT, 100 * MB, crosses_nodes=True, senders_per_node=8)
 
     assert inside == pytest.approx(0.5e-5 + 100 * MB / 50e9)
     assert between == pytest.approx(1e-6 + 8 * 100 * MB / 100e9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import random
 from dataclasses import replace
@@ -9,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from rota.core.errors import RotaError
 from rota.planner.parallel.accuracy import mean_absolute, ranked_cases, relative_errors
 from rota.planner.parallel.catalogue import MODELS
 from rota.planner.parallel.fitting import MeasuredIteration, fitted
 from rota.planner.parallel.hardware import GIB, accelerator
 from rota.planner.parallel.iteration import iteration_cost
 from rota.planner.parallel.measured import read_bus_rate, read_iterations
-from rota.planner.parallel.memory import memory_use
+from rota.planner.parallel.memory import RESERVED_BYTES, memory_use
 from rota.planner.parallel.plans import ParallelPlan, Recompute, Sharding, TrainingSetup
-from rota.planner.parallel.search import Wishes, by_search
+from rota.planner.parallel.search import PlanConstraints, by_search
 
 A100 = accelerator("a100")
 SMALL = TrainingSetup(shape=MODELS["gpt-3.6b"].shape, batch=512, gpus=64, per_node=8)
@@ -49,9 +51,9 @@ def test_published_iteration_is_met_within_a_tenth(name: str) -> None:
     tensor, pipeline, gpus, iteration_s = PTD_P[name]
     model = MODELS[name]
     setup = TrainingSetup(shape=model.shape, batch=model.batch, gpus=gpus, per_node=8)
-    wishes = Wishes(tensor=tensor, pipeline=pipeline, data=gpus // tensor // pipeline)
+    given = PlanConstraints(tensor=tensor, pipeline=pipeline, data=gpus // tensor // pipeline)
 
-    best = by_search(A100, setup, wishes)[0]
+    best = by_search(A100, setup, given)[0]
 
     assert best.cost.iteration_s == pytest.approx(iteration_s, rel=0.10)
 
@@ -163,7 +165,46 @@ def test_best_measured_plan_is_among_the_first_three() -> None:
 def test_rates_inside_a_node_are_those_of_the_tables(gpu: str, ranks: int) -> None:
     rate, error = read_bus_rate(vtrain() / f"allreduce_{gpu}_{ranks}gpus.txt", ranks)
 
-    kept = accelerator(gpu).fabric.bus(ranks)
+    kept = accelerator(gpu).interconnect.bus(ranks)
     assert kept.bytes_per_s == pytest.approx(rate.bytes_per_s, rel=0.03)
     assert kept.latency_s == pytest.approx(rate.latency_s, rel=0.10)
     assert error < 0.08
+
+
+ONE_H200 = Path(__file__).parents[3] / "bench" / "parallel_h200.csv"
+
+
+def test_iterations_of_plain_pytorch_on_one_h200_are_met() -> None:
+    rows = read_iterations(ONE_H200, Recompute.NONE)
+
+    assert len(rows) == 98
+    assert mean_absolute(relative_errors(accelerator("h200"), rows)) < 0.12
+
+
+def test_memory_of_plain_pytorch_on_one_h200_is_met() -> None:
+    rows = read_iterations(ONE_H200, Recompute.NONE)
+    with ONE_H200.open(newline="") as text:
+        peaks = [int(row["peak memory (bytes)"]) for row in csv.DictReader(text)]
+
+    sizes = [memory_use(row.setup, row.plan).total_bytes - RESERVED_BYTES for row in rows]
+    errors = [size / peak - 1 for size, peak in zip(sizes, peaks, strict=True)]
+    assert mean_absolute(errors) < 0.06
+    assert max(errors, key=abs) == pytest.approx(0, abs=0.15)
+
+
+def test_tables_with_mistakes_are_named(tmp_path: Path) -> None:
+    lines = ONE_H200.read_text(encoding="utf-8").splitlines()[:2]
+    file = tmp_path / "rows.csv"
+    for old, new, said in (
+        (",27.299,", ",-1,", "line 2: iteration time .ms. is -1; a time must be above 0"),
+        (",none,", ",some,", "line 2: recompute is 'some'; it must be none or full"),
+        (",16,12,", ",x,12,", "line 2: .* every field must be a number"),
+    ):
+        file.write_text(f"{lines[0]}\n{lines[1].replace(old, new)}\n", encoding="utf-8")
+        with pytest.raises(RotaError, match=said):
+            read_iterations(file, Recompute.NONE)
+    file.write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(RotaError, match="there is no column '# GPUs'"):
+        read_iterations(file, Recompute.NONE)
+    with pytest.raises(RotaError, match="no measured iterations"):
+        fitted(A100, [])

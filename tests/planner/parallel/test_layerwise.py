@@ -15,17 +15,17 @@ from rota.planner.parallel.catalogue import named_model
 from rota.planner.parallel.hardware import accelerator
 from rota.planner.parallel.layerwise.cost import (
     ChunkedBatch,
-    LayerWay,
-    WayTime,
+    LayerStrategy,
+    StrategyTime,
     layer_memory_mib,
     layer_time,
     pipeline_s,
 )
-from rota.planner.parallel.layerwise.planner import WayTable, plan_layerwise
+from rota.planner.parallel.layerwise.planner import StrategyTable, plan_layerwise
 from rota.planner.parallel.layerwise.profile import line_through, modelled_links, modelled_profile
 from rota.planner.parallel.layerwise.published import OPTIMA, published_links, published_profile, published_task
 
-SPLIT = LayerWay(tensor=4, sequence=1, data=2, shards_weights=False, recompute=False)
+SPLIT = LayerStrategy(tensor=4, sequence=1, data=2, shards_weights=False, recompute=False)
 
 
 @pytest.mark.slow
@@ -35,8 +35,8 @@ def test_published_optimum_layer_by_layer() -> None:
     plan = plan_layerwise(published_task(name))
 
     assert plan.sequences_per_s == pytest.approx(OPTIMA[name], abs=1e-6)
-    assert (plan.pipeline, plan.ends.tensor) == (1, 8)
-    assert Counter(plan.ways) == {
+    assert (plan.pipeline, plan.embedding.tensor) == (1, 8)
+    assert Counter(plan.strategies) == {
         replace(SPLIT, shards_weights=True, recompute=True): 14,
         replace(SPLIT, shards_weights=True): 12,
         SPLIT: 2,
@@ -49,7 +49,7 @@ def test_published_optimum_with_layers_alike() -> None:
     plan = plan_layerwise(published_task(name))
 
     assert plan.sequences_per_s == pytest.approx(OPTIMA[name], abs=1e-6)
-    assert set(plan.ways) == {LayerWay(tensor=1, sequence=1, data=8, shards_weights=True, recompute=True)}
+    assert set(plan.strategies) == {LayerStrategy(tensor=1, sequence=1, data=8, shards_weights=True, recompute=True)}
 
 
 def test_coarse_memory_steps_lose_little() -> None:
@@ -63,23 +63,29 @@ def test_coarse_memory_steps_lose_little() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_table_finds_the_least_time_of_all_choices(seed: int) -> None:
     drawn = random.Random(seed)
-    ways, layers, room = 4, 4, 20
-    times = np.array([drawn.uniform(1, 10) for _ in range(ways)])
-    units = np.array([drawn.randint(1, 8) for _ in range(ways)])
-    change = np.array([[0.0 if one == other else drawn.uniform(0, 2) for other in range(ways)] for one in range(ways)])
-    table = WayTable(times, units, change, layers, room)
+    strategies, layers, room = 4, 4, 20
+    times = np.array([drawn.uniform(1, 10) for _ in range(strategies)])
+    units = np.array([drawn.randint(1, 8) for _ in range(strategies)])
+    change = np.array(
+        [[0.0 if one == other else drawn.uniform(0, 2) for other in range(strategies)] for one in range(strategies)]
+    )
+    table = StrategyTable(times, units, change, layers, room)
 
     def seconds(choice: tuple[int, ...]) -> float:
-        return float(sum(times[way] for way in choice) + sum(change[a, b] for a, b in pairwise(choice)))
+        return float(sum(times[strategy] for strategy in choice) + sum(change[a, b] for a, b in pairwise(choice)))
 
     for limit in range(-1, room + 1):
-        fitting = [one for one in product(range(ways), repeat=layers) if sum(units[way] for way in one) <= limit]
+        fitting = [
+            one
+            for one in product(range(strategies), repeat=layers)
+            if sum(units[strategy] for strategy in one) <= limit
+        ]
         picked = table.pick(limit)
         if not fitting:
             assert picked is None
         else:
             assert picked is not None
-            assert sum(units[way] for way in picked) <= limit
+            assert sum(units[strategy] for strategy in picked) <= limit
             assert seconds(tuple(picked)) == pytest.approx(min(map(seconds, fitting)))
 
 
@@ -100,18 +106,18 @@ def test_chunks_must_divide_the_batch() -> None:
 def test_recomputation_and_sharding_take_time_and_save_memory() -> None:
     batch = ChunkedBatch(batch=64, chunks=32, pipeline=1)
     profile, links = published_profile(), published_links()
-    ways = [SPLIT, replace(SPLIT, shards_weights=True), replace(SPLIT, shards_weights=True, recompute=True)]
+    strategies = [SPLIT, replace(SPLIT, shards_weights=True), replace(SPLIT, shards_weights=True, recompute=True)]
 
-    times = [layer_time(profile, links, batch, way).synced_s for way in ways]
-    sizes = [layer_memory_mib(profile, batch, way, 0) for way in ways]
+    times = [layer_time(profile, links, batch, strategy).synced_s for strategy in strategies]
+    sizes = [layer_memory_mib(profile, batch, strategy, 0) for strategy in strategies]
 
     assert times == sorted(times)
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_pipeline_of_equal_stages_takes_a_slot_per_chunk_and_further_stage() -> None:
-    stage = [WayTime(synced_s=1.0, plain_s=1.0)]
-    none = WayTime(synced_s=0.0, plain_s=0.0)
+    stage = [StrategyTime(synced_s=1.0, plain_s=1.0)]
+    none = StrategyTime(synced_s=0.0, plain_s=0.0)
 
     assert pipeline_s([stage] * 4, [none] * 4, 8) == pytest.approx(8 + 3)
 

@@ -11,7 +11,7 @@ from rota.planner.parallel.catalogue import MODELS, named_model
 from rota.planner.parallel.deployment import planned_speed
 from rota.planner.parallel.hardware import accelerator
 from rota.planner.parallel.plans import ParallelPlan, Recompute, TrainingSetup, checked, objection
-from rota.planner.parallel.search import Wishes, by_rule, by_search, divisors, usual_recompute
+from rota.planner.parallel.search import PlanConstraints, by_rule, by_search, divisors, usual_recompute
 from rota.planner.parallel.transformer import TransformerShape
 
 A100 = accelerator("a100")
@@ -30,15 +30,15 @@ def test_parameters_are_those_of_the_published_table() -> None:
 
 def test_search_is_no_slower_than_any_given_plan_that_fits() -> None:
     setup = setup_of("gpt-18b", 256)
-    best = by_search(A100, setup, Wishes())[0]
+    best = by_search(A100, setup, PlanConstraints())[0]
 
-    given = by_search(A100, setup, Wishes(tensor=8, pipeline=1, micro_batch=4))[0]
+    given = by_search(A100, setup, PlanConstraints(tensor=8, pipeline=1, micro_batch=4))[0]
     assert best.cost.iteration_s <= given.cost.iteration_s
     assert best.cost.fits
 
 
-def test_wishes_are_kept() -> None:
-    found = by_search(A100, setup_of("gpt-39b", 512), Wishes(tensor=4, micro_batch=2))
+def test_constraints_are_kept() -> None:
+    found = by_search(A100, setup_of("gpt-39b", 512), PlanConstraints(tensor=4, micro_batch=2))
 
     assert {(one.plan.tensor, one.plan.micro_batch, one.plan.interleave) for one in found} == {(4, 2, 1)}
     assert all(one.plan.gpus == 512 for one in found)
@@ -46,8 +46,8 @@ def test_wishes_are_kept() -> None:
 
 
 def test_rule_splits_layers_within_a_node_before_it_adds_stages() -> None:
-    small = by_rule(A100, setup_of("gpt-1.7b", 64), Wishes())[0].plan
-    large = by_rule(A100, setup_of("gpt-145b", 1536), Wishes())[0].plan
+    small = by_rule(A100, setup_of("gpt-1.7b", 64), PlanConstraints())[0].plan
+    large = by_rule(A100, setup_of("gpt-145b", 1536), PlanConstraints())[0].plan
 
     assert (small.tensor, small.pipeline) == (1, 1)
     assert large.tensor == 8
@@ -56,7 +56,7 @@ def test_rule_splits_layers_within_a_node_before_it_adds_stages() -> None:
 
 def test_model_that_never_fits_is_refused_with_the_way_out() -> None:
     with pytest.raises(RotaError, match=r"^no plan fits the 80 GiB of one a100 on --gpus 8: .* give more --gpus"):
-        by_search(A100, setup_of("gpt-1t", 8), Wishes())
+        by_search(A100, setup_of("gpt-1t", 8), PlanConstraints())
 
 
 @pytest.mark.parametrize(
@@ -87,17 +87,17 @@ def test_interleaving_needs_rounds_of_micro_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("given", "said"),
     [
-        pytest.param(Wishes(tensor=5), "--tensor 5 does not divide --gpus 64", id="gpus"),
-        pytest.param(Wishes(tensor=64), "--tensor 64 does not divide --heads 32", id="heads"),
-        pytest.param(Wishes(micro_batch=-1), "--micro-batch -1 is below 1", id="negative"),
-        pytest.param(Wishes(pipeline=32), "--pipeline 32 is above --layers 30", id="layers"),
+        pytest.param(PlanConstraints(tensor=5), "--tensor 5 does not divide --gpus 64", id="gpus"),
+        pytest.param(PlanConstraints(tensor=64), "--tensor 64 does not divide --heads 32", id="heads"),
+        pytest.param(PlanConstraints(micro_batch=-1), "--micro-batch -1 is below 1", id="negative"),
+        pytest.param(PlanConstraints(pipeline=32), "--pipeline 32 is above --layers 30", id="layers"),
     ],
 )
-def test_impossible_wishes_are_named(wishes: Wishes, said: str) -> None:
+def test_impossible_constraints_are_named(given: PlanConstraints, said: str) -> None:
     with pytest.raises(RotaError, match=said):
-        by_search(A100, setup_of("gpt-3.6b", 64), wishes)
+        by_search(A100, setup_of("gpt-3.6b", 64), given)
 
 
 def test_shape_is_checked() -> None:

@@ -22,7 +22,7 @@ class BusRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fabric:
+class Interconnect:
     """Links inside a node (rates by ranks, ascending) and the network between nodes.
 
     `node_bytes_per_s` is what all devices of a node together send to other nodes, `device_bytes_per_s` the most that
@@ -92,7 +92,7 @@ def halving_doubling_s(ranks: int, message_bytes: float, latency_s: float, bytes
     return (2 * steps + folds) * latency_s + transfer_s
 
 
-def all_reduce_s(fabric: Fabric, ring: Ring, message_bytes: float) -> float:
+def all_reduce_s(interconnect: Interconnect, ring: Ring, message_bytes: float) -> float:
     """The time of an all-reduce: inside a node as measured, across nodes the faster of ring and tree.
 
     Across nodes every group of a node has its part of the node's network bandwidth; a ring is no faster than the links
@@ -101,37 +101,39 @@ def all_reduce_s(fabric: Fabric, ring: Ring, message_bytes: float) -> float:
     if ring.ranks < 2 or message_bytes <= 0:
         return 0.0
     if ring.nodes == 1:
-        bus = fabric.bus(ring.ranks)
+        bus = interconnect.bus(ring.ranks)
         return bus.latency_s + 2 * (ring.ranks - 1) / ring.ranks * message_bytes / bus.bytes_per_s
-    inside = fabric.bus(max(2, ring.per_node))
+    inside = interconnect.bus(max(2, ring.per_node))
     rate = min(
         inside.bytes_per_s,
-        fabric.node_bytes_per_s / ring.groups_per_node,
-        fabric.device_bytes_per_s * ring.per_node,
+        interconnect.node_bytes_per_s / ring.groups_per_node,
+        interconnect.device_bytes_per_s * ring.per_node,
     )
     start_s = inside.latency_s if ring.per_node > 1 else 0.0
     return start_s + min(
-        ring_all_reduce_s(ring.ranks, message_bytes, fabric.hop_latency_s, rate),
-        tree_all_reduce_s(ring.ranks, message_bytes, fabric.hop_latency_s, rate),
+        ring_all_reduce_s(ring.ranks, message_bytes, interconnect.hop_latency_s, rate),
+        tree_all_reduce_s(ring.ranks, message_bytes, interconnect.hop_latency_s, rate),
     )
 
 
-def all_gather_s(fabric: Fabric, ring: Ring, message_bytes: float) -> float:
+def all_gather_s(interconnect: Interconnect, ring: Ring, message_bytes: float) -> float:
     """The time until every rank has all `message_bytes`; a reduce-scatter takes as long. Half of an all-reduce."""
-    return all_reduce_s(fabric, ring, message_bytes) / 2
+    return all_reduce_s(interconnect, ring, message_bytes) / 2
 
 
-def all_to_all_s(fabric: Fabric, ring: Ring, message_bytes: float) -> float:
+def all_to_all_s(interconnect: Interconnect, ring: Ring, message_bytes: float) -> float:
     """The time until every rank has sent each other rank its 1/n of `message_bytes`."""
-    return all_gather_s(fabric, ring, message_bytes / ring.ranks)
+    return all_gather_s(interconnect, ring, message_bytes / ring.ranks)
 
 
-def send_s(fabric: Fabric, message_bytes: float, *, crosses_nodes: bool, senders_per_node: int = 1) -> float:
+def send_s(
+    interconnect: Interconnect, message_bytes: float, *, crosses_nodes: bool, senders_per_node: int = 1
+) -> float:
     """The time of one message to a neighbour; senders of a node share its network."""
     if not crosses_nodes:
-        return fabric.intra[0].latency_s / 2 + message_bytes / fabric.p2p_bytes_per_s
-    rate = min(fabric.device_bytes_per_s, fabric.node_bytes_per_s / senders_per_node)
-    return fabric.hop_latency_s + message_bytes / rate
+        return interconnect.intra[0].latency_s / 2 + message_bytes / interconnect.p2p_bytes_per_s
+    rate = min(interconnect.device_bytes_per_s, interconnect.node_bytes_per_s / senders_per_node)
+    return interconnect.hop_latency_s + message_bytes / rate
 
 
 def fitted_bus_rate(ranks: int, sizes_bytes: Sequence[float], times_s: Sequence[float]) -> BusRate:

@@ -10,7 +10,7 @@ from rota.core.errors import RotaError
 from rota.planner.parallel.catalogue import named_model
 from rota.planner.parallel.hardware import accelerator
 from rota.planner.parallel.plans import ParallelPlan, Recompute, Sharding, TrainingSetup
-from rota.planner.parallel.search import RatedPlan, Wishes, by_search
+from rota.planner.parallel.search import CostedPlan, PlanConstraints, by_search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +50,12 @@ def planned_speed(model: str, gpu: str, gpus: int, nodes: int = 1, batch: int | 
             steps_per_s=0.0, plan=None, memory_bytes=0, reason=f"{gpus} GPUs do not spread evenly over {nodes} nodes"
         )
     setup = TrainingSetup(shape=named.shape, batch=batch or named.batch, gpus=gpus, per_node=gpus // nodes)
-    found: list[RatedPlan] = []
+    found: list[CostedPlan] = []
     reason = ""
     for sharding in (Sharding.NONE, Sharding.OPTIMIZER):
-        wishes = Wishes(recompute=(Recompute.NONE, Recompute.FULL), sharding=sharding)
+        constraints = PlanConstraints(recompute=(Recompute.NONE, Recompute.FULL), sharding=sharding)
         try:
-            found.append(by_search(device, setup, wishes)[0])
+            found.append(by_search(device, setup, constraints)[0])
         except RotaError as error:
             reason = str(error)
     if not found:

@@ -27,27 +27,27 @@ class MeasuredIteration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Belief:
+class Prior:
     """What is known of a constant before the fit: a value, and how many e-folds it may be off."""
 
     value: float
     spread: float
 
 
-PRIORS: dict[str, Belief] = {
-    "matmul_share": Belief(value=0.8, spread=0.15),
-    "short_side": Belief(value=64.0, spread=1.0),
-    "activation_passes": Belief(value=2.2, spread=0.3),
-    "logit_passes": Belief(value=20.0, spread=0.5),
-    "whole_logit_share": Belief(value=0.3, spread=0.5),
-    "layer_launch_s": Belief(value=1e-3, spread=0.5),
-    "layer_gap_s": Belief(value=4e-4, spread=0.5),
-    "accumulate_bytes": Belief(value=8.0, spread=0.3),
-    "adam_bytes": Belief(value=41.0, spread=0.1),
+PRIORS: dict[str, Prior] = {
+    "matmul_share": Prior(value=0.8, spread=0.15),
+    "short_side": Prior(value=64.0, spread=1.0),
+    "activation_passes": Prior(value=2.2, spread=0.3),
+    "logit_passes": Prior(value=20.0, spread=0.5),
+    "whole_logit_share": Prior(value=0.3, spread=0.5),
+    "layer_launch_s": Prior(value=1e-3, spread=0.5),
+    "layer_gap_s": Prior(value=4e-4, spread=0.5),
+    "accumulate_bytes": Prior(value=8.0, spread=0.3),
+    "adam_bytes": Prior(value=41.0, spread=0.1),
 }
-NETWORK_PRIORS: dict[str, Belief] = {
-    "node_bytes_per_s": Belief(value=100e9, spread=0.3),
-    "hop_latency_s": Belief(value=15e-6, spread=0.3),
+NETWORK_PRIORS: dict[str, Prior] = {
+    "node_bytes_per_s": Prior(value=100e9, spread=0.3),
+    "hop_latency_s": Prior(value=15e-6, spread=0.3),
 }
 _ROW_SPREAD = 0.1  # rows are trusted to about a tenth
 _KIND_WEIGHT = 200.0  # rows that each of the two kinds counts for, however many there are
@@ -58,8 +58,8 @@ def with_constants(device: Accelerator, logs: Sequence[float]) -> Accelerator:
     values = [math.exp(value) for value in logs]
     kernels = KernelRates(**dict(zip(PRIORS, values, strict=False)))
     node_bytes_per_s, hop_latency_s = values[len(PRIORS) :]
-    fabric = replace(device.fabric, node_bytes_per_s=node_bytes_per_s, hop_latency_s=hop_latency_s)
-    return replace(device, kernels=kernels, fabric=fabric)
+    interconnect = replace(device.interconnect, node_bytes_per_s=node_bytes_per_s, hop_latency_s=hop_latency_s)
+    return replace(device, kernels=kernels, interconnect=interconnect)
 
 
 def _weights(rows: Sequence[MeasuredIteration]) -> list[float]:
@@ -76,9 +76,9 @@ def fitted(device: Accelerator, rows: Sequence[MeasuredIteration]) -> Accelerato
     import numpy as np
     from scipy.optimize import least_squares
 
-    beliefs = [*PRIORS.values(), *NETWORK_PRIORS.values()]
-    start = np.log([belief.value for belief in beliefs])
-    spread = np.array([belief.spread for belief in beliefs])
+    priors = [*PRIORS.values(), *NETWORK_PRIORS.values()]
+    start = np.log([prior.value for prior in priors])
+    spread = np.array([prior.spread for prior in priors])
     weights = np.array(_weights(rows))
     measured = np.log([row.iteration_s for row in rows])
 

@@ -1,11 +1,11 @@
-"""Device types: peak rates, memory and the fabric that usually connects them."""
+"""Device types: peak rates, memory and the interconnect that usually connects them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.planner.parallel.collectives import BusRate, Fabric
+from rota.planner.parallel.collectives import BusRate, Interconnect
 
 GIB = 1 << 30
 
@@ -46,16 +46,29 @@ FITTED = KernelRates(
     adam_bytes=39.8,
 )
 
+FITTED_HOPPER = KernelRates(
+    # The same fit over 98 iterations of plain PyTorch on one H200 (bench/parallel_one_gpu.py).
+    matmul_share=0.817,
+    short_side=80.5,
+    activation_passes=4.21,
+    logit_passes=18.1,
+    whole_logit_share=0.577,
+    layer_launch_s=0.978e-3,
+    layer_gap_s=0.285e-3,
+    accumulate_bytes=7.41,
+    adam_bytes=42.6,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """One device: dense half-precision peak, memory and memory bandwidth (data sheets), its fabric and kernel rates."""
+    """One device: dense half-precision peak, memory, memory bandwidth (data sheets), interconnect, kernel rates."""
 
     name: str
     peak_flops: float
     memory_bytes: int
     memory_bytes_per_s: float
-    fabric: Fabric
+    interconnect: Interconnect
     kernels: KernelRates = FITTED
 
 
@@ -82,14 +95,16 @@ ACCELERATORS: dict[str, Accelerator] = {
             peak_flops=125e12,
             memory_bytes=16 * GIB,
             memory_bytes_per_s=0.9e12,
-            fabric=Fabric(intra=_V100_BUS, p2p_bytes_per_s=22e9, node_bytes_per_s=3.1e9, hop_latency_s=30e-6),
+            interconnect=Interconnect(
+                intra=_V100_BUS, p2p_bytes_per_s=22e9, node_bytes_per_s=3.1e9, hop_latency_s=30e-6
+            ),
         ),
         Accelerator(
             name="a100",
             peak_flops=312e12,
             memory_bytes=80 * GIB,
             memory_bytes_per_s=2.039e12,
-            fabric=Fabric(
+            interconnect=Interconnect(
                 intra=_A100_BUS,
                 p2p_bytes_per_s=150e9,
                 node_bytes_per_s=119e9,
@@ -102,14 +117,20 @@ ACCELERATORS: dict[str, Accelerator] = {
             peak_flops=989e12,
             memory_bytes=80 * GIB,
             memory_bytes_per_s=3.35e12,
-            fabric=Fabric(intra=_H100_BUS, p2p_bytes_per_s=225e9, node_bytes_per_s=400e9, device_bytes_per_s=50e9),
+            interconnect=Interconnect(
+                intra=_H100_BUS, p2p_bytes_per_s=225e9, node_bytes_per_s=400e9, device_bytes_per_s=50e9
+            ),
+            kernels=FITTED_HOPPER,
         ),
         Accelerator(
             name="h200",
             peak_flops=989e12,
             memory_bytes=141 * 10**9,
             memory_bytes_per_s=4.8e12,
-            fabric=Fabric(intra=_H100_BUS, p2p_bytes_per_s=225e9, node_bytes_per_s=400e9, device_bytes_per_s=50e9),
+            interconnect=Interconnect(
+                intra=_H100_BUS, p2p_bytes_per_s=225e9, node_bytes_per_s=400e9, device_bytes_per_s=50e9
+            ),
+            kernels=FITTED_HOPPER,
         ),
     )
 }

@@ -65,7 +65,7 @@ def layer_time(device: Accelerator, setup: TrainingSetup, plan: ParallelPlan) ->
     forward_s = layer_forward_s(device, setup.shape, micro_batch=plan.micro_batch, tensor=plan.tensor)
     message_bytes = HALF_BYTES * plan.micro_batch * setup.shape.seq * setup.shape.hidden
     reduces = 6 if plan.recompute is Recompute.FULL else 4
-    tensor_s = reduces * all_reduce_s(device.fabric, tensor_ring(setup, plan), message_bytes)
+    tensor_s = reduces * all_reduce_s(device.interconnect, tensor_ring(setup, plan), message_bytes)
     parameters = setup.shape.layer_parameters / plan.tensor
     accumulate_s = rates.accumulate_bytes * parameters / device.memory_bytes_per_s
     device_s = passes * (forward_s + rates.layer_gap_s) + accumulate_s
@@ -82,9 +82,12 @@ def messages_s(device: Accelerator, setup: TrainingSetup, plan: ParallelPlan) ->
     whole_bytes = HALF_BYTES * plan.micro_batch * setup.shape.seq * setup.shape.hidden
     crosses = plan.gpus > setup.per_node
     one_s = send_s(
-        device.fabric, whole_bytes / plan.tensor, crosses_nodes=crosses, senders_per_node=min(setup.per_node, plan.gpus)
+        device.interconnect,
+        whole_bytes / plan.tensor,
+        crosses_nodes=crosses,
+        senders_per_node=min(setup.per_node, plan.gpus),
     )
-    one_s += all_gather_s(device.fabric, tensor_ring(setup, plan), whole_bytes)
+    one_s += all_gather_s(device.interconnect, tensor_ring(setup, plan), whole_bytes)
     return 2 * one_s * plan.interleave
 
 
@@ -95,7 +98,7 @@ def gradients_s(device: Accelerator, setup: TrainingSetup, plan: ParallelPlan, p
     much). Sharded gradients are scattered after every micro-batch; sharded weights are also gathered twice for each.
     """
     ring = data_ring(setup, plan)
-    once_s = all_gather_s(device.fabric, ring, GRADIENT_BYTES * parameters)
+    once_s = all_gather_s(device.interconnect, ring, GRADIENT_BYTES * parameters)
     micro_batches = plan.micro_batches(setup.batch)
     match plan.sharding:
         case Sharding.NONE | Sharding.OPTIMIZER:
@@ -115,7 +118,7 @@ def _embedding_s(device: Accelerator, setup: TrainingSetup, plan: ParallelPlan) 
         return 0.0
     on_node = min(setup.per_node, plan.gpus)
     ends = Ring(ranks=2, per_node=2 if plan.gpus <= setup.per_node else 1, groups_per_node=on_node)
-    return all_reduce_s(device.fabric, ends, GRADIENT_BYTES * setup.shape.embedding_parameters / plan.tensor)
+    return all_reduce_s(device.interconnect, ends, GRADIENT_BYTES * setup.shape.embedding_parameters / plan.tensor)
 
 
 def iteration_cost(device: Accelerator, setup: TrainingSetup, plan: ParallelPlan) -> IterationCost:

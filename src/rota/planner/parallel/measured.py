@@ -29,7 +29,10 @@ _TIME = "iteration time (ms)"
 
 
 def read_iterations(file: Path, recompute: Recompute) -> list[MeasuredIteration]:
-    """The rows of one of vTrain's tables; the tables do not say whether activations were recomputed."""
+    """The rows of a table in vTrain's form, whose own tables do not say whether activations were recomputed.
+
+    A column `recompute` (`none` or `full`) says it row by row, instead of the argument.
+    """
     with file.open(encoding="utf-8-sig", newline="") as text:
         rows = csv.DictReader(text)
         missing = [name for name in (*_COLUMNS.values(), _TIME) if name not in (rows.fieldnames or ())]
@@ -55,9 +58,17 @@ def _iteration(file: Path, line: int, row: dict[str, str], recompute: Recompute)
         pipeline=value["pipeline"],
         data=value["data"],
         micro_batch=value["micro_batch"],
-        recompute=recompute,
+        recompute=_recompute(file, line, row.get("recompute"), recompute),
     )
     return MeasuredIteration(setup=setup, plan=checked(setup, plan), iteration_s=iteration_s)
+
+
+def _recompute(file: Path, line: int, told: str | None, usual: Recompute) -> Recompute:
+    if told is None:
+        return usual
+    if told not in {way.value for way in Recompute}:
+        raise RotaError(f"{file}, line {line}: recompute is {told!r}; it must be none or full")
+    return Recompute(told)
 
 
 def read_bus_rate(file: Path, ranks: int) -> tuple[BusRate, float]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.planner.parallel.deployment import plan_fields
 from rota.planner.parallel.hardware import Accelerator
 from rota.planner.parallel.iteration import IterationCost
 from rota.planner.parallel.plans import Recompute, TrainingSetup
-from rota.planner.parallel.search import Wishes, by_rule, by_search, divisors
+from rota.planner.parallel.search import PlanConstraints, by_rule, by_search, divisors
+
+if TYPE_CHECKING:
+    from rota.planner.parallel.layerwise.planner import LayerwisePlan
 
 _MOST_TRIES = 8
 _UNIT_MIB = 128
@@ -40,8 +43,8 @@ class ParallelPlanner:
     cites: str
     objective: str
     guarantee: str
-    plan: Callable[[Accelerator, TrainingSetup, Wishes], ParallelAnswer]
-    keeps_wishes: bool = False
+    plan: Callable[[Accelerator, TrainingSetup, PlanConstraints], ParallelAnswer]
+    takes_constraints: bool = False
     """Whether parts of the plan may be given."""
 
 
@@ -66,13 +69,13 @@ def costed_answer(plan: Mapping[str, int | str], cost: IterationCost) -> Paralle
     )
 
 
-def _searched(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> ParallelAnswer:
-    best = by_search(device, setup, wishes)[0]
+def _searched(device: Accelerator, setup: TrainingSetup, constraints: PlanConstraints) -> ParallelAnswer:
+    best = by_search(device, setup, constraints)[0]
     return costed_answer(plan_fields(best.plan), best.cost)
 
 
-def _ruled(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> ParallelAnswer:
-    best = by_rule(device, setup, wishes)[0]
+def _ruled(device: Accelerator, setup: TrainingSetup, constraints: PlanConstraints) -> ParallelAnswer:
+    best = by_rule(device, setup, constraints)[0]
     return costed_answer(plan_fields(best.plan), best.cost)
 
 
@@ -103,11 +106,11 @@ def _tflops(setup: TrainingSetup, recompute: Recompute, iteration_s: float) -> f
     return flops / iteration_s / setup.gpus / 1e12
 
 
-def _staged(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> ParallelAnswer:
+def _staged(device: Accelerator, setup: TrainingSetup, constraints: PlanConstraints) -> ParallelAnswer:
     from rota.planner.parallel.staged import MOST_GROUPS, StagedTask, plan_staged
 
     groups = max(part for part in divisors(setup.shape.layers) if part <= MOST_GROUPS)
-    recompute = wishes.recompute[-1]
+    recompute = constraints.recompute[-1]
 
     def plan(micro_batches: int) -> ParallelAnswer:
         task = StagedTask(
@@ -116,7 +119,7 @@ def _staged(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> Parall
             micro_batches=micro_batches,
             groups=groups,
             recompute=recompute,
-            sharding=wishes.sharding,
+            sharding=constraints.sharding,
         )
         found = plan_staged(task)
         fields = [
@@ -135,7 +138,7 @@ def _staged(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> Parall
     return _best_of(setup, plan)
 
 
-def _layerwise(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> ParallelAnswer:
+def _layerwise(device: Accelerator, setup: TrainingSetup, constraints: PlanConstraints) -> ParallelAnswer:
     from rota.planner.parallel.layerwise.planner import LayerwiseTask, plan_layerwise
     from rota.planner.parallel.layerwise.profile import MIB, modelled_links, modelled_profile
 
@@ -156,34 +159,37 @@ def _layerwise(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> Par
             unit_mib=_UNIT_MIB,
             most_split=most_split,
         )
-        found = plan_layerwise(task)
-        runs = [(way, len(list(same))) for way, same in groupby(found.ways)]
-        layers = [
-            {
-                "layers": count,
-                "tensor": way.tensor,
-                "sequence": way.sequence,
-                "data": way.data,
-                "zero": way.sharding.value,
-                "recompute": Recompute.FULL.value if way.recompute else Recompute.NONE.value,
-            }
-            for way, count in runs
-        ]
-        return ParallelAnswer(
-            iteration_s=found.step_s,
-            tflops_per_gpu=_tflops(setup, Recompute.NONE, found.step_s),
-            memory_bytes=round(found.memory_mib * MIB),
-            fits=True,
-            plan={"pipeline": found.pipeline, "micro_batches": micro_batches, "layers": layers},
-            short=f"p{found.pipeline}: "
-            + " + ".join(f"{count} x {_way(row)}" for row, (_, count) in zip(layers, runs, strict=True)),
-            parts_s={},
-        )
+        return _layerwise_answer(setup, plan_layerwise(task))
 
     return _best_of(setup, plan)
 
 
-def _way(row: Mapping[str, Any]) -> str:
+def _layerwise_answer(setup: TrainingSetup, found: LayerwisePlan) -> ParallelAnswer:
+    runs = [(strategy, len(list(same))) for strategy, same in groupby(found.strategies)]
+    layers: list[dict[str, Any]] = [
+        {
+            "layers": count,
+            "tensor": strategy.tensor,
+            "sequence": strategy.sequence,
+            "data": strategy.data,
+            "zero": strategy.sharding.value,
+            "recompute": Recompute.FULL.value if strategy.recompute else Recompute.NONE.value,
+        }
+        for strategy, count in runs
+    ]
+    texts = [f"{row['layers']} x {_strategy_text(row)}" for row in layers]
+    return ParallelAnswer(
+        iteration_s=found.step_s,
+        tflops_per_gpu=_tflops(setup, Recompute.NONE, found.step_s),
+        memory_bytes=round(found.memory_mib * (1 << 20)),
+        fits=True,
+        plan={"pipeline": found.pipeline, "micro_batches": found.chunks, "layers": layers},
+        short=f"p{found.pipeline}: {' + '.join(texts)}",
+        parts_s={},
+    )
+
+
+def _strategy_text(row: Mapping[str, Any]) -> str:
     text = (
         f"t{row['tensor']} s{row['sequence']} d{row['data']}"
         if row["sequence"] > 1
@@ -200,7 +206,7 @@ PARALLEL_PLANNERS: tuple[ParallelPlanner, ...] = (
         objective="iteration time of a transformer",
         guarantee="least predicted time among plans with one degree of each kind",
         plan=_searched,
-        keeps_wishes=True,
+        takes_constraints=True,
     ),
     ParallelPlanner(
         name="ptd-p-rule",
@@ -209,7 +215,7 @@ PARALLEL_PLANNERS: tuple[ParallelPlanner, ...] = (
         objective="iteration time of a transformer",
         guarantee="the micro-batch and chunks are the best for the degrees that the rule takes",
         plan=_ruled,
-        keeps_wishes=True,
+        takes_constraints=True,
     ),
     ParallelPlanner(
         name="alpa-like",
@@ -224,7 +230,7 @@ PARALLEL_PLANNERS: tuple[ParallelPlanner, ...] = (
         summary="Chooses split, sharding and recomputation for each layer under a memory bound.",
         cites="Miao et al., VLDB 2023",
         objective="iteration time of a transformer",
-        guarantee="least time of a micro-batch with its reduction, for each number of stages and split of the ends",
+        guarantee="least time of a micro-batch with its reduction, for each number of stages and embedding strategy",
         plan=_layerwise,
     ),
 )

@@ -22,7 +22,7 @@ _KEPT_SEQUENCES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class PlanConstraints:
     """What of a plan is given; the rest is chosen."""
 
     tensor: int | None = None
@@ -34,7 +34,7 @@ class Wishes:
     sharding: Sharding = Sharding.NONE
 
     def plan(self) -> ParallelPlan | None:
-        """The one plan that is wished for, if nothing is left to choose."""
+        """The one plan that the constraints leave, if they leave nothing to choose."""
         if None in (self.tensor, self.pipeline, self.data, self.micro_batch) or len(self.recompute) > 1:
             return None
         assert self.tensor is not None
@@ -53,7 +53,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatedPlan:
+class CostedPlan:
     """A plan with its cost."""
 
     plan: ParallelPlan
@@ -77,30 +77,30 @@ def divisors(number: int) -> list[int]:
     return small + [number // part for part in reversed(small) if part * part != number]
 
 
-def _degrees(setup: TrainingSetup, wishes: Wishes) -> Iterator[tuple[int, int, int]]:
-    """Every tensor, pipeline and data degree that the wishes, the model and the devices leave open."""
-    for tensor in [wishes.tensor] if wishes.tensor else divisors(setup.gpus):
+def _degrees(setup: TrainingSetup, constraints: PlanConstraints) -> Iterator[tuple[int, int, int]]:
+    """Every tensor, pipeline and data degree that the constraints, the model and the devices leave open."""
+    for tensor in [constraints.tensor] if constraints.tensor else divisors(setup.gpus):
         if setup.gpus % tensor or setup.shape.heads % tensor:
             continue
-        for pipeline in [wishes.pipeline] if wishes.pipeline else divisors(setup.gpus // tensor):
+        for pipeline in [constraints.pipeline] if constraints.pipeline else divisors(setup.gpus // tensor):
             if setup.gpus % (tensor * pipeline) or pipeline > setup.shape.layers:
                 continue
             data = setup.gpus // (tensor * pipeline)
-            if wishes.data in (None, data):
+            if constraints.data in (None, data):
                 yield tensor, pipeline, data
 
 
-def _plans(setup: TrainingSetup, wishes: Wishes, degrees: tuple[int, int, int]) -> Iterator[ParallelPlan]:
+def _plans(setup: TrainingSetup, constraints: PlanConstraints, degrees: tuple[int, int, int]) -> Iterator[ParallelPlan]:
     """Every plan of some degrees: micro-batches, numbers of chunks and recomputation that are open."""
     tensor, pipeline, data = degrees
     if setup.batch % data:
         return
     sizes = [size for size in divisors(setup.batch // data) if size <= LARGEST_MICRO_BATCH]
     per_stage = setup.shape.layers // pipeline
-    open_chunks = divisors(per_stage) if pipeline > 1 and wishes.micro_batch is None else [1]
-    for micro_batch in [wishes.micro_batch] if wishes.micro_batch else sizes:
-        for interleave in [wishes.interleave] if wishes.interleave else open_chunks:
-            for recompute in wishes.recompute:
+    open_chunks = divisors(per_stage) if pipeline > 1 and constraints.micro_batch is None else [1]
+    for micro_batch in [constraints.micro_batch] if constraints.micro_batch else sizes:
+        for interleave in [constraints.interleave] if constraints.interleave else open_chunks:
+            for recompute in constraints.recompute:
                 plan = ParallelPlan(
                     tensor=tensor,
                     pipeline=pipeline,
@@ -108,73 +108,75 @@ def _plans(setup: TrainingSetup, wishes: Wishes, degrees: tuple[int, int, int]) 
                     micro_batch=micro_batch,
                     interleave=interleave,
                     recompute=recompute,
-                    sharding=wishes.sharding,
+                    sharding=constraints.sharding,
                 )
                 if objection(setup, plan) is None:
                     yield plan
 
 
-def _rated(device: Accelerator, setup: TrainingSetup, plans: Iterator[ParallelPlan]) -> list[RatedPlan]:
-    rated = [RatedPlan(plan=plan, cost=iteration_cost(device, setup, plan)) for plan in plans]
-    return sorted(rated, key=_order)
+def _costed_plans(device: Accelerator, setup: TrainingSetup, plans: Iterator[ParallelPlan]) -> list[CostedPlan]:
+    costed = [CostedPlan(plan=plan, cost=iteration_cost(device, setup, plan)) for plan in plans]
+    return sorted(costed, key=_order)
 
 
-def _order(rated: RatedPlan) -> tuple[float, int, int, int, int]:
-    plan = rated.plan
-    return (rated.cost.iteration_s, plan.tensor, plan.pipeline, plan.micro_batch, plan.interleave)
+def _order(costed: CostedPlan) -> tuple[float, int, int, int, int]:
+    plan = costed.plan
+    return (costed.cost.iteration_s, plan.tensor, plan.pipeline, plan.micro_batch, plan.interleave)
 
 
-def by_search(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> list[RatedPlan]:
-    """All plans within the wishes that fit in memory, fastest first."""
-    check_wishes(setup, wishes)
-    everything = [plan for degrees in _degrees(setup, wishes) for plan in _plans(setup, wishes, degrees)]
+def by_search(device: Accelerator, setup: TrainingSetup, constraints: PlanConstraints) -> list[CostedPlan]:
+    """All plans within the constraints that fit in memory, fastest first."""
+    check_constraints(setup, constraints)
+    everything = [plan for degrees in _degrees(setup, constraints) for plan in _plans(setup, constraints, degrees)]
     if not everything:
         raise RotaError(_no_division(setup))
-    rated = _rated(device, setup, iter(everything))
-    fitting = [one for one in rated if one.cost.fits]
+    costed = _costed_plans(device, setup, iter(everything))
+    fitting = [one for one in costed if one.cost.fits]
     if not fitting:
-        raise RotaError(_no_room(device, setup, rated))
+        raise RotaError(_no_room(device, setup, costed))
     return fitting
 
 
-def by_rule(device: Accelerator, setup: TrainingSetup, wishes: Wishes) -> list[RatedPlan]:
+def by_rule(device: Accelerator, setup: TrainingSetup, constraints: PlanConstraints) -> list[CostedPlan]:
     """The plans of the paper's rule, best micro-batch first: the first degrees, in its order, that fit."""
-    check_wishes(setup, wishes)
+    check_constraints(setup, constraints)
     on_node = max(part for part in divisors(setup.per_node) if setup.shape.heads % part == 0)
     ordered = sorted(
-        (degrees for degrees in _degrees(setup, wishes) if degrees[0] <= on_node or wishes.tensor),
+        (degrees for degrees in _degrees(setup, constraints) if degrees[0] <= on_node or constraints.tensor),
         key=lambda degrees: (degrees[0] * degrees[1], -degrees[0]),
     )
-    tried: list[RatedPlan] = []
+    tried: list[CostedPlan] = []
     for degrees in ordered:
-        rated = _rated(device, setup, _plans(setup, wishes, degrees))
-        fitting = [one for one in rated if one.cost.fits]
+        costed = _costed_plans(device, setup, _plans(setup, constraints, degrees))
+        fitting = [one for one in costed if one.cost.fits]
         if fitting:
             return fitting
-        tried += rated
+        tried += costed
     raise RotaError(_no_room(device, setup, tried) if tried else _no_division(setup))
 
 
-def check_wishes(setup: TrainingSetup, wishes: Wishes) -> None:
-    """Raise for a wish that no plan can meet, naming its option."""
+def check_constraints(setup: TrainingSetup, constraints: PlanConstraints) -> None:
+    """Raise for a constraint that no plan can meet, naming its option."""
     for option, value in (
-        ("tensor", wishes.tensor),
-        ("pipeline", wishes.pipeline),
-        ("data", wishes.data),
-        ("micro-batch", wishes.micro_batch),
-        ("interleave", wishes.interleave),
+        ("tensor", constraints.tensor),
+        ("pipeline", constraints.pipeline),
+        ("data", constraints.data),
+        ("micro-batch", constraints.micro_batch),
+        ("interleave", constraints.interleave),
     ):
         if value is not None and value < 1:
             raise RotaError(f"--{option} {value} is below 1; give a positive number")
         if option in ("tensor", "pipeline", "data") and value is not None and setup.gpus % value:
             raise RotaError(f"--{option} {value} does not divide --gpus {setup.gpus}; give a divisor of {setup.gpus}")
-    if wishes.tensor and setup.shape.heads % wishes.tensor:
+    if constraints.tensor and setup.shape.heads % constraints.tensor:
         heads = setup.shape.heads
-        raise RotaError(f"--tensor {wishes.tensor} does not divide --heads {heads}; give a divisor of {heads}")
-    if wishes.pipeline and wishes.pipeline > setup.shape.layers:
-        raise RotaError(f"--pipeline {wishes.pipeline} is above --layers {setup.shape.layers}; give fewer stages")
-    if wishes.data and setup.batch % wishes.data:
-        raise RotaError(f"--data {wishes.data} does not divide --batch {setup.batch}; give a divisor of {setup.batch}")
+        raise RotaError(f"--tensor {constraints.tensor} does not divide --heads {heads}; give a divisor of {heads}")
+    if constraints.pipeline and constraints.pipeline > setup.shape.layers:
+        raise RotaError(f"--pipeline {constraints.pipeline} is above --layers {setup.shape.layers}; give fewer stages")
+    if constraints.data and setup.batch % constraints.data:
+        raise RotaError(
+            f"--data {constraints.data} does not divide --batch {setup.batch}; give a divisor of {setup.batch}"
+        )
 
 
 def _no_division(setup: TrainingSetup) -> str:
@@ -184,8 +186,8 @@ def _no_division(setup: TrainingSetup) -> str:
     )
 
 
-def _no_room(device: Accelerator, setup: TrainingSetup, rated: list[RatedPlan]) -> str:
-    least = min(rated, key=lambda one: (one.cost.memory.total_bytes, _order(one)))
+def _no_room(device: Accelerator, setup: TrainingSetup, costed: list[CostedPlan]) -> str:
+    least = min(costed, key=lambda one: (one.cost.memory.total_bytes, _order(one)))
     plan = least.plan
     return (
         f"no plan fits the {device.memory_bytes / GIB:.0f} GiB of one {device.name} on --gpus {setup.gpus}: "

@@ -110,7 +110,7 @@ def _stage(task: StagedTask, layers: int, plan: ParallelPlan, *, last: bool, in_
     boundary = HALF_BYTES * plan.micro_batch * shape.seq * shape.hidden
     crosses = task.setup.gpus > task.setup.per_node
     senders = min(task.setup.per_node, plan.gpus)
-    micro_s += 2 * send_s(device.fabric, boundary / plan.tensor, crosses_nodes=crosses, senders_per_node=senders)
+    micro_s += 2 * send_s(device.interconnect, boundary / plan.tensor, crosses_nodes=crosses, senders_per_node=senders)
     ends = shape.embedding_parameters if last else 0
     parameters = (layers * shape.layer_parameters + ends) / plan.tensor
     held = parameters / (data_ring(local, plan).ranks if task.sharding is not Sharding.NONE else 1)

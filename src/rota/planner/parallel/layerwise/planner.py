@@ -1,4 +1,4 @@
-"""Chooses a way for each layer: dynamic programming over layers and memory, within each way of the ends."""
+"""Chooses a strategy for each layer by dynamic programming over layers and memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from rota.core.errors import RotaError
 from rota.planner.parallel.layerwise.cost import (
     ChunkedBatch,
-    LayerWay,
-    WayTime,
-    ends_memory_mib,
-    ends_time,
+    LayerStrategy,
+    StrategyTime,
+    embedding_memory_mib,
+    embedding_time,
     layer_memory_mib,
     layer_time,
     pipeline_s,
@@ -60,14 +60,15 @@ class LayerwiseTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerwisePlan:
-    """A plan layer by layer, the way of both ends, and the seconds of a step."""
+    """A plan layer by layer, the strategy of the embedding and the output layer, and the seconds of a step."""
 
     pipeline: int
     stage_layers: tuple[int, ...]
-    ways: tuple[LayerWay, ...]
-    ends: LayerWay
+    strategies: tuple[LayerStrategy, ...]
+    embedding: LayerStrategy
     step_s: float
     batch: int
+    chunks: int
     memory_mib: float
 
     @property
@@ -80,9 +81,9 @@ def _degrees(most: int) -> list[int]:
     return [1 << power for power in range(most.bit_length()) if 1 << power <= most]
 
 
-def _ways(devices: int, splits: Splits, most_split: int, most_data: int) -> list[LayerWay]:
-    """Every way of a layer on the devices of a stage."""
-    found: set[LayerWay] = set()
+def _strategies(devices: int, splits: Splits, most_split: int, most_data: int) -> list[LayerStrategy]:
+    """Every strategy of a layer on the devices of a stage."""
+    found: set[LayerStrategy] = set()
     for degree in _degrees(min(devices, most_split)):
         data = devices // degree
         if data > most_data:
@@ -93,7 +94,7 @@ def _ways(devices: int, splits: Splits, most_split: int, most_data: int) -> list
             for shards in (False, True) if data > 1 else (False,):
                 for recompute in (False, True):
                     found.add(
-                        LayerWay(
+                        LayerStrategy(
                             tensor=tensor, sequence=sequence, data=data, shards_weights=shards, recompute=recompute
                         )
                     )
@@ -105,7 +106,7 @@ def _even_stages(layers: int, pipeline: int) -> tuple[int, ...]:
     return (*[each] * (pipeline - 1), layers - each * (pipeline - 1))
 
 
-def _reshard_s(task: LayerwiseTask, pipeline: int, one: LayerWay, other: LayerWay) -> float:
+def _reshard_s(task: LayerwiseTask, pipeline: int, one: LayerStrategy, other: LayerStrategy) -> float:
     """Seconds to change the split of activations between two layers."""
     if one.split == other.split:
         return 0.0
@@ -115,33 +116,33 @@ def _reshard_s(task: LayerwiseTask, pipeline: int, one: LayerWay, other: LayerWa
     return sent_mib * task.links.near_reduce_ms_per_mib[wider] * (1 << 20) * 1e-7
 
 
-class WayTable:
-    """The least time of layers whose ways fit in some room, for every room at once.
+class StrategyTable:
+    """The least time of layers whose strategies fit in some room, for every room at once.
 
-    After the last layer, `best[v, s]` is the least time in `v` units of memory with way `s` last.
+    After the last layer, `best[v, s]` is the least time in `v` units of memory with strategy `s` last.
     """
 
     def __init__(self, times_s: np.ndarray, units: np.ndarray, change_s: np.ndarray, layers: int, room: int) -> None:
-        ways = len(times_s)
+        strategies = len(times_s)
         self._units = units
         self._layers = layers
-        self._came_from = np.full((layers, room + 1, ways), -1, dtype=np.int16)
-        best = np.zeros((room + 1, ways))
+        self._came_from = np.full((layers, room + 1, strategies), -1, dtype=np.int16)
+        best = np.zeros((room + 1, strategies))
         for layer in range(layers):
             after = np.full_like(best, np.inf)
-            for way in range(ways):
-                need = int(units[way])
+            for strategy in range(strategies):
+                need = int(units[strategy])
                 if need > room:
                     continue
-                options = best[: room + 1 - need] + (change_s[:, way] if layer else 0.0)
+                options = best[: room + 1 - need] + (change_s[:, strategy] if layer else 0.0)
                 choice = options.argmin(axis=1)
-                self._came_from[layer, need:, way] = choice
-                after[need:, way] = options[np.arange(len(choice)), choice] + times_s[way]
+                self._came_from[layer, need:, strategy] = choice
+                after[need:, strategy] = options[np.arange(len(choice)), choice] + times_s[strategy]
             best = after
         self._best = best
 
     def pick(self, room: int) -> list[int] | None:
-        """The way of each layer that takes the least time within the room; None if nothing fits."""
+        """The strategy of each layer that takes the least time within the room; None if nothing fits."""
         if room < 0:
             return None
         last = int(self._best[room].argmin())
@@ -181,75 +182,92 @@ def plan_layerwise(task: LayerwiseTask) -> LayerwisePlan:
 
 
 def _plans(task: LayerwiseTask, pipeline: int, splits: Splits, widest: int) -> Iterator[LayerwisePlan]:
-    """The best plan for each way of the ends; layers all go that way too unless the task is fine-grained."""
+    """The best plan for each strategy of the embedding; all layers share it unless the task is fine-grained."""
     batch = ChunkedBatch(batch=task.batch, chunks=task.chunks, pipeline=pipeline)
     devices = task.gpus // pipeline
-    ways = _ways(devices, splits, widest, max(1, min(task.batch // task.chunks, devices)))
+    strategies = _strategies(devices, splits, widest, max(1, min(task.batch // task.chunks, devices)))
     buffer_mib = 0.0
     if splits is not Splits.SEQUENCE:
         buffer_mib = task.batch / task.chunks / (devices // widest) * task.profile.message_mib
     stages = _even_stages(task.profile.layers, pipeline)
     if task.fine:
-        yield from _mixed(task, batch, stages, ways, buffer_mib)
+        yield from _mixed(task, batch, stages, strategies, buffer_mib)
     else:
-        yield from _uniform(task, batch, stages, ways, buffer_mib)
+        yield from _uniform(task, batch, stages, strategies, buffer_mib)
 
 
 def _uniform(
-    task: LayerwiseTask, batch: ChunkedBatch, stages: tuple[int, ...], ways: list[LayerWay], buffer_mib: float
+    task: LayerwiseTask,
+    batch: ChunkedBatch,
+    stages: tuple[int, ...],
+    strategies: list[LayerStrategy],
+    buffer_mib: float,
 ) -> Iterator[LayerwisePlan]:
-    """Plans whose layers and ends all go one way."""
-    for way in ways:
-        ends = ends_memory_mib(task.profile, batch, way)
+    """Plans whose layers and embedding all have one strategy."""
+    for strategy in strategies:
+        embedding = embedding_memory_mib(task.profile, batch, strategy)
         needed = [
             math.ceil(buffer_mib)
-            + math.ceil(ends[stage])
-            + layers * math.ceil(layer_memory_mib(task.profile, batch, way, stage))
+            + math.ceil(embedding[stage])
+            + layers * math.ceil(layer_memory_mib(task.profile, batch, strategy, stage))
             for stage, layers in enumerate(stages)
         ]
         if max(needed) <= task.room_mib:
-            yield _costed(task, batch, stages, [[way] * layers for layers in stages], way)
+            yield _costed(task, batch, stages, [[strategy] * layers for layers in stages], strategy)
 
 
 def _mixed(
-    task: LayerwiseTask, batch: ChunkedBatch, stages: tuple[int, ...], ways: list[LayerWay], buffer_mib: float
+    task: LayerwiseTask,
+    batch: ChunkedBatch,
+    stages: tuple[int, ...],
+    strategies: list[LayerStrategy],
+    buffer_mib: float,
 ) -> Iterator[LayerwisePlan]:
-    """Plans with a way for each layer: one dynamic program per stage, read off for each way of the ends."""
-    times_s = np.array([layer_time(task.profile, task.links, batch, way).synced_s for way in ways])
-    change_s = np.array([[_reshard_s(task, batch.pipeline, one, other) for other in ways] for one in ways])
+    """Plans with a strategy for each layer: one dynamic program per stage, read for each strategy of the embedding."""
+    times_s = np.array([layer_time(task.profile, task.links, batch, strategy).synced_s for strategy in strategies])
+    change_s = np.array([[_reshard_s(task, batch.pipeline, one, other) for other in strategies] for one in strategies])
     tables = []
     for stage, layers in enumerate(stages):
-        needs = [math.ceil(layer_memory_mib(task.profile, batch, way, stage) / task.unit_mib) for way in ways]
-        tables.append(WayTable(times_s, np.array(needs), change_s, layers, task.room_mib // task.unit_mib))
-    for ends in sorted({replace(way, recompute=False) for way in ways}):
-        needed = ends_memory_mib(task.profile, batch, ends)
+        needs = [
+            math.ceil(layer_memory_mib(task.profile, batch, strategy, stage) / task.unit_mib) for strategy in strategies
+        ]
+        tables.append(StrategyTable(times_s, np.array(needs), change_s, layers, task.room_mib // task.unit_mib))
+    for embedding in sorted({replace(strategy, recompute=False) for strategy in strategies}):
+        needed = embedding_memory_mib(task.profile, batch, embedding)
         rooms = [(task.room_mib - math.ceil(one) - int(buffer_mib)) // task.unit_mib for one in needed]
         picks = [table.pick(room) for table, room in zip(tables, rooms, strict=True)]
-        chosen = [sorted((ways[place] for place in pick), key=_stage_order) for pick in picks if pick is not None]
+        chosen = [sorted((strategies[place] for place in pick), key=_stage_order) for pick in picks if pick is not None]
         if len(chosen) == len(stages):
-            yield _costed(task, batch, stages, chosen, ends)
+            yield _costed(task, batch, stages, chosen, embedding)
 
 
-def _stage_order(way: LayerWay) -> tuple[int, int, bool, bool]:
+def _stage_order(strategy: LayerStrategy) -> tuple[int, int, bool, bool]:
     """Layers of one split side by side, recomputed ones first."""
-    return (way.split, way.sequence, not way.recompute, not way.shards_weights)
+    return (strategy.split, strategy.sequence, not strategy.recompute, not strategy.shards_weights)
 
 
 def _costed(
-    task: LayerwiseTask, batch: ChunkedBatch, stages: tuple[int, ...], ways: list[list[LayerWay]], ends: LayerWay
+    task: LayerwiseTask,
+    batch: ChunkedBatch,
+    stages: tuple[int, ...],
+    strategies: list[list[LayerStrategy]],
+    embedding: LayerStrategy,
 ) -> LayerwisePlan:
-    times: list[list[WayTime]] = [[layer_time(task.profile, task.links, batch, way) for way in stage] for stage in ways]
-    step_s = pipeline_s(times, ends_time(task.profile, task.links, batch, ends), task.chunks)
+    times: list[list[StrategyTime]] = [
+        [layer_time(task.profile, task.links, batch, strategy) for strategy in stage] for stage in strategies
+    ]
+    step_s = pipeline_s(times, embedding_time(task.profile, task.links, batch, embedding), task.chunks)
     memory_mib = [
-        ends_mib + sum(layer_memory_mib(task.profile, batch, way, stage) for way in ways[stage])
-        for stage, ends_mib in enumerate(ends_memory_mib(task.profile, batch, ends))
+        embedding_mib + sum(layer_memory_mib(task.profile, batch, strategy, stage) for strategy in strategies[stage])
+        for stage, embedding_mib in enumerate(embedding_memory_mib(task.profile, batch, embedding))
     ]
     return LayerwisePlan(
         pipeline=batch.pipeline,
         stage_layers=stages,
-        ways=tuple(way for stage in ways for way in stage),
-        ends=ends,
+        strategies=tuple(strategy for stage in strategies for strategy in stage),
+        embedding=embedding,
         step_s=step_s,
         batch=task.batch,
+        chunks=task.chunks,
         memory_mib=max(memory_mib),
     )

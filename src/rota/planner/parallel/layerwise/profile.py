@@ -46,7 +46,7 @@ class LinkTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndsMemory:
+class EmbeddingMemory:
     """Memory of embedding and output layer on one stage: states by tensor degree, activations per sequence."""
 
     states_mib: Mapping[int, float]
@@ -57,19 +57,20 @@ class EndsMemory:
 class LayerwiseProfile:
     """A model of equal layers: forward times for one sequence, 32-bit parameters, activations by how they are split.
 
-    `whole` is what both ends need on the stage of a pipeline without others; `first` and `last` what each needs else.
+    `whole` is the memory of the embedding and the output layer on a single stage; `first` and `last` are that of the
+    embedding on the first and of the output layer on the last of several stages.
     """
 
     layers: int
     layer_forward_ms: float
-    ends_forward_ms: float
+    embedding_forward_ms: float
     parameter_mib: float
     activation_mib: Mapping[int, float]
     recomputed_mib: float
     message_mib: float
-    whole: EndsMemory
-    first: EndsMemory
-    last: EndsMemory
+    whole: EmbeddingMemory
+    first: EmbeddingMemory
+    last: EmbeddingMemory
 
 
 def line_through(times_ms: Mapping[float, float]) -> MessageTimes:
@@ -86,7 +87,7 @@ def _powers(most: int) -> list[int]:
 
 def modelled_links(device: Accelerator, gpus: int, per_node: int) -> LinkTimes:
     """The links of the cost model, for groups of neighbours and for groups across all nodes."""
-    fabric = device.fabric
+    interconnect = device.interconnect
     probe_mib = 64.0
 
     def ring(ranks: int, *, near: bool) -> Ring:
@@ -98,22 +99,26 @@ def modelled_links(device: Accelerator, gpus: int, per_node: int) -> LinkTimes:
         if ranks == 1:
             return 0.0
         share = 2 * (ranks - 1) / ranks  # callers count what each rank sends, as Galvatron's messages do
-        return 1e3 * all_reduce_s(fabric, ring(ranks, near=near), probe_mib * MIB) / probe_mib / share
+        return 1e3 * all_reduce_s(interconnect, ring(ranks, near=near), probe_mib * MIB) / probe_mib / share
 
     def gather(ranks: int) -> MessageTimes:
-        start, probe = (1e3 * all_gather_s(fabric, ring(ranks, near=True), size * MIB) for size in (1.0, probe_mib))
+        start, probe = (
+            1e3 * all_gather_s(interconnect, ring(ranks, near=True), size * MIB) for size in (1.0, probe_mib)
+        )
         slope = (probe - start) / (probe_mib - 1)
         return MessageTimes(measured_ms={}, slope_ms_per_mib=slope, start_ms=start - slope)
 
     def exchange(ranks: int) -> MessageTimes:
-        start, probe = (1e3 * all_to_all_s(fabric, ring(ranks, near=True), size * MIB) for size in (1.0, probe_mib))
+        start, probe = (
+            1e3 * all_to_all_s(interconnect, ring(ranks, near=True), size * MIB) for size in (1.0, probe_mib)
+        )
         slope = (probe - start) / (probe_mib - 1)
         return MessageTimes(measured_ms={}, slope_ms_per_mib=slope, start_ms=start - slope)
 
     sizes = _powers(gpus)
     crosses = gpus > per_node
     sent_ms = 1e3 * send_s(
-        fabric, probe_mib * MIB, crosses_nodes=crosses, senders_per_node=min(per_node, gpus) if crosses else 1
+        interconnect, probe_mib * MIB, crosses_nodes=crosses, senders_per_node=min(per_node, gpus) if crosses else 1
     )
     return LinkTimes(
         near_reduce_ms_per_mib={ranks: reduce_ms_per_mib(ranks, near=True) for ranks in sizes},
@@ -135,21 +140,21 @@ def modelled_profile(device: Accelerator, shape: TransformerShape, most: int) ->
     return LayerwiseProfile(
         layers=shape.layers,
         layer_forward_ms=forward_ms + 1e3 * device.kernels.layer_gap_s,
-        ends_forward_ms=1e3 * logits_s(device, shape, micro_batch=1, tensor=1) / 3,
+        embedding_forward_ms=1e3 * logits_s(device, shape, micro_batch=1, tensor=1) / 3,
         parameter_mib=FULL_BYTES * shape.layer_parameters / MIB,
         activation_mib={
             split: layer_activation_bytes(shape, micro_batch=1, tensor=1) / split / MIB for split in splits
         },
         recomputed_mib=hidden_mib,
         message_mib=hidden_mib,
-        whole=_ends(splits, 2 * 4 * embedding_mib, hidden_mib + score_mib),
-        first=_ends(splits, 4 * embedding_mib, hidden_mib),
-        last=_ends(splits, 4 * embedding_mib, score_mib),
+        whole=_embedding_memory(splits, 2 * 4 * embedding_mib, hidden_mib + score_mib),
+        first=_embedding_memory(splits, 4 * embedding_mib, hidden_mib),
+        last=_embedding_memory(splits, 4 * embedding_mib, score_mib),
     )
 
 
-def _ends(splits: list[int], states_mib: float, activation_mib: float) -> EndsMemory:
-    return EndsMemory(
+def _embedding_memory(splits: list[int], states_mib: float, activation_mib: float) -> EmbeddingMemory:
+    return EmbeddingMemory(
         states_mib={split: states_mib / split for split in splits},
         activation_mib={split: activation_mib / split for split in splits},
     )

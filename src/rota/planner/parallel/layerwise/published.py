@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from rota.planner.parallel.layerwise.planner import LayerwiseTask
 from rota.planner.parallel.layerwise.profile import (
     MIB,
-    EndsMemory,
+    EmbeddingMemory,
     LayerwiseProfile,
     LinkTimes,
     MessageTimes,
@@ -33,7 +33,7 @@ _LAYER_MS = (
     106.13850097656245,
     123.1998901367187,
 )
-_ENDS_MS = (
+_EMBEDDING_MS = (
     31.97360305786134,
     56.27244796752933,
     86.6235107421875,
@@ -79,14 +79,14 @@ def published_profile() -> LayerwiseProfile:
     return LayerwiseProfile(
         layers=28,
         layer_forward_ms=_at(_LAYER_MS, 2),
-        ends_forward_ms=_at(_ENDS_MS, 1),
+        embedding_forward_ms=_at(_EMBEDDING_MS, 1),
         parameter_mib=973.771484375,
         activation_mib=_halved(2088.28955078125),
         recomputed_mib=56.0,
         message_mib=2 * SEQ * HIDDEN / MIB,
-        whole=EndsMemory(states_mib=_halved(16768.54296875), activation_mib=_halved(5487.8828125)),
-        first=EndsMemory(states_mib=_halved(8351.5009765625), activation_mib=_halved(787.1483154296875)),
-        last=EndsMemory(states_mib=_halved(8351.5556640625), activation_mib=_halved(5073.4478759765625)),
+        whole=EmbeddingMemory(states_mib=_halved(16768.54296875), activation_mib=_halved(5487.8828125)),
+        first=EmbeddingMemory(states_mib=_halved(8351.5009765625), activation_mib=_halved(787.1483154296875)),
+        last=EmbeddingMemory(states_mib=_halved(8351.5556640625), activation_mib=_halved(5073.4478759765625)),
     )
 
 
