@@ -13,8 +13,8 @@ import pytest
 from rota.core.errors import RotaError
 from rota.planner.parallel.accuracy import mean_absolute, ranked_cases, relative_errors
 from rota.planner.parallel.catalogue import MODELS
-from rota.planner.parallel.fitting import MeasuredIteration, fitted
-from rota.planner.parallel.hardware import GIB, accelerator
+from rota.planner.parallel.fitting import NETWORK_PRIORS, MeasuredIteration, fitted
+from rota.planner.parallel.hardware import GIB, Accelerator, accelerator
 from rota.planner.parallel.iteration import iteration_cost
 from rota.planner.parallel.measured import read_bus_rate, read_iterations
 from rota.planner.parallel.memory import RESERVED_BYTES, memory_use
@@ -106,6 +106,38 @@ def test_sharding_divides_the_state_among_replicas() -> None:
     assert held[Sharding.OPTIMIZER] == pytest.approx(4 + 12 / 64)
     assert held[Sharding.GRADIENTS] == pytest.approx(2 + 14 / 64)
     assert held[Sharding.WEIGHTS] == pytest.approx(16 / 64)
+
+
+def test_sharded_gradients_and_weights_travel_with_every_micro_batch() -> None:
+    plan = ParallelPlan(tensor=1, pipeline=1, data=64, micro_batch=2)
+    slots = plan.micro_batches(SMALL.batch)
+
+    costs = {way: iteration_cost(A100, SMALL, replace(plan, sharding=way)) for way in Sharding}
+
+    once_s = costs[Sharding.NONE].gradients_s / 2
+    assert costs[Sharding.OPTIMIZER].gradients_s == pytest.approx(2 * once_s)
+    assert costs[Sharding.GRADIENTS].gradients_s == pytest.approx((slots + 1) * once_s)
+    assert costs[Sharding.WEIGHTS].gradients_s == pytest.approx(3 * slots * once_s)
+    assert costs[Sharding.NONE].optimizer_s == pytest.approx(64 * costs[Sharding.OPTIMIZER].optimizer_s)
+
+
+def test_ends_of_a_pipeline_share_the_embedding() -> None:
+    """Without replicas, its gradients are all that is reduced."""
+    setup = replace(SMALL, gpus=16)
+
+    split = iteration_cost(A100, setup, ParallelPlan(tensor=8, pipeline=2, data=1, micro_batch=2))
+
+    bytes_each = 2 * SMALL.shape.embedding_parameters / 8
+    assert split.gradients_s == pytest.approx(bytes_each * 8 / A100.interconnect.node_bytes_per_s, rel=0.05)
+
+
+def test_interleaving_keeps_more_activations() -> None:
+    plain = memory_use(SMALL, ParallelPlan(tensor=4, pipeline=2, data=8, micro_batch=2, recompute=Recompute.NONE))
+    chunked = memory_use(
+        SMALL, ParallelPlan(tensor=4, pipeline=2, data=8, micro_batch=2, interleave=3, recompute=Recompute.NONE)
+    )
+
+    assert chunked.activation_bytes == pytest.approx(plain.activation_bytes * (1 + 1 / 6))
 
 
 def test_small_micro_batch_is_bound_by_launches() -> None:
@@ -208,3 +240,42 @@ def test_tables_with_mistakes_are_named(tmp_path: Path) -> None:
         read_iterations(file, Recompute.NONE)
     with pytest.raises(RotaError, match="no measured iterations"):
         fitted(A100, [])
+
+
+def _made_up(device: Accelerator) -> list[MeasuredIteration]:
+    """Rows that a device with some constants would have measured."""
+    rows = []
+    for setup, tensor, data in ((SMALL, 1, 64), (SMALL, 8, 8), (replace(SMALL, gpus=8), 8, 1), (SMALL, 2, 32)):
+        for micro_batch in (1, 2, 4, 8):
+            plan = ParallelPlan(tensor=tensor, pipeline=1, data=data, micro_batch=micro_batch)
+            seconds = iteration_cost(device, setup, plan).iteration_s
+            rows.append(MeasuredIteration(setup=setup, plan=plan, iteration_s=seconds))
+    return rows
+
+
+def test_fit_finds_the_constants_that_made_the_rows() -> None:
+    slow = replace(A100, kernels=replace(A100.kernels, matmul_share=0.5))
+
+    found = fitted(A100, _made_up(slow))
+
+    assert found.kernels.matmul_share == pytest.approx(0.5, rel=0.15)
+    assert mean_absolute(relative_errors(found, _made_up(slow))) < 0.02
+
+
+def test_fit_leaves_a_constant_that_no_row_depends_on_at_what_is_known() -> None:
+    rows = [row for row in _made_up(A100) if row.setup.gpus == 8]
+
+    found = fitted(A100, rows)
+
+    assert found.interconnect.node_bytes_per_s == pytest.approx(NETWORK_PRIORS["node_bytes_per_s"].value)
+    assert found.interconnect.intra == A100.interconnect.intra
+
+
+def test_place_of_the_best_plan_is_counted_from_one() -> None:
+    rows = sorted(_made_up(A100)[:3], key=lambda row: row.iteration_s)
+    second = replace(rows[1], iteration_s=rows[0].iteration_s / 2)
+
+    (told,) = ranked_cases(A100, [rows[2], second, rows[0]])
+
+    assert (told.plans, told.place) == (3, 2)
+    assert told.loss == pytest.approx(1.0)

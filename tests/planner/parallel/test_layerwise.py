@@ -12,6 +12,7 @@ import pytest
 
 from rota.core.errors import RotaError
 from rota.planner.parallel.catalogue import named_model
+from rota.planner.parallel.collectives import Ring, all_reduce_s
 from rota.planner.parallel.hardware import accelerator
 from rota.planner.parallel.layerwise.cost import (
     ChunkedBatch,
@@ -21,7 +22,7 @@ from rota.planner.parallel.layerwise.cost import (
     layer_time,
     pipeline_s,
 )
-from rota.planner.parallel.layerwise.planner import StrategyTable, plan_layerwise
+from rota.planner.parallel.layerwise.planner import Splits, StrategyTable, buffer_mib, plan_layerwise, reshard_s
 from rota.planner.parallel.layerwise.profile import line_through, modelled_links, modelled_profile
 from rota.planner.parallel.layerwise.published import OPTIMA, published_links, published_profile, published_task
 
@@ -136,3 +137,26 @@ def test_modelled_profile_has_the_models_parameters() -> None:
 
     assert profile.parameter_mib * 2**20 / 4 == pytest.approx(shape.layer_parameters)
     assert links.far_reduce_ms_per_mib[2] > links.near_reduce_ms_per_mib[2]
+    message_mib = 64.0
+    ring = Ring(ranks=8, per_node=8, groups_per_node=1)
+    reduced_ms = 1e3 * all_reduce_s(accelerator("a100").interconnect, ring, message_mib * 2**20)
+    assert links.near_reduce_ms_per_mib[8] * 2 * 7 / 8 * message_mib == pytest.approx(reduced_ms)
+
+
+def test_split_changes_between_layers_take_time() -> None:
+    task = published_task("8 micro-batches, all alike")
+    wide = replace(SPLIT, tensor=8, data=1)
+
+    # 7/8 of the 8 sequences of a chunk, 64 MiB each, at Galvatron's scale of milliseconds per 1e7 bytes.
+    assert reshard_s(task, 1, SPLIT, wide) == pytest.approx(7 / 8 * 8 * 64 / 160.445 * 2**20 * 1e-7)
+    assert reshard_s(task, 1, SPLIT, replace(SPLIT, recompute=True)) == 0
+
+
+def test_buffer_holds_a_chunk_of_the_widest_tensor_split() -> None:
+    task = published_task("32 micro-batches, layer by layer")
+
+    sizes = {(splits, widest): buffer_mib(task, 1, splits, widest) for splits in Splits for widest in (4, 8)}
+
+    assert sizes[Splits.TENSOR, 4] == sizes[Splits.BOTH, 4] == 64
+    assert sizes[Splits.TENSOR, 8] == 128
+    assert sizes[Splits.SEQUENCE, 8] == 0

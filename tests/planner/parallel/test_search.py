@@ -8,9 +8,9 @@ import pytest
 
 from rota.core.errors import RotaError
 from rota.planner.parallel.catalogue import MODELS, named_model
-from rota.planner.parallel.deployment import planned_speed
+from rota.planner.parallel.deployment import planned_speed, script_arguments
 from rota.planner.parallel.hardware import accelerator
-from rota.planner.parallel.plans import ParallelPlan, Recompute, TrainingSetup, checked, objection
+from rota.planner.parallel.plans import ParallelPlan, Recompute, Sharding, TrainingSetup, checked, objection
 from rota.planner.parallel.search import PlanConstraints, by_rule, by_search, divisors, usual_recompute
 from rota.planner.parallel.transformer import TransformerShape
 
@@ -135,6 +135,24 @@ def test_cluster_is_told_why_a_model_cannot_run() -> None:
     assert none.reason is not None
     assert "no plan fits" in none.reason
     assert uneven.reason == "9 GPUs do not spread evenly over 2 nodes"
+
+
+def test_cluster_shards_the_optimizer_where_that_helps() -> None:
+    found = planned_speed("gpt-7.5b", "a100", 64, 8)
+
+    assert found.plan is not None
+    assert found.plan.sharding is Sharding.OPTIMIZER
+    assert "--use-distributed-optimizer" in found.arguments
+
+
+def test_scripts_are_told_of_chunks_and_recomputation() -> None:
+    plan = ParallelPlan(tensor=8, pipeline=2, data=32, micro_batch=2, interleave=4)
+
+    words = script_arguments(setup_of("gpt-39b", 512), plan)
+
+    assert "--num-layers-per-virtual-pipeline-stage=6" in words
+    assert "--recompute-granularity=full" in words
+    assert "--use-distributed-optimizer" not in words
 
 
 def test_job_is_told_its_plan() -> None:

@@ -50,10 +50,12 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
+@pytest.mark.parametrize("micro_batches", [4, 16, 64])
 @pytest.mark.parametrize(("hidden", "gpus"), [(2048, 4), (2560, 8), (3072, 8)])
-def test_no_stages_at_all_are_faster(hidden: int, gpus: int) -> None:
+def test_no_stages_at_all_are_faster(hidden: int, gpus: int, micro_batches: int) -> None:
     """Every composition of layers and devices, each stage with each split: none is faster by more than the spacing."""
-    small = task(hidden, 16, 32, gpus, 64, 4)
+    small = task(hidden, 16, 32, gpus, micro_batches, 4)
+    small = replace(small, setup=replace(small.setup, batch=4 * micro_batches))
     best = plan_staged(small)
     fastest = min(
         plan.iteration_s

@@ -106,7 +106,7 @@ def _even_stages(layers: int, pipeline: int) -> tuple[int, ...]:
     return (*[each] * (pipeline - 1), layers - each * (pipeline - 1))
 
 
-def _reshard_s(task: LayerwiseTask, pipeline: int, one: LayerStrategy, other: LayerStrategy) -> float:
+def reshard_s(task: LayerwiseTask, pipeline: int, one: LayerStrategy, other: LayerStrategy) -> float:
     """Seconds to change the split of activations between two layers."""
     if one.split == other.split:
         return 0.0
@@ -181,19 +181,25 @@ def plan_layerwise(task: LayerwiseTask) -> LayerwisePlan:
     return min(found, key=lambda plan: plan.step_s)
 
 
+def buffer_mib(task: LayerwiseTask, pipeline: int, splits: Splits, widest: int) -> float:
+    """Memory in which gathered activations of the widest tensor split are kept; sequence splits need none."""
+    if splits is Splits.SEQUENCE:
+        return 0.0
+    data = task.gpus // pipeline // widest
+    return task.batch / task.chunks / data * task.profile.message_mib
+
+
 def _plans(task: LayerwiseTask, pipeline: int, splits: Splits, widest: int) -> Iterator[LayerwisePlan]:
     """The best plan for each strategy of the embedding; all layers share it unless the task is fine-grained."""
     batch = ChunkedBatch(batch=task.batch, chunks=task.chunks, pipeline=pipeline)
     devices = task.gpus // pipeline
     strategies = _strategies(devices, splits, widest, max(1, min(task.batch // task.chunks, devices)))
-    buffer_mib = 0.0
-    if splits is not Splits.SEQUENCE:
-        buffer_mib = task.batch / task.chunks / (devices // widest) * task.profile.message_mib
+    buffered_mib = buffer_mib(task, pipeline, splits, widest)
     stages = _even_stages(task.profile.layers, pipeline)
     if task.fine:
-        yield from _mixed(task, batch, stages, strategies, buffer_mib)
+        yield from _mixed(task, batch, stages, strategies, buffered_mib)
     else:
-        yield from _uniform(task, batch, stages, strategies, buffer_mib)
+        yield from _uniform(task, batch, stages, strategies, buffered_mib)
 
 
 def _uniform(
@@ -201,13 +207,13 @@ def _uniform(
     batch: ChunkedBatch,
     stages: tuple[int, ...],
     strategies: list[LayerStrategy],
-    buffer_mib: float,
+    buffered_mib: float,
 ) -> Iterator[LayerwisePlan]:
     """Plans whose layers and embedding all have one strategy."""
     for strategy in strategies:
         embedding = embedding_memory_mib(task.profile, batch, strategy)
         needed = [
-            math.ceil(buffer_mib)
+            math.ceil(buffered_mib)
             + math.ceil(embedding[stage])
             + layers * math.ceil(layer_memory_mib(task.profile, batch, strategy, stage))
             for stage, layers in enumerate(stages)
@@ -221,11 +227,11 @@ def _mixed(
     batch: ChunkedBatch,
     stages: tuple[int, ...],
     strategies: list[LayerStrategy],
-    buffer_mib: float,
+    buffered_mib: float,
 ) -> Iterator[LayerwisePlan]:
     """Plans with a strategy for each layer: one dynamic program per stage, read for each strategy of the embedding."""
     times_s = np.array([layer_time(task.profile, task.links, batch, strategy).synced_s for strategy in strategies])
-    change_s = np.array([[_reshard_s(task, batch.pipeline, one, other) for other in strategies] for one in strategies])
+    change_s = np.array([[reshard_s(task, batch.pipeline, one, other) for other in strategies] for one in strategies])
     tables = []
     for stage, layers in enumerate(stages):
         needs = [
@@ -234,7 +240,7 @@ def _mixed(
         tables.append(StrategyTable(times_s, np.array(needs), change_s, layers, task.room_mib // task.unit_mib))
     for embedding in sorted({replace(strategy, recompute=False) for strategy in strategies}):
         needed = embedding_memory_mib(task.profile, batch, embedding)
-        rooms = [(task.room_mib - math.ceil(one) - int(buffer_mib)) // task.unit_mib for one in needed]
+        rooms = [(task.room_mib - math.ceil(one) - int(buffered_mib)) // task.unit_mib for one in needed]
         picks = [table.pick(room) for table, room in zip(tables, rooms, strict=True)]
         chosen = [sorted((strategies[place] for place in pick), key=_stage_order) for pick in picks if pick is not None]
         if len(chosen) == len(stages):
