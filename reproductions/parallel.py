@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rota.planner.parallel.accuracy import mean_absolute, ranked_cases, relative_errors
 from rota.planner.parallel.catalogue import MODELS
-from rota.planner.parallel.fitting import MeasuredIteration, fitted
+from rota.planner.parallel.fitting import MeasuredIteration, fitted, unfitted
 from rota.planner.parallel.hardware import Accelerator, accelerator
 from rota.planner.parallel.layerwise.planner import plan_layerwise
 from rota.planner.parallel.layerwise.published import OPTIMA, published_task
@@ -102,11 +102,14 @@ def halves(single: list[MeasuredIteration], multi: list[MeasuredIteration], seed
             errors[name].append(mean_absolute(relative_errors(fits[-1], rows)))
     shipped = {"one node": relative_errors(A100, single), "several nodes": relative_errors(A100, multi)}
     constant = {"one node": constant_utilisation(single), "several nodes": constant_utilisation(multi)}
+    prior = unfitted(A100)
+    before = {"one node": relative_errors(prior, single), "several nodes": relative_errors(prior, multi)}
     heading(
         "rows",
         "held-out halves, mean",
         "least to most",
         "constants of Rota",
+        "priors, not fitted",
         "one utilisation for all",
         "vTrain itself",
     )
@@ -117,6 +120,7 @@ def halves(single: list[MeasuredIteration], multi: list[MeasuredIteration], seed
             f"{statistics.mean(found):.1%}",
             f"{min(found):.1%} to {max(found):.1%}",
             f"{mean_absolute(shipped[name]):.1%}",
+            f"{mean_absolute(before[name]):.1%}",
             f"{constant[name]:.0%}",
             f"{own:.1%}",
         )

@@ -64,7 +64,7 @@ def test_every_planner_answers_in_one_form(capsys: pytest.CaptureFixture[str], p
         pytest.param([*SHAPE, "--gpus", "-8"], "--gpus -8 is below 1", id="negative"),
         pytest.param(["--gpus", "8"], "--model gpt needs --hidden", id="no shape"),
         pytest.param(["--model", "gtp-39b", "--gpus", "8"], "did you mean 'gpt-39b'?", id="unknown model"),
-        pytest.param(["--model", "gpt-1t", "--gpus", "8"], "no plan fits the 80 GiB of one a100", id="memory"),
+        pytest.param(["--model", "gpt-1t", "--gpus", "8"], "no plan fits the 76 usable GiB of one a100", id="memory"),
         pytest.param([*SHAPE, "--gpus", "8", "--gpu", "a10"], "unknown --gpu 'a10'", id="unknown type"),
         pytest.param([*SHAPE, "--gpus", "8", "--planner", "alpa"], "unknown --planner 'alpa'", id="unknown planner"),
         pytest.param(

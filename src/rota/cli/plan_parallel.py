@@ -91,8 +91,9 @@ def parallel(
 
       rota plan parallel --model gpt-39b --gpus 512
 
-      rota plan parallel --model gpt --hidden 3072 --layers 30 --heads 32 --seq 2048 --vocab 51200 --batch 512 \\
-      --gpus 64 --per-node 8 --gpu a100 --tensor 2 --pipeline 1 --data 32 --micro-batch 4 -o json
+      rota plan parallel --model gpt-3.6b --gpus 64 --tensor 2 --pipeline 1 --data 32 --micro-batch 4 -o json
+
+      rota plan parallel --hidden 4096 --layers 32 --heads 32 --seq 4096 --vocab 32000 --batch 256 --gpus 16 --gpu h200
     """
     given = {"hidden": hidden, "layers": layers, "heads": heads, "seq": seq, "vocab": vocab, "batch": batch}
     shape, sequences = _model(model, given)
@@ -117,7 +118,7 @@ def parallel(
         "plan": answer.plan,
         "parts_s": answer.parts_s,
     }
-    if output is OutputFormat.TABLE:
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
         row["plan"] = answer.short
     emit([row], _COLUMNS, output)
 

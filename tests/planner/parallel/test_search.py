@@ -55,7 +55,9 @@ def test_rule_splits_layers_within_a_node_before_it_adds_stages() -> None:
 
 
 def test_model_that_never_fits_is_refused_with_the_way_out() -> None:
-    with pytest.raises(RotaError, match=r"^no plan fits the 80 GiB of one a100 on --gpus 8: .* give more --gpus"):
+    with pytest.raises(
+        RotaError, match=r"^no plan fits the 76 usable GiB of one a100 on --gpus 8: .* give more --gpus"
+    ):
         by_search(A100, setup_of("gpt-1t", 8), PlanConstraints())
 
 

@@ -95,7 +95,7 @@ def test_early_stages_keep_more_activations() -> None:
 
 
 def test_model_that_never_fits_is_refused() -> None:
-    with pytest.raises(RotaError, match=r"no stages of 48 layers fit the 16 GiB of one v100 on --gpus 8"):
+    with pytest.raises(RotaError, match=r"no stages of 48 layers fit the 15 usable GiB of one v100 on --gpus 8"):
         plan_staged(task(8192, 48, 64, 8, 1024, 16))
 
 

@@ -1,8 +1,8 @@
 """Fits a device's constants to measured iterations: robust relative errors, held near what is known beforehand.
 
 Rows on one node and on several weigh the same in sum, so that the many of one kind do not drown the few of the other.
-What is known beforehand (data sheets, the profile of single operators) enters as a prior over each constant's
-logarithm: a constant that the rows say nothing about stays where it was.
+What is known beforehand (slopes of the table on one node, counted bytes, the network's nominal rate) enters as a prior
+over each constant's logarithm: a constant that the rows say nothing about stays where it was.
 """
 
 from __future__ import annotations
@@ -60,6 +60,11 @@ def with_constants(device: Accelerator, logs: Sequence[float]) -> Accelerator:
     node_bytes_per_s, hop_latency_s = values[len(PRIORS) :]
     interconnect = replace(device.interconnect, node_bytes_per_s=node_bytes_per_s, hop_latency_s=hop_latency_s)
     return replace(device, kernels=kernels, interconnect=interconnect)
+
+
+def unfitted(device: Accelerator) -> Accelerator:
+    """The device with the priors' values, as if nothing had been measured."""
+    return with_constants(device, [math.log(prior.value) for prior in (*PRIORS.values(), *NETWORK_PRIORS.values())])
 
 
 def _weights(rows: Sequence[MeasuredIteration]) -> list[float]:

@@ -8,6 +8,7 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.planner.parallel.collectives import BusRate, Interconnect
 
 GIB = 1 << 30
+USABLE_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,11 @@ class Accelerator:
     memory_bytes_per_s: float
     interconnect: Interconnect
     kernels: KernelRates = FITTED
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory that a plan may take; the rest is the allocator's, whose blocks are never all in use."""
+        return int(USABLE_SHARE * self.memory_bytes)
 
 
 _A100_BUS = (

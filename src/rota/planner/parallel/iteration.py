@@ -150,5 +150,5 @@ def iteration_cost(device: Accelerator, setup: TrainingSetup, plan: ParallelPlan
         optimizer_s=optimizer_s,
         memory=memory,
         tflops_per_gpu=flops / total_s / plan.gpus / 1e12,
-        fits=memory.total_bytes <= device.memory_bytes,
+        fits=memory.total_bytes <= device.usable_bytes,
     )

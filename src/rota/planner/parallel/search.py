@@ -68,7 +68,7 @@ def usual_recompute(device: Accelerator, shape: TransformerShape) -> Recompute:
     """
     state = shape.parameters * (WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES)
     kept = shape.layers * layer_activation_bytes(shape, micro_batch=_KEPT_SEQUENCES, tensor=1)
-    return Recompute.NONE if state + kept <= device.memory_bytes else Recompute.FULL
+    return Recompute.NONE if state + kept <= device.usable_bytes else Recompute.FULL
 
 
 def divisors(number: int) -> list[int]:
@@ -190,7 +190,7 @@ def _no_room(device: Accelerator, setup: TrainingSetup, costed: list[CostedPlan]
     least = min(costed, key=lambda one: (one.cost.memory.total_bytes, _order(one)))
     plan = least.plan
     return (
-        f"no plan fits the {device.memory_bytes / GIB:.0f} GiB of one {device.name} on --gpus {setup.gpus}: "
+        f"no plan fits the {device.usable_bytes / GIB:.0f} usable GiB of one {device.name} on --gpus {setup.gpus}: "
         f"the least is {least.cost.memory.total_bytes / GIB:.1f} GiB with --tensor {plan.tensor} "
         f"--pipeline {plan.pipeline} --micro-batch {plan.micro_batch}; give more --gpus, --zero optimizer or a --gpu "
         "with more memory"

@@ -146,7 +146,7 @@ class _StageTable:
             options = [
                 _stage(self._task, layers, plan, last=last, in_flight=in_flight) for plan in _splits(self._task, gpus)
             ]
-            fitting = [one for one in options if one.memory_bytes <= self._task.device.memory_bytes]
+            fitting = [one for one in options if one.memory_bytes <= self._task.device.usable_bytes]
             self._known[key] = min(fitting, key=self.weight, default=None)
         return self._known[key]
 
@@ -169,8 +169,8 @@ def plan_staged(task: StagedTask) -> StagedPlan:
             best, best_s = stages, total_s
     if best is None:
         raise RotaError(
-            f"no stages of {task.setup.shape.layers} layers fit the {task.device.memory_bytes / GIB:.0f} GiB of one "
-            f"{task.device.name} on --gpus {task.setup.gpus}; give more --gpus or a --gpu with more memory"
+            f"no stages of {task.setup.shape.layers} layers fit the {task.device.usable_bytes / GIB:.0f} usable GiB "
+            f"of one {task.device.name} on --gpus {task.setup.gpus}; give more --gpus or a --gpu with more memory"
         )
     return StagedPlan(stages=tuple(best), micro_batches=task.micro_batches, iteration_s=float(best_s))
 
@@ -182,7 +182,7 @@ def costed_stages(task: StagedTask, stages: Sequence[tuple[int, int]]) -> Iterat
             stage
             for plan in _splits(task, gpus)
             if (stage := _stage(task, layers, plan, last=place == len(stages) - 1, in_flight=len(stages) - place))
-            and stage.memory_bytes <= task.device.memory_bytes
+            and stage.memory_bytes <= task.device.usable_bytes
         ]
         for place, (layers, gpus) in enumerate(stages)
     ]
