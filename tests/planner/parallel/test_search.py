@@ -91,7 +91,14 @@ def test_interleaving_needs_rounds_of_micro_batches() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        pytest.param(PlanConstraints(tensor=5), "--tensor 5 does not divide --gpus 64", id="gpus"),
+        pytest.param(PlanConstraints(data=5), "--data 5 does not divide --gpus 64", id="gpus"),
+        pytest.param(PlanConstraints(tensor=8, pipeline=16), "x --pipeline 16 does not divide --gpus 64", id="two"),
+        pytest.param(PlanConstraints(tensor=2, pipeline=2, data=2), "is 8, not --gpus 64", id="product"),
+        pytest.param(PlanConstraints(interleave=4), "--interleave 4 suits no plan", id="chunks"),
+        pytest.param(PlanConstraints(tensor=3), "--tensor 3 does not divide --heads 32", id="heads first"),
+        pytest.param(
+            PlanConstraints(data=64, micro_batch=3), "--micro-batch 3 does not divide --batch 512", id="batch"
+        ),
         pytest.param(PlanConstraints(tensor=64), "--tensor 64 does not divide --heads 32", id="heads"),
         pytest.param(PlanConstraints(micro_batch=-1), "--micro-batch -1 is below 1", id="negative"),
         pytest.param(PlanConstraints(pipeline=32), "--pipeline 32 is above --layers 30", id="layers"),

@@ -7,6 +7,7 @@ combination of degrees.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -129,7 +130,7 @@ def by_search(device: Accelerator, setup: TrainingSetup, constraints: PlanConstr
     check_constraints(setup, constraints)
     everything = [plan for degrees in _degrees(setup, constraints) for plan in _plans(setup, constraints, degrees)]
     if not everything:
-        raise RotaError(_no_division(setup))
+        raise RotaError(_no_division(setup, constraints))
     costed = _costed_plans(device, setup, iter(everything))
     fitting = [one for one in costed if one.cost.fits]
     if not fitting:
@@ -152,34 +153,45 @@ def by_rule(device: Accelerator, setup: TrainingSetup, constraints: PlanConstrai
         if fitting:
             return fitting
         tried += costed
-    raise RotaError(_no_room(device, setup, tried) if tried else _no_division(setup))
+    raise RotaError(_no_room(device, setup, tried) if tried else _no_division(setup, constraints))
 
 
 def check_constraints(setup: TrainingSetup, constraints: PlanConstraints) -> None:
     """Raise for a constraint that no plan can meet, naming its option."""
-    for option, value in (
-        ("tensor", constraints.tensor),
-        ("pipeline", constraints.pipeline),
-        ("data", constraints.data),
-        ("micro-batch", constraints.micro_batch),
-        ("interleave", constraints.interleave),
-    ):
+    degrees = {"tensor": constraints.tensor, "pipeline": constraints.pipeline, "data": constraints.data}
+    numbers = degrees | {"micro-batch": constraints.micro_batch, "interleave": constraints.interleave}
+    for option, value in numbers.items():
         if value is not None and value < 1:
             raise RotaError(f"--{option} {value} is below 1; give a positive number")
-        if option in ("tensor", "pipeline", "data") and value is not None and setup.gpus % value:
-            raise RotaError(f"--{option} {value} does not divide --gpus {setup.gpus}; give a divisor of {setup.gpus}")
-    if constraints.tensor and setup.shape.heads % constraints.tensor:
-        heads = setup.shape.heads
+    heads, layers = setup.shape.heads, setup.shape.layers
+    if constraints.tensor and heads % constraints.tensor:
         raise RotaError(f"--tensor {constraints.tensor} does not divide --heads {heads}; give a divisor of {heads}")
-    if constraints.pipeline and constraints.pipeline > setup.shape.layers:
-        raise RotaError(f"--pipeline {constraints.pipeline} is above --layers {setup.shape.layers}; give fewer stages")
-    if constraints.data and setup.batch % constraints.data:
-        raise RotaError(
-            f"--data {constraints.data} does not divide --batch {setup.batch}; give a divisor of {setup.batch}"
+    if constraints.pipeline and constraints.pipeline > layers:
+        raise RotaError(f"--pipeline {constraints.pipeline} is above --layers {layers}; give fewer stages")
+    _check_product(setup, {option: value for option, value in degrees.items() if value is not None})
+    share = (constraints.data or 1) * (constraints.micro_batch or 1)
+    if setup.batch % share:
+        options = {"data": constraints.data, "micro-batch": constraints.micro_batch}
+        told = " x ".join(f"--{option} {value}" for option, value in options.items() if value is not None)
+        raise RotaError(f"{told} does not divide --batch {setup.batch}; every replica needs whole micro-batches")
+
+
+def _check_product(setup: TrainingSetup, degrees: dict[str, int]) -> None:
+    """Raise if the given degrees cannot be those of a plan on all devices."""
+    product = math.prod(degrees.values())
+    told = " x ".join(f"--{option} {value}" for option, value in degrees.items())
+    if len(degrees) == 3 and product != setup.gpus:
+        raise RotaError(f"{told} is {product}, not --gpus {setup.gpus}; leave one of them out to have it chosen")
+    if setup.gpus % product:
+        raise RotaError(f"{told} does not divide --gpus {setup.gpus}; give a divisor of {setup.gpus}")
+
+
+def _no_division(setup: TrainingSetup, constraints: PlanConstraints) -> str:
+    if constraints.interleave and constraints.interleave > 1:
+        return (
+            f"--interleave {constraints.interleave} suits no plan: pipeline x interleave must divide --layers "
+            f"{setup.shape.layers}, and micro-batches must come in multiples of the pipeline; leave it out"
         )
-
-
-def _no_division(setup: TrainingSetup) -> str:
     return (
         f"--gpus {setup.gpus} cannot be divided for --batch {setup.batch}, --heads {setup.shape.heads} and the given "
         "degrees; give a batch that is a multiple of the GPUs, or fewer degrees"
