@@ -48,12 +48,12 @@ def test_plan_that_does_not_fit_says_so(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("planner", ["ptd-p", "ptd-p-rule", "alpa-like", "galvatron-like"])
 def test_every_planner_answers_in_one_form(capsys: pytest.CaptureFixture[str], planner: str) -> None:
-    assert run(*SHAPE, "--gpus", "16", "--planner", planner, "-o", "json") == 0
+    assert run(*SHAPE, "--gpus", "8", "--planner", planner, "-o", "json") == 0
 
     (found,) = json.loads(capsys.readouterr().out)
     assert found["planner"] == planner
     assert found["fits"] is True
-    assert 8 < found["iteration_s"] < 25
+    assert 20 < found["iteration_s"] < 40
     assert found["plan"]
 
 

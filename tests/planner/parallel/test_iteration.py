@@ -161,6 +161,7 @@ def test_every_published_row_fits_its_memory() -> None:
 
 
 @needs_data
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_half_of_the_rows_predicts_the_other_half(seed: int) -> None:
     drawn = random.Random(seed)
