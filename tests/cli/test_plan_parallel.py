@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,32 @@ def test_plan_that_does_not_fit_says_so(capsys: pytest.CaptureFixture[str]) -> N
     assert found["fits"] is False
 
 
+def test_constants_are_fitted_to_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Path(__file__).parents[2] / "bench" / "parallel_h200.csv"
+    plan = (
+        "--gpus",
+        "1",
+        "--tensor",
+        "1",
+        "--pipeline",
+        "1",
+        "--data",
+        "1",
+        "--micro-batch",
+        "8",
+        "--recompute",
+        "full",
+    )
+    shape = ("--hidden", "4096", "--layers", "8", "--heads", "32", "--seq", "2048", "--vocab", "51200", "--batch", "32")
+    found = []
+    for more in ((), ("--measured", str(table))):
+        assert run(*shape, *plan, "--gpu", "h200", *more, "-o", "json") == 0
+        found.append(json.loads(capsys.readouterr().out)[0]["iteration_s"])
+
+    assert found[1] == pytest.approx(2.279, rel=0.1)  # the row of the table
+    assert found[0] == pytest.approx(found[1], rel=0.01)  # the type's constants come from it
+
+
 @pytest.mark.parametrize("planner", ["ptd-p", "ptd-p-rule", "alpa-like", "galvatron-like"])
 def test_every_planner_answers_in_one_form(capsys: pytest.CaptureFixture[str], planner: str) -> None:
     assert run(*SHAPE, "--gpus", "8", "--planner", planner, "-o", "json") == 0
@@ -71,6 +98,9 @@ def test_every_planner_answers_in_one_form(capsys: pytest.CaptureFixture[str], p
             [*SHAPE, "--gpus", "8", "--planner", "alpa-like", "--tensor", "2"],
             "--tensor 2 cannot be given to --planner alpa-like",
             id="planner without given",
+        ),
+        pytest.param(
+            [*SHAPE, "--gpus", "8", "--measured", "none.csv"], "--measured none.csv: No such file", id="no rows"
         ),
         pytest.param([*SHAPE, "--gpus", "8", "--network-gb-s", "0"], "--network-gb-s 0 is not above 0", id="network"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -56,6 +57,10 @@ PlannerOption = Annotated[
     str,
     typer.Option(help="What chooses the plan: ptd-p, ptd-p-rule, alpa-like or galvatron-like.", metavar="NAME"),
 ]
+MeasuredOption = Annotated[
+    Path | None,
+    typer.Option(help="Fit the constants to these measured iterations first: a table in CSV.", metavar="FILE"),
+]
 NetworkOption = Annotated[
     float | None, typer.Option(help="GB/s that a node sends to others, instead of the type's usual.", metavar="GB/S")
 ]
@@ -81,6 +86,7 @@ def parallel(
     zero: ZeroOption = Sharding.NONE,
     planner: PlannerOption = "ptd-p",
     network_gb_s: NetworkOption = None,
+    measured: MeasuredOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Plan the parallel training of a transformer: time of an iteration, memory of a device, and whether it fits.
@@ -98,7 +104,7 @@ def parallel(
     given = {"hidden": hidden, "layers": layers, "heads": heads, "seq": seq, "vocab": vocab, "batch": batch}
     shape, sequences = _model(model, given)
     setup = TrainingSetup(shape=shape, batch=sequences, gpus=gpus, per_node=per_node)
-    device = _device(gpu, network_gb_s)
+    device = _device(gpu, network_gb_s, measured)
     constraints = PlanConstraints(
         tensor=tensor,
         pipeline=pipeline,
@@ -139,13 +145,26 @@ def _model(name: str, given: Mapping[str, int | None]) -> tuple[TransformerShape
     return TransformerShape(**known), batch
 
 
-def _device(name: str, network_gb_s: float | None) -> Accelerator:
+def _device(name: str, network_gb_s: float | None, measured: Path | None) -> Accelerator:
     device = accelerator(name)
+    if measured is not None:
+        device = _fitted(device, measured)
     if network_gb_s is None:
         return device
     if not network_gb_s > 0:
         raise RotaError(f"--network-gb-s {network_gb_s:g} is not above 0; give what a node sends, in GB/s")
     return replace(device, interconnect=replace(device.interconnect, node_bytes_per_s=network_gb_s * 1e9))
+
+
+def _fitted(device: Accelerator, file: Path) -> Accelerator:
+    from rota.planner.parallel.fitting import fitted
+    from rota.planner.parallel.measured import read_iterations
+
+    try:
+        rows = read_iterations(file, Recompute.NONE)
+    except OSError as error:
+        raise RotaError(f"--measured {file}: {error.strerror}; give a table of measured iterations") from error
+    return fitted(device, rows)
 
 
 def _recompute(choice: RecomputeChoice, device: Accelerator, shape: TransformerShape) -> tuple[Recompute, ...]:

@@ -13,7 +13,7 @@ import pytest
 from rota.core.errors import RotaError
 from rota.planner.parallel.accuracy import mean_absolute, ranked_cases, relative_errors
 from rota.planner.parallel.catalogue import MODELS
-from rota.planner.parallel.fitting import NETWORK_PRIORS, MeasuredIteration, fitted
+from rota.planner.parallel.fitting import MeasuredIteration, fitted
 from rota.planner.parallel.hardware import GIB, Accelerator, accelerator
 from rota.planner.parallel.iteration import iteration_cost
 from rota.planner.parallel.measured import read_bus_rate, read_iterations
@@ -232,6 +232,7 @@ def test_tables_with_mistakes_are_named(tmp_path: Path) -> None:
         (",27.299,", ",-1,", "line 2: iteration time .ms. is -1; a time must be above 0"),
         (",none,", ",some,", "line 2: recompute is 'some'; it must be none or full"),
         (",16,12,", ",x,12,", "line 2: .* every field must be a number"),
+        ("1,1,1,1024", "1,1,2,1024", "line 2: --data 1 x --micro-batch 2 does not divide --batch 1"),
     ):
         file.write_text(f"{lines[0]}\n{lines[1].replace(old, new)}\n", encoding="utf-8")
         with pytest.raises(RotaError, match=said):
@@ -263,13 +264,20 @@ def test_fit_finds_the_constants_that_made_the_rows() -> None:
     assert mean_absolute(relative_errors(found, _made_up(slow))) < 0.02
 
 
-def test_fit_leaves_a_constant_that_no_row_depends_on_at_what_is_known() -> None:
+def test_fit_to_rows_on_one_node_leaves_the_network_as_it_is() -> None:
     rows = [row for row in _made_up(A100) if row.setup.gpus == 8]
 
-    found = fitted(A100, rows)
+    assert fitted(A100, rows).interconnect == A100.interconnect
 
-    assert found.interconnect.node_bytes_per_s == pytest.approx(NETWORK_PRIORS["node_bytes_per_s"].value)
-    assert found.interconnect.intra == A100.interconnect.intra
+
+def test_rows_may_say_their_vocabulary_and_nodes(tmp_path: Path) -> None:
+    lines = ONE_H200.read_text(encoding="utf-8").splitlines()[:2]
+    file = tmp_path / "rows.csv"
+    file.write_text(f"{lines[0]},vocab,per node\n{lines[1]},32000,4\n", encoding="utf-8")
+
+    (row,) = read_iterations(file, Recompute.NONE)
+
+    assert (row.setup.shape.vocab, row.setup.per_node) == (32000, 4)
 
 
 def test_place_of_the_best_plan_is_counted_from_one() -> None:

@@ -75,7 +75,7 @@ def _weights(rows: Sequence[MeasuredIteration]) -> list[float]:
 
 
 def fitted(device: Accelerator, rows: Sequence[MeasuredIteration]) -> Accelerator:
-    """The device with the constants that explain the rows best."""
+    """The device with the constants that explain the rows best; its network stays as it was if no row spans nodes."""
     if not rows:
         raise RotaError("there are no measured iterations to fit to; give at least one")
     import numpy as np
@@ -94,4 +94,6 @@ def fitted(device: Accelerator, rows: Sequence[MeasuredIteration]) -> Accelerato
         soft = np.sign(off) * np.sqrt(2 * (np.sqrt(1 + off * off) - 1))  # linear far out: outliers pull less
         return np.concatenate([weights * soft, (logs - start) / spread])
 
-    return with_constants(device, [float(value) for value in least_squares(residuals, start).x])
+    found = with_constants(device, [float(value) for value in least_squares(residuals, start).x])
+    spans = any(row.setup.gpus > row.setup.per_node for row in rows)
+    return found if spans else replace(found, interconnect=device.interconnect)

@@ -8,7 +8,7 @@ from pathlib import Path
 from rota.core.errors import RotaError
 from rota.planner.parallel.collectives import BusRate, fitted_bus_rate
 from rota.planner.parallel.fitting import MeasuredIteration
-from rota.planner.parallel.plans import ParallelPlan, Recompute, TrainingSetup, checked
+from rota.planner.parallel.plans import ParallelPlan, Recompute, TrainingSetup, objection
 from rota.planner.parallel.transformer import TransformerShape
 
 VTRAIN_VOCAB = 51200  # not in the tables; GPT-2's 50,257 words, padded as the training scripts do
@@ -31,7 +31,8 @@ _TIME = "iteration time (ms)"
 def read_iterations(file: Path, recompute: Recompute) -> list[MeasuredIteration]:
     """The rows of a table in vTrain's form, whose own tables do not say whether activations were recomputed.
 
-    A column `recompute` (`none` or `full`) says it row by row, instead of the argument.
+    Columns `recompute` (`none` or `full`), `vocab` and `per node` say row by row what is otherwise the argument, 51,200
+    words and 8 devices.
     """
     with file.open(encoding="utf-8-sig", newline="") as text:
         rows = csv.DictReader(text)
@@ -44,15 +45,17 @@ def read_iterations(file: Path, recompute: Recompute) -> list[MeasuredIteration]
 def _iteration(file: Path, line: int, row: dict[str, str], recompute: Recompute) -> MeasuredIteration:
     try:
         value = {key: int(row[name]) for key, name in _COLUMNS.items()}
+        vocab = int(row.get("vocab") or VTRAIN_VOCAB)
+        per_node = int(row.get("per node") or VTRAIN_PER_NODE)
         iteration_s = float(row[_TIME]) / 1e3
     except (TypeError, ValueError) as error:
         raise RotaError(f"{file}, line {line}: {error}; every field must be a number") from error
     if not iteration_s > 0:
         raise RotaError(f"{file}, line {line}: {_TIME} is {row[_TIME]}; a time must be above 0")
     shape = TransformerShape(
-        hidden=value["hidden"], layers=value["layers"], heads=value["heads"], seq=value["seq"], vocab=VTRAIN_VOCAB
+        hidden=value["hidden"], layers=value["layers"], heads=value["heads"], seq=value["seq"], vocab=vocab
     )
-    setup = TrainingSetup(shape=shape, batch=value["batch"], gpus=value["gpus"], per_node=VTRAIN_PER_NODE)
+    setup = TrainingSetup(shape=shape, batch=value["batch"], gpus=value["gpus"], per_node=per_node)
     plan = ParallelPlan(
         tensor=value["tensor"],
         pipeline=value["pipeline"],
@@ -60,7 +63,9 @@ def _iteration(file: Path, line: int, row: dict[str, str], recompute: Recompute)
         micro_batch=value["micro_batch"],
         recompute=_recompute(file, line, row.get("recompute"), recompute),
     )
-    return MeasuredIteration(setup=setup, plan=checked(setup, plan), iteration_s=iteration_s)
+    if reason := objection(setup, plan):
+        raise RotaError(f"{file}, line {line}: {reason}")
+    return MeasuredIteration(setup=setup, plan=plan, iteration_s=iteration_s)
 
 
 def _recompute(file: Path, line: int, told: str | None, usual: Recompute) -> Recompute:
