@@ -115,7 +115,14 @@ def parallel(
         sharding=zero,
     )
     answer, chosen_by = _answer(device, setup, constraints, planner)
-    row: dict[str, object] = {
+    row = _row(answer, chosen_by)
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
+        row["plan"] = answer.short
+    emit([row], _COLUMNS, output)
+
+
+def _row(answer: ParallelAnswer, chosen_by: str) -> dict[str, object]:
+    return {
         "iteration_s": answer.iteration_s,
         "tflops_per_gpu": answer.tflops_per_gpu,
         "memory_bytes": answer.memory_bytes,
@@ -124,9 +131,6 @@ def parallel(
         "plan": answer.plan,
         "parts_s": answer.parts_s,
     }
-    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
-        row["plan"] = answer.short
-    emit([row], _COLUMNS, output)
 
 
 def _model(name: str, given: Mapping[str, int | None]) -> tuple[TransformerShape, int]:
