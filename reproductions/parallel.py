@@ -180,6 +180,10 @@ def ranking(single: list[MeasuredIteration], multi: list[MeasuredIteration], fit
             three = statistics.mean(case.place <= 3 for case in cases)
             lost = statistics.mean(case.loss for case in cases)
             row(f"{name}, {least} plans or more", len(cases), f"{first:.0%}", f"{three:.0%}", f"{lost:.1%}")
+    cases = ranked_cases(A100, [*single, *multi], across_batches=True)
+    first, three = (statistics.mean(case.place <= place for case in cases) for place in (1, 3))
+    lost = statistics.mean(case.loss for case in cases)
+    row("model and GPUs, all batches, per sequence", len(cases), f"{first:.0%}", f"{three:.0%}", f"{lost:.1%}")
     shares = []
     for fit in fits:
         cases = [case for case in ranked_cases(fit, [*single, *multi]) if case.plans >= 4]

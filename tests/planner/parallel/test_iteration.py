@@ -190,6 +190,9 @@ def test_best_measured_plan_is_among_the_first_three() -> None:
 
     assert sum(case.place <= 3 for case in cases) >= 0.9 * len(cases)
     assert len(cases) > 100
+    across = ranked_cases(A100, rows, across_batches=True)
+    assert len(across) == 28
+    assert sum(case.place <= 3 for case in across) >= 0.9 * len(across)
 
 
 @needs_data
