@@ -16,7 +16,8 @@ from rota.planner.parallel.transformer import TransformerShape
 class RankedCase:
     """Plans that were measured for one model: how many, and the place of the best one among those predicted.
 
-    `setup` is that of the best plan; `loss` is by how much the plan that is predicted best was slower, as measured, than the best one.
+    `setup` is that of the best plan; `loss` is by how much the plan that is predicted best was slower, as measured,
+    than the best one.
     """
 
     setup: TrainingSetup
