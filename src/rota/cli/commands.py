@@ -77,6 +77,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.STUDY,
     ),
     CommandEntry(
+        name="plan",
+        target="rota.cli.plan:app",
+        summary="Plan inside a job: operators on devices, stages, parallelism.",
+        group=CommandGroup.STUDY,
+    ),
+    CommandEntry(
         name="up",
         target="rota.cli.manager.up:up",
         summary="Start the manager of this machine.",

@@ -1,0 +1,1 @@
+"""Plans for transformer models that are trained with tensor, pipeline and data parallelism."""

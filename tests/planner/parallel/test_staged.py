@@ -1,0 +1,111 @@
+"""The planner `alpa-like`: the dynamic program against all stages, published plans, and its refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from rota.core.errors import RotaError
+from rota.planner.parallel.hardware import accelerator
+from rota.planner.parallel.plans import Recompute, TrainingSetup
+from rota.planner.parallel.staged import PipelineStage, StagedTask, costed_stages, plan_staged, submesh_sizes
+from rota.planner.parallel.transformer import TransformerShape
+
+V100 = accelerator("v100")
+
+
+def task(hidden: int, layers: int, heads: int, gpus: int, micro_batches: int, groups: int) -> StagedTask:
+    shape = TransformerShape(hidden=hidden, layers=layers, heads=heads, seq=1024, vocab=51200)
+    setup = TrainingSetup(shape=shape, batch=1024, gpus=gpus, per_node=8)
+    return StagedTask(device=V100, setup=setup, micro_batches=micro_batches, groups=groups)
+
+
+def shapes(stages: tuple[PipelineStage, ...]) -> list[tuple[int, int, int]]:
+    return [(stage.layers, stage.gpus, stage.tensor) for stage in stages]
+
+
+# alpa-projects/alpa, benchmark/alpa/suite_auto_gpt.py: plans found for p3.16xlarge.
+def test_published_plan_of_15b_on_32() -> None:
+    assert shapes(plan_staged(task(5120, 48, 40, 32, 128, 16)).stages) == [(12, 8, 4)] * 4
+
+
+def test_published_plan_of_39b_on_64() -> None:
+    assert shapes(plan_staged(task(8192, 48, 64, 64, 1024, 16)).stages) == [(3, 4, 4)] * 16
+
+
+def test_published_stages_of_6_7b_on_16() -> None:
+    found = plan_staged(task(4096, 32, 32, 16, 64, 8))
+
+    assert [(stage.layers, stage.gpus) for stage in found.stages] == [(16, 8), (16, 8)]
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(1, total - parts + 2):
+        for rest in _compositions(total - first, parts - 1):
+            yield (first, *rest)
+
+
+@pytest.mark.parametrize("micro_batches", [4, 16, 64])
+@pytest.mark.parametrize(("hidden", "gpus"), [(2048, 4), (2560, 8), (3072, 8)])
+def test_no_stages_at_all_are_faster(hidden: int, gpus: int, micro_batches: int) -> None:
+    """Every composition of layers and devices, each stage with each split: none is faster by more than the spacing."""
+    small = task(hidden, 16, 32, gpus, micro_batches, 4)
+    small = replace(small, setup=replace(small.setup, batch=4 * micro_batches))
+    best = plan_staged(small)
+    fastest = min(
+        plan.iteration_s
+        for count in range(1, 5)
+        for layers in _compositions(4, count)
+        for devices in _compositions(gpus, count)
+        if all(one in submesh_sizes(gpus, 8) for one in devices)
+        for plan in costed_stages(small, [(4 * part, one) for part, one in zip(layers, devices, strict=True)])
+    )
+
+    assert best.iteration_s <= fastest * 1.005
+
+
+def test_pipeline_time_is_once_all_and_then_the_slowest() -> None:
+    found = plan_staged(task(8192, 48, 64, 64, 1024, 16))
+
+    once = sum(stage.micro_batch_s for stage in found.stages)
+    slowest = max(stage.micro_batch_s for stage in found.stages)
+    rest = max(stage.step_s for stage in found.stages)
+    assert found.iteration_s == pytest.approx(once + 1023 * slowest + rest)
+
+
+def test_stages_fit_their_memory() -> None:
+    found = plan_staged(task(5120, 48, 40, 32, 128, 16))
+
+    assert found.memory_bytes <= V100.memory_bytes
+    assert sum(stage.gpus for stage in found.stages) == 32
+    assert sum(stage.layers for stage in found.stages) == 48
+
+
+def test_early_stages_keep_more_activations() -> None:
+    deep = replace(task(8192, 48, 64, 64, 1024, 16), recompute=Recompute.FULL)
+    memory = [stage.memory_bytes for stage in plan_staged(deep).stages]
+
+    assert memory[:-1] == sorted(memory[:-1], reverse=True)
+    assert memory[0] > memory[-2]
+
+
+def test_model_that_never_fits_is_refused() -> None:
+    with pytest.raises(RotaError, match=r"no stages of 48 layers fit the 15 usable GiB of one v100 on --gpus 8"):
+        plan_staged(task(8192, 48, 64, 8, 1024, 16))
+
+
+def test_uneven_input_is_named() -> None:
+    with pytest.raises(RotaError, match="--micro-batches 7 does not divide --batch 1024"):
+        task(2048, 16, 32, 4, 7, 4)
+    with pytest.raises(RotaError, match="5 groups do not divide --layers 16"):
+        task(2048, 16, 32, 4, 8, 5)
+
+
+def test_submeshes_are_parts_of_a_node_or_whole_nodes() -> None:
+    assert submesh_sizes(32, 8) == [1, 2, 4, 8, 16, 32]
+    assert submesh_sizes(4, 8) == [1, 2, 4]
