@@ -77,6 +77,12 @@ COMMANDS: tuple[Entry, ...] = (
         group=Group.STUDY,
     ),
     Entry(
+        name="plan",
+        target="rota.cli.plan:app",
+        summary="Plan inside a job: operators on devices, stages, parallelism.",
+        group=Group.STUDY,
+    ),
+    Entry(
         name="up",
         target="rota.cli.up:up",
         summary="Start the manager of this machine.",

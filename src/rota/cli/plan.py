@@ -1,0 +1,181 @@
+"""`rota plan`: plans inside a job, from graphs of operators to stages on devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.planner.description.devices import DeviceGraph, fully_connected
+from rota.planner.description.problem import PlanningProblem
+from rota.planner.description.read import read_problem
+from rota.planner.options import PlannerOptions
+from rota.planner.plan import PlacementPlan, PlanObjective
+from rota.planner.registry import PLANNERS, default_planner, run_planner
+
+app = typer.Typer(
+    help="Plan inside a job: which operator runs on which device, in which stages, and how long a step takes.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+GraphArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="GRAPH", help="Operators and devices: Rota's or dnn-partitioning's JSON, a PipeDream profile."
+    ),
+]
+ObjectiveOption = Annotated[
+    PlanObjective, typer.Option("--objective", help="What to make small: a device's load, or one sample's time.")
+]
+PlannerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--planner",
+        help="Name from `rota plan policies`; max-load for throughput and pesto for latency unless given.",
+        autocompletion=lambda: [entry.name for entry in PLANNERS if entry.places],
+        metavar="NAME",
+    ),
+]
+MicroBatchesOption = Annotated[int, typer.Option("--micro-batches", help="Micro-batches of a step.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same plan.")]
+LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds that a solver may take.")]
+DevicesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--devices",
+        help="Devices instead of the file's, as TYPE=COUNT[/PER_NODE]; 25 GB/s, and 1 GB/s between nodes.",
+        metavar="TYPE=COUNT",
+    ),
+]
+
+
+def _examples(*lines: str) -> str:
+    """The end of a command's help, kept in lines."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@app.command(
+    "place",
+    epilog=_examples(
+        "rota plan place layer-bert24_training.json --objective throughput -o json",
+        "rota plan place model.json --objective latency --planner pesto --time-limit 30",
+        "rota plan place vgg-19-pbs-32.txt --planner dapple --devices gpu=16/8 --figure plan.html",
+    ),
+)
+def place(
+    graph: GraphArgument,
+    objective: ObjectiveOption = PlanObjective.THROUGHPUT,
+    planner: PlannerOption = None,
+    devices: DevicesOption = None,
+    micro_batches: MicroBatchesOption = 8,
+    seed: SeedOption = 0,
+    time_limit_s: LimitOption = 60.0,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Place the operators of a graph on devices, and say what the plan comes to."""
+    problem = read_problem(graph, _devices(devices))
+    options = PlannerOptions(objective=objective, micro_batches=micro_batches, time_limit_s=time_limit_s, seed=seed)
+    name = planner or default_planner(objective)
+    with progress(f"planning {graph.name} with {name}", total=1.0) as bar:
+        found = run_planner(name, problem, options, bar.update)
+    record = _record(problem, found)
+    if output is not OutputFormat.TABLE:
+        emit([record], (), output)
+        return
+    emit([record], _PLAN_COLUMNS, output)
+    typer.echo()
+    emit(record["stages"], _STAGE_COLUMNS, output)
+    for note in found.notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+@app.command("policies", epilog=_examples("rota plan policies", "rota plan policies -o json"))
+def policies(output: OutputOption = OutputFormat.TABLE) -> None:
+    """List the planners: what each optimises, guarantees and needs, and where it comes from."""
+    rows = [
+        {
+            "name": entry.name,
+            "summary": entry.summary,
+            "objective": entry.objective,
+            "guarantee": entry.guarantee,
+            "cites": entry.cites,
+            "needs": entry.needs,
+        }
+        for entry in PLANNERS
+    ]
+    emit(rows, _POLICY_COLUMNS, output)
+
+
+def _devices(text: str | None) -> DeviceGraph | None:
+    """The devices that an option names."""
+    from rota.core.errors import RotaError
+
+    if text is None:
+        return None
+    device_type, _, counts = text.partition("=")
+    count, _, per_node = counts.partition("/")
+    if not device_type or not count.isdigit() or int(count) < 1 or (per_node and not per_node.isdigit()):
+        raise RotaError(f"--devices {text}: expected TYPE=COUNT or TYPE=COUNT/PER_NODE, as v100=16/8")
+    return fully_connected(device_type, int(count), per_node=int(per_node) if per_node else None)
+
+
+def _record(problem: PlanningProblem, plan: PlacementPlan) -> dict[str, Any]:
+    """What programs get of a plan."""
+    return {
+        "graph": problem.graph.source,
+        "planner": plan.planner,
+        "objective_kind": plan.objective.value,
+        "objective": plan.value_ms,
+        "proved_optimal": plan.proved_optimal,
+        "seconds": plan.seconds,
+        "stages": [
+            {
+                "devices": list(stage.devices),
+                "load_ms": stage.load_ms,
+                "compute_ms": stage.compute_ms,
+                "transfer_ms": stage.transfer_ms,
+                "memory_bytes": stage.memory_bytes,
+                "operators": [problem.graph.operators[number].name for number in stage.operators],
+            }
+            for stage in plan.stages
+        ],
+        "notes": list(plan.notes),
+    }
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _gib(value: float) -> str:
+    return f"{value / 2**30:.2f}"
+
+
+_PLAN_COLUMNS = (
+    Column(key="planner"),
+    Column(key="objective_kind", title="objective"),
+    Column(key="objective", title="ms", show=_ms, right=True),
+    Column(key="proved_optimal", title="proved", show=lambda value: "yes" if value else "no"),
+    Column(key="seconds", title="CPU s", show=lambda value: f"{value:.2f}", right=True),
+)
+_STAGE_COLUMNS = (
+    Column(
+        key="devices", show=lambda names: names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)})"
+    ),
+    Column(key="operators", show=lambda names: str(len(names)), right=True),
+    Column(key="load_ms", title="load ms", show=_ms, right=True),
+    Column(key="compute_ms", title="compute ms", show=_ms, right=True),
+    Column(key="transfer_ms", title="transfers ms", show=_ms, right=True),
+    Column(key="memory_bytes", title="GiB", show=_gib, right=True),
+)
+_POLICY_COLUMNS = (
+    Column(key="name"),
+    Column(key="summary"),
+    Column(key="objective"),
+    Column(key="guarantee"),
+    Column(key="cites"),
+    Column(key="needs", if_known=True),
+)
