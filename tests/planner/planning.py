@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.planner.description.devices import DeviceGraph, GraphDevice
+from rota.planner.description.devices import DeviceGraph, GraphDevice, fully_connected
 from rota.planner.description.operators import ACCELERATOR, CPU, GraphOperator, OperatorGraph
 from rota.planner.description.problem import PlanningProblem
 
@@ -101,3 +101,21 @@ def random_problem(
             edges.append((number, count + number))
         edges += [(count + second, count + first) for first, second in forward]
     return problem_of(operators, edges, machines(accelerators, cpus, memory_bytes))
+
+
+def layered_problem(count: int, seed: int = 0, *, devices: DeviceGraph | None = None) -> PlanningProblem:
+    """A large graph of operators that read one or two of the operators shortly before them."""
+    rng = random.Random(seed)
+    operators, edges = [], set()
+    for number in range(count):
+        operators.append(
+            GraphOperator(
+                name=f"o{number}",
+                time_ms={"gpu": rng.uniform(0.01, 2.0)},
+                output_bytes=rng.randrange(10**4, 10**7),
+                weight_bytes=rng.randrange(10**6),
+            )
+        )
+        edges |= {(max(0, number - rng.randrange(1, 6)), number) for _ in range(rng.choice((1, 1, 2))) if number}
+    chosen = devices or fully_connected("gpu", 8, memory_bytes=3 * 10**9, per_node=4)
+    return problem_of(operators, sorted(edges), chosen)

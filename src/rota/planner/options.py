@@ -14,9 +14,9 @@ class PlannerOptions:
 
     objective: PlanObjective | None = None
     micro_batches: int = 8
-    time_limit_s: float = 60.0
+    time_limit_s: float = 10.0
     seed: int = 0
-    coarsen_to: int = 60
+    coarsen_to: int = 24
     """Operators are put together until at most so many groups are left, for planners that solve a program."""
     deadline_ms: float | None = None
 

@@ -42,6 +42,46 @@ PLANNERS: tuple[PlannerEntry, ...] = (
         guarantee="optimal among contiguous splits",
         target="rota.planner.methods.max_load:plan_max_load",
     ),
+    PlannerEntry(
+        name="linear",
+        summary="Cuts one topological order into contiguous stages; the bound that max-load starts from.",
+        cites="Tarnawski et al., NeurIPS 2020 (linearisation)",
+        objective="throughput: largest load of a device, transfers included",
+        guarantee="optimal along that order",
+        target="rota.planner.methods.max_load:plan_linear",
+    ),
+    PlannerEntry(
+        name="pipedream",
+        summary="Cuts layers into stages and replicates them so that the slowest is fastest.",
+        cites="Narayanan et al., SOSP 2019",
+        objective="throughput: slowest stage, weights synchronised for each micro-batch",
+        guarantee="optimal for stages on consecutive devices along one order",
+        target="rota.planner.pipelines.pipedream:plan_pipedream",
+    ),
+    PlannerEntry(
+        name="dapple",
+        summary="Cuts layers into replicated stages of a synchronous pipeline with early backward passes.",
+        cites="Fan et al., PPoPP 2021",
+        objective="latency: length of a step with its micro-batches and gradients",
+        guarantee="best of the plans looked at, in the simulator",
+        target="rota.planner.pipelines.dapple:plan_dapple",
+    ),
+    PlannerEntry(
+        name="pesto",
+        summary="Places and orders operators by an integer program on a coarsened graph.",
+        cites="Hafeez et al., Middleware 2021",
+        objective="latency: end of the last operator",
+        guarantee="never worse than list scheduling and filling in order",
+        target="rota.planner.methods.pesto:plan_pesto",
+    ),
+    PlannerEntry(
+        name="baechi",
+        summary="Places operators by list scheduling under memory: m-TOPO, m-ETF and m-SCT.",
+        cites="Jeon et al., SoCC 2020",
+        objective="latency: end of the last operator",
+        guarantee="best of the three, within memory",
+        target="rota.planner.methods.baechi:plan_baechi",
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,8 +42,9 @@ class IdealTable:
         return [word * _WORD + bit for word, value in enumerate(mask) for bit in range(_WORD) if int(value) >> bit & 1]
 
 
-def all_ideals(instance: MaxLoadInstance, report: Callable[[int], None] | None = None) -> list[int]:
-    """Every ideal as the bits of an integer, level by level."""
+def all_ideals(instance: MaxLoadInstance, most: int | None = None) -> list[int]:
+    """Every ideal as the bits of an integer, level by level; more than `most` are refused."""
+    most = MOST_IDEALS if most is None else most
     count = len(instance)
     needs = [0] * count
     after: list[list[int]] = [[] for _ in range(count)]
@@ -63,13 +64,11 @@ def all_ideals(instance: MaxLoadInstance, report: Callable[[int], None] | None =
                 if larger not in following:
                     following[larger] = _available(larger, available ^ bit, after[bit.bit_length() - 1], needs)
         found += following
-        if len(found) > MOST_IDEALS:
+        if len(found) > most:
             raise RotaError(
-                f"the graph has more than {MOST_IDEALS} ideals, too many for max-load; take pipedream or pesto,"
+                f"the graph has more than {most} ideals, too many for max-load; take pipedream or pesto,"
                 " or put operators together by colocation"
             )
-        if report is not None:
-            report(len(found))
         level = following
     return found
 
@@ -99,6 +98,13 @@ def linear_ideals(instance: MaxLoadInstance) -> list[int]:
             if not waiting[second]:
                 ready.append(second)
     return found
+
+
+def thinned(ideals: Sequence[int], most: int) -> list[int]:
+    """At most so many of a chain of ideals, evenly spaced, the first and the last among them."""
+    if len(ideals) <= most:
+        return list(ideals)
+    return [ideals[place] for place in np.linspace(0, len(ideals) - 1, most).astype(int)]
 
 
 def ideal_table(instance: MaxLoadInstance, ideals: Sequence[int]) -> IdealTable:

@@ -1,4 +1,4 @@
-"""The dynamic program: the least maximal load of a chain of ideals, one step for each device.
+"""The dynamic program: the least maximal (or total) load of a chain of ideals, one step for each device.
 
 Only chains below a bound are followed. A step takes time on its accelerator, and what is left must fit the devices
 that are left; both limit the pairs of ideals that need be looked at.
@@ -38,9 +38,15 @@ class _Layer:
 
 
 class ChainSearch:
-    """Finds the chain of ideals with the least maximal load that is below a bound."""
+    """Finds the chain of ideals with the least maximal load below a bound, or with the least total load.
 
-    def __init__(self, instance: MaxLoadInstance, table: IdealTable, bound_ms: float = np.inf) -> None:
+    The total is what one sample takes where each device waits for the one before.
+    """
+
+    def __init__(
+        self, instance: MaxLoadInstance, table: IdealTable, bound_ms: float = np.inf, *, total: bool = False
+    ) -> None:
+        self._combined = np.add if total else np.maximum
         self._instance = instance
         self._table = table
         self._bound_ms = bound_ms
@@ -132,7 +138,7 @@ class ChainSearch:
 
     def _relax(self, layer: _Layer, inner: Ints, inner_ms: Floats, outer: Ints, *, is_accelerator: bool) -> None:
         loads_ms = self._loads_ms(inner, outer, is_accelerator=is_accelerator)
-        np.maximum(loads_ms, inner_ms[:, None], out=loads_ms)
+        self._combined(loads_ms, inner_ms[:, None], out=loads_ms)
         limit_ms = np.minimum(layer.load_ms[outer], self._bound_ms) - _SLACK_MS
         rows, columns = np.nonzero(loads_ms < limit_ms[None, :])
         if not len(rows):

@@ -19,8 +19,9 @@ from rota.planner.ideals.instance import (
     max_load_instance,
     with_weightless_joined,
 )
-from rota.planner.ideals.lattice import IdealTable, all_ideals, ideal_table, linear_ideals
+from rota.planner.ideals.lattice import IdealTable, all_ideals, ideal_table, linear_ideals, thinned
 from rota.planner.ideals.search import ChainSearch, ChainStep
+from rota.planner.methods.chains import MOST_CUTS
 from rota.planner.options import DEFAULTS, PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective, PlanStage, ReportProgress
 from rota.planner.simulate.loads import max_load_ms, placed_stage
@@ -65,7 +66,7 @@ def plan_linear(
     """The best split along one topological order: an upper bound, fast for graphs of any size."""
     began_s = time.process_time()
     instance = with_weightless_joined(max_load_instance(problem))
-    table = ideal_table(instance, linear_ideals(instance))
+    table = ideal_table(instance, thinned(linear_ideals(instance), MOST_CUTS))
     steps = ChainSearch(instance, table).run(report)
     if steps is None:
         raise RotaError(

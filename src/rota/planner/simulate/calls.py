@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rota.core.errors import RotaError
 from rota.planner.description.operators import CPU
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.ideals.instance import transfer_cost_ms
@@ -18,24 +17,48 @@ from rota.planner.plan import PlanStage
 
 def call_latency_ms(problem: PlanningProblem, stages: Sequence[PlanStage]) -> float:
     """When the last operator of one sample has ended."""
-    graph = problem.graph
+    pieces = [piece for stage in stages for piece in _pieces(problem, stage)]
+    ended_ms = _last_end_ms(problem, pieces)
+    if ended_ms is None:
+        ended_ms = _last_end_ms(problem, _levelled(problem, stages))
+    assert ended_ms is not None
+    return ended_ms
+
+
+def _pieces(problem: PlanningProblem, stage: PlanStage) -> list[tuple[str, list[int]]]:
+    """The calls of one stage, each with the type of its device."""
+    device_type = problem.devices.devices[problem.devices.numbers[stage.devices[0]]].type
+    if device_type == CPU:
+        return [(CPU, [number]) for number in stage.operators]
+    return [(device_type, piece) for piece in contiguous_pieces(problem, stage.operators)]
+
+
+def _levelled(problem: PlanningProblem, stages: Sequence[PlanStage]) -> list[tuple[str, list[int]]]:
+    """Calls by how often paths change devices; no two such calls wait for each other."""
+    device_of = {number: stage.devices[0] for stage in stages for number in stage.operators}
     types = {device.name: device.type for device in problem.devices.devices}
-    call_of: dict[int, int] = {}
-    calls: list[list[int]] = []
-    time_ms: list[float] = []
-    for stage in stages:
-        if types[stage.devices[0]] == CPU:
-            pieces: Iterable[list[int]] = ([number] for number in stage.operators)
+    level: dict[int, int] = {}
+    pieces: dict[tuple[str, int], list[int]] = {}
+    for number in problem.graph.topological_order:
+        home = device_of[number]
+        before = problem.graph.predecessors[number]
+        level[number] = max((level[each] + (device_of[each] != home) for each in before), default=0)
+        pieces.setdefault((home, level[number]), []).append(number)
+    found: list[tuple[str, list[int]]] = []
+    for (home, _), piece in pieces.items():
+        if types[home] == CPU:
+            found += [(CPU, [number]) for number in piece]
         else:
-            pieces = contiguous_pieces(problem, stage.operators)
-        for piece in pieces:
-            for number in piece:
-                call_of[number] = len(calls)
-            calls.append(piece)
-            time_ms.append(_call_ms(problem, piece, types[stage.devices[0]]))
+            found.append((types[home], piece))
+    return found
+
+
+def _last_end_ms(problem: PlanningProblem, calls: Sequence[tuple[str, list[int]]]) -> float | None:
+    """When the last call has ended; None where calls wait for each other."""
+    call_of = {number: call for call, (_, piece) in enumerate(calls) for number in piece}
     before: list[set[int]] = [set() for _ in calls]
     after: list[set[int]] = [set() for _ in calls]
-    for source, target in graph.edges:
+    for source, target in problem.graph.edges:
         first, second = call_of[source], call_of[target]
         if first != second:
             before[second].add(first)
@@ -47,14 +70,14 @@ def call_latency_ms(problem: PlanningProblem, stages: Sequence[PlanStage]) -> fl
     while ready:
         call = ready.pop()
         done += 1
-        end_ms[call] = max((end_ms[first] for first in before[call]), default=0.0) + time_ms[call]
+        device_type, piece = calls[call]
+        began_ms = max((end_ms[first] for first in before[call]), default=0.0)
+        end_ms[call] = began_ms + _call_ms(problem, piece, device_type)
         for second in after[call]:
             waiting[second] -= 1
             if not waiting[second]:
                 ready.append(second)
-    if done < len(calls):
-        raise RotaError("the accelerators wait for each other; their operators are not contiguous")
-    return max(end_ms, default=0.0)
+    return max(end_ms, default=0.0) if done == len(calls) else None
 
 
 def _call_ms(problem: PlanningProblem, piece: Sequence[int], device_type: str) -> float:
