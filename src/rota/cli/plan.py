@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
+from rota.core.errors import RotaError
 from rota.planner.description.devices import DeviceGraph, fully_connected
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.description.read import read_problem
+from rota.planner.figure import write_figure
 from rota.planner.options import PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective
-from rota.planner.registry import PLANNERS, default_planner, run_planner
+from rota.planner.registry import PLANNERS, default_planner, planner_named, run_planner
+from rota.planner.simulate.report import PlanReport, plan_report
 
 app = typer.Typer(
     help="Plan inside a job: which operator runs on which device, in which stages, and how long a step takes.",
@@ -42,6 +47,9 @@ PlannerOption = Annotated[
 MicroBatchesOption = Annotated[int, typer.Option("--micro-batches", help="Micro-batches of a step.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same plan.")]
 LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds that a solver may take.")]
+FigureOption = Annotated[
+    Path | None, typer.Option("--figure", help="Write a page with the plan as figures here.", metavar="FILE.html")
+]
 DevicesOption = Annotated[
     str | None,
     typer.Option(
@@ -72,7 +80,8 @@ def place(
     devices: DevicesOption = None,
     micro_batches: MicroBatchesOption = 8,
     seed: SeedOption = 0,
-    time_limit_s: LimitOption = 60.0,
+    time_limit_s: LimitOption = 10.0,
+    figure: FigureOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Place the operators of a graph on devices, and say what the plan comes to."""
@@ -81,7 +90,10 @@ def place(
     name = planner or default_planner(objective)
     with progress(f"planning {graph.name} with {name}", total=1.0) as bar:
         found = run_planner(name, problem, options, bar.update)
-    record = _record(problem, found)
+    report = plan_report(problem, found, micro_batches)
+    if figure is not None:
+        write_figure(figure, problem, [(found, report)])
+    record = _record(problem, found, report)
     if output is not OutputFormat.TABLE:
         emit([record], (), output)
         return
@@ -90,6 +102,52 @@ def place(
     emit(record["stages"], _STAGE_COLUMNS, output)
     for note in found.notes:
         typer.echo(f"note: {note}", err=True)
+
+
+@app.command(
+    "compare",
+    epilog=_examples(
+        "rota plan compare layer-bert24_training.json",
+        "rota plan compare vgg-19-pbs-32.txt --devices gpu=16/8 --planner dapple --planner pipedream",
+    ),
+)
+def compare(
+    graph: GraphArgument,
+    planners: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--planner", help="A planner to compare, may be given again; all that place operators unless given."
+        ),
+    ] = None,
+    devices: DevicesOption = None,
+    micro_batches: MicroBatchesOption = 8,
+    seed: SeedOption = 0,
+    time_limit_s: LimitOption = 10.0,
+    figure: FigureOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Plan one graph with several planners and judge all plans by the same rules."""
+    problem = read_problem(graph, _devices(devices))
+    options = PlannerOptions(micro_batches=micro_batches, time_limit_s=time_limit_s, seed=seed)
+    names = planners or [entry.name for entry in PLANNERS if entry.places and entry.needs is None and entry.compared]
+    for name in names:
+        planner_named(name)
+    plans, records = [], []
+    with progress(f"planning {graph.name}", total=float(len(names))) as bar:
+        for number, name in enumerate(names):
+            try:
+                found = run_planner(name, problem, options)
+            except RotaError as err:
+                records.append({"planner": name, "notes": [str(err)]})
+                typer.echo(f"note: {name}: {err}", err=True)
+                continue
+            report = plan_report(problem, found, micro_batches)
+            plans.append((found, report))
+            records.append(_record(problem, found, report))
+            bar.update(number + 1.0)
+    if figure is not None:
+        write_figure(figure, problem, plans)
+    emit(records, _COMPARE_COLUMNS, output)
 
 
 @app.command("policies", epilog=_examples("rota plan policies", "rota plan policies -o json"))
@@ -109,10 +167,12 @@ def policies(output: OutputOption = OutputFormat.TABLE) -> None:
     emit(rows, _POLICY_COLUMNS, output)
 
 
+if find_spec("rota.cli.plan_parallel") is not None:
+    app.command("parallel")(import_module("rota.cli.plan_parallel").parallel)
+
+
 def _devices(text: str | None) -> DeviceGraph | None:
     """The devices that an option names."""
-    from rota.core.errors import RotaError
-
     if text is None:
         return None
     device_type, _, counts = text.partition("=")
@@ -122,7 +182,7 @@ def _devices(text: str | None) -> DeviceGraph | None:
     return fully_connected(device_type, int(count), per_node=int(per_node) if per_node else None)
 
 
-def _record(problem: PlanningProblem, plan: PlacementPlan) -> dict[str, Any]:
+def _record(problem: PlanningProblem, plan: PlacementPlan, report: PlanReport) -> dict[str, Any]:
     """What programs get of a plan."""
     return {
         "graph": problem.graph.source,
@@ -131,6 +191,11 @@ def _record(problem: PlanningProblem, plan: PlacementPlan) -> dict[str, Any]:
         "objective": plan.value_ms,
         "proved_optimal": plan.proved_optimal,
         "seconds": plan.seconds,
+        "max_load_ms": report.max_load_ms,
+        "latency_ms": report.latency_ms,
+        "step_ms": report.step_ms,
+        "bubble": report.bubble,
+        "peak_bytes": report.peak_bytes,
         "stages": [
             {
                 "devices": list(stage.devices),
@@ -170,6 +235,17 @@ _STAGE_COLUMNS = (
     Column(key="compute_ms", title="compute ms", show=_ms, right=True),
     Column(key="transfer_ms", title="transfers ms", show=_ms, right=True),
     Column(key="memory_bytes", title="GiB", show=_gib, right=True),
+)
+_COMPARE_COLUMNS = (
+    Column(key="planner"),
+    Column(key="max_load_ms", title="max load ms", show=_ms, right=True),
+    Column(key="latency_ms", title="latency ms", show=_ms, right=True),
+    Column(key="step_ms", title="step ms", show=_ms, right=True),
+    Column(key="bubble", show=lambda value: f"{value:.1%}", right=True),
+    Column(key="peak_bytes", title="peak GiB", show=_gib, right=True),
+    Column(key="stages", show=lambda stages: str(len(stages)), right=True),
+    Column(key="proved_optimal", title="proved", show=lambda value: "yes" if value else "no"),
+    Column(key="seconds", title="CPU s", show=lambda value: f"{value:.2f}", right=True),
 )
 _POLICY_COLUMNS = (
     Column(key="name"),

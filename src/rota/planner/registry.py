@@ -31,6 +31,8 @@ class PlannerEntry:
     """The extra of the package that it needs."""
     places: bool = True
     """Whether it answers `rota plan place`; others take another input and have a command of their own."""
+    compared: bool = True
+    """Whether `rota plan compare` tries it where none is named; not planners for special devices."""
 
 
 PLANNERS: tuple[PlannerEntry, ...] = (
@@ -81,6 +83,51 @@ PLANNERS: tuple[PlannerEntry, ...] = (
         objective="latency: end of the last operator",
         guarantee="best of the three, within memory",
         target="rota.planner.methods.baechi:plan_baechi",
+    ),
+    PlannerEntry(
+        name="swap",
+        summary="Trains on one device that is too small: micro-batches grouped by layer, tensors swapped.",
+        cites="Li et al., HotOS 2021",
+        objective="latency: length of a step, copies overlapped",
+        guarantee="best group size and order of updates; evictions by Belady's rule",
+        target="rota.planner.server.swap:plan_swap",
+        compared=False,
+    ),
+    PlannerEntry(
+        name="cut",
+        summary="Cuts a chain of layers between device, edge and cloud; several jobs in Johnson's order.",
+        cites="Han et al., PACT 2021; Duan and Wu, ICPP 2021",
+        objective="latency, or energy of the device under a deadline, or makespan of several jobs",
+        guarantee="optimal for one job; Johnson's order is optimal for given cuts",
+        target="rota.planner.edge.cut:plan_cut",
+        compared=False,
+    ),
+    PlannerEntry(
+        name="pico",
+        summary="Pipelines a model over unequal edge devices that split feature maps.",
+        cites="Yang et al., arXiv 2206.08662",
+        objective="throughput: slowest stage, halo included",
+        guarantee="optimal for equal devices; greedy for unequal ones",
+        target="rota.planner.edge.pico:plan_pico",
+        compared=False,
+    ),
+    PlannerEntry(
+        name="abacus",
+        summary="Overlaps operators of several queries on one device within a latency bound.",
+        cites="Cui et al., SC 2021",
+        objective="latency of all queries under a bound",
+        guarantee="no query that could meet its bound is made late by a group, as predicted",
+        target="rota.planner.server.overlap:plan_overlap",
+        compared=False,
+    ),
+    PlannerEntry(
+        name="cc-os",
+        summary="Chooses threads for each operator on a CPU and runs operators beside each other.",
+        cites="Liu et al., IPDPS 2019",
+        objective="latency: end of the last operator",
+        guarantee="none beyond local optima of threads",
+        target="rota.planner.server.threads:plan_threads",
+        compared=False,
     ),
 )
 

@@ -17,8 +17,14 @@ class GraphDevice:
     name: str
     type: str
     memory_bytes: int | None = None
+    levels: tuple[tuple[float, float], ...] = ()
+    """Speeds that it can run at, as multiples of its times' speed, each with its power in watts."""
+    sending_watts: float = 0.0
 
     def __post_init__(self) -> None:
+        for speed, watts in self.levels:
+            if not (speed > 0 and watts >= 0 and math.isfinite(speed + watts)):
+                raise RotaError(f"device {self.name!r}: level {speed:g} at {watts:g} W; speed above 0, power 0 or more")
         if self.memory_bytes is not None and self.memory_bytes <= 0:
             raise RotaError(f"device {self.name!r}: memory of {self.memory_bytes} bytes; it must be more than 0")
 

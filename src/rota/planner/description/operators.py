@@ -33,6 +33,8 @@ class GraphOperator:
     colocation: str | None = None
     """Operators of one class must be on one device."""
     is_backward: bool = False
+    occupancy: float = 1.0
+    """The fraction of a device that it keeps busy while it runs; the rest could run something beside it."""
 
     def __post_init__(self) -> None:
         if not self.time_ms:
@@ -42,6 +44,8 @@ class GraphOperator:
                 raise RotaError(
                     f"operator {self.name!r}: time on {device_type} is {time_ms:g} ms; it must be 0 or more"
                 )
+        if not 0 < self.occupancy <= 1:
+            raise RotaError(f"operator {self.name!r}: occupancy {self.occupancy:g}; it must be above 0 and at most 1")
         if self.transfer_ms is not None and not (math.isfinite(self.transfer_ms) and self.transfer_ms >= 0):
             raise RotaError(f"operator {self.name!r}: transfer of {self.transfer_ms:g} ms; it must be 0 or more")
         for label, count in (

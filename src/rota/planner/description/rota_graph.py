@@ -8,7 +8,7 @@ from typing import Any
 from rota.core.errors import RotaError, did_you_mean
 from rota.planner.description.devices import DeviceGraph, DeviceLink, GraphDevice
 from rota.planner.description.fields import JsonFields
-from rota.planner.description.operators import GraphOperator, OperatorGraph
+from rota.planner.description.operators import CPU, GraphOperator, OperatorGraph
 from rota.planner.description.problem import PlanningProblem
 
 _TOP = ("operators", "devices", "links")
@@ -22,8 +22,10 @@ _OPERATOR = (
     "resident_bytes",
     "colocation",
     "backward",
+    "occupancy",
 )
-_DEVICE = ("name", "type", "count", "memory_bytes")
+_DEVICE = ("name", "type", "count", "memory_bytes", "levels", "sending_watts")
+_LEVEL = ("speed", "watts")
 _LINK = ("source", "target", "gb_per_s", "latency_ms", "medium")
 BYTES_PER_MS = 1e6
 """One GB/s."""
@@ -72,14 +74,21 @@ def _operator(entry: JsonFields) -> GraphOperator:
     fields = JsonFields(times, f"{entry.place}: time_ms", times)
     return GraphOperator(
         name=entry.text("name"),
-        time_ms={device_type: fields.number(device_type) for device_type in times},
+        time_ms=_with_fewest({device_type: fields.number(device_type) for device_type in times}),
         output_bytes=entry.count("output_bytes", 0),
         transfer_ms=entry.number("transfer_ms") if "transfer_ms" in entry else None,
         weight_bytes=entry.count("weight_bytes", 0),
         resident_bytes=entry.count("resident_bytes", 0),
         colocation=str(entry.raw("colocation")) if "colocation" in entry else None,
         is_backward=entry.flag("backward", False),
+        occupancy=entry.number("occupancy", 1.0),
     )
+
+
+def _with_fewest(times_ms: dict[str, float]) -> dict[str, float]:
+    """Times with that of the best number of threads where a CPU's are given by threads only, as `cpu@4`."""
+    threaded = [time_ms for name, time_ms in times_ms.items() if name.startswith(f"{CPU}@")]
+    return times_ms | {CPU: min(threaded)} if threaded and CPU not in times_ms else times_ms
 
 
 def _devices(top: JsonFields) -> DeviceGraph:
@@ -91,7 +100,23 @@ def _devices(top: JsonFields) -> DeviceGraph:
         count = entry.count("count", 1, least=1)
         name = entry.text("name", device_type)
         names = [name] if count == 1 else [f"{name}-{number}" for number in range(count)]
-        devices += [GraphDevice(name=each, type=device_type, memory_bytes=memory_bytes) for each in names]
+        levels = tuple(
+            (level.number("speed"), level.number("watts"))
+            for level in (
+                JsonFields(one, f"{entry.place}: level {number}", _LEVEL)
+                for number, one in enumerate(entry.items("levels") if "levels" in entry else [])
+            )
+        )
+        devices += [
+            GraphDevice(
+                name=each,
+                type=device_type,
+                memory_bytes=memory_bytes,
+                levels=levels,
+                sending_watts=entry.number("sending_watts", 0.0),
+            )
+            for each in names
+        ]
     links = [
         _link(JsonFields(value, f"{top.place}: link {position}", _LINK))
         for position, value in enumerate(top.items("links") if "links" in top else [])
@@ -119,6 +144,8 @@ def as_rota_graph(problem_or_graph: PlanningProblem | OperatorGraph) -> dict[str
         value["devices"] = [
             {"name": each.name, "type": each.type}
             | ({} if each.memory_bytes is None else {"memory_bytes": each.memory_bytes})
+            | ({"levels": [{"speed": a, "watts": b} for a, b in each.levels]} if each.levels else {})
+            | ({"sending_watts": each.sending_watts} if each.sending_watts else {})
             for each in devices.devices
         ]
         value["links"] = [
@@ -150,4 +177,6 @@ def _as_entry(graph: OperatorGraph, number: int) -> dict[str, Any]:
         entry["colocation"] = operator.colocation
     if operator.is_backward:
         entry["backward"] = True
+    if operator.occupancy != 1.0:
+        entry["occupancy"] = operator.occupancy
     return entry

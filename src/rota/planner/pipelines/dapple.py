@@ -41,6 +41,8 @@ def plan_dapple(
     """The synchronous pipeline with the shortest step for a number of micro-batches."""
     began_s = time.process_time()
     chain, fabric, devices = pipeline_problem(problem)
+    if len(devices) > 1 and not problem.devices.links:
+        raise RotaError("dapple replicates stages and needs links between devices; add `links`, or give --devices")
     stages, value_ms = best_dapple(chain, fabric, devices, options.micro_batches, report)
     step = simulated_step(chain, fabric, stages, options.micro_batches)
     single_ms = chain.stage_ms(0, len(chain)) * options.micro_batches

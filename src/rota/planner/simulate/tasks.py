@@ -66,7 +66,7 @@ class StepTimeline:
         if not devices or not self.step_ms:
             return 0.0
         busy_ms = sum(span.end_ms - span.start_ms for span in self.spans if span.kind in COMPUTE_KINDS)
-        return 1.0 - busy_ms / (len(devices) * self.step_ms)
+        return max(0.0, 1.0 - busy_ms / (len(devices) * self.step_ms))
 
 
 COMPUTE_KINDS = frozenset({"compute", "forward", "backward", "recompute"})
