@@ -13,7 +13,9 @@ from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
 from rota.core.errors import RotaError
 from rota.planner.description.devices import DeviceGraph, fully_connected
 from rota.planner.description.problem import PlanningProblem
+from rota.planner.description.fields import write_json
 from rota.planner.description.read import read_problem
+from rota.planner.description.rota_graph import as_rota_graph
 from rota.planner.figure import write_figure
 from rota.planner.options import PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective
@@ -148,6 +150,72 @@ def compare(
     if figure is not None:
         write_figure(figure, problem, plans)
     emit(records, _COMPARE_COLUMNS, output)
+
+
+@app.command(
+    "profile",
+    epilog=_examples(
+        "rota plan profile train.py:model --graph model.json",
+        "rota plan profile train.py:model --type cpu --type v100 --depth 2 --training -o json",
+        "rota plan place model.json --devices cpu=4 --planner max-load",
+    ),
+)
+def profile(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCRIPT:NAME",
+            help="A script and its torch.nn.Module, or a function that returns (model, inputs).",
+        ),
+    ],
+    graph: Annotated[
+        Path | None, typer.Option("--graph", help="Write the graph of operators here.", metavar="FILE.json")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type",
+            help="Device type, may be given again: cpu and cuda are measured here, v100, a100, h100 and t4 are estimated.",
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option("--depth", help="Put operators of one module together down to this depth.")
+    ] = None,
+    training: Annotated[bool, typer.Option("--training", help="Add the backward pass.")] = False,
+    repeats: Annotated[int, typer.Option("--repeats", help="Runs that are measured.")] = 5,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Turn a PyTorch model into a graph of operators with times, for the planners."""
+    from rota.planner.pytorch.graph import ModelProfiling, model_graph
+    from rota.planner.pytorch.load import load_model
+
+    settings = ModelProfiling(
+        device_types=tuple(types or ["cpu"]), repeats=repeats, depth=depth, training=training
+    )
+    model, inputs = load_model(target)
+    with progress(f"profiling {target}"):
+        found = model_graph(model, inputs, settings, target)
+    value = as_rota_graph(found)
+    if graph is not None:
+        write_json(graph, value)
+    if output is OutputFormat.JSON:
+        emit([{"source": target, **value}], (), output)
+        return
+    rows = [
+        {
+            "name": operator.name,
+            **{f"{each}_ms": operator.time_ms[each] for each in settings.device_types},
+            "output_bytes": operator.output_bytes,
+            "weight_bytes": operator.weight_bytes,
+        }
+        for operator in found.operators
+    ]
+    times = [Column(key=f"{each}_ms", title=f"{each} ms", show=_ms, right=True) for each in settings.device_types]
+    sizes = [
+        Column(key="output_bytes", title="output bytes", right=True),
+        Column(key="weight_bytes", title="weight bytes", right=True),
+    ]
+    emit(rows, [Column(key="name", title="operator"), *times, *sizes], output)
 
 
 @app.command("policies", epilog=_examples("rota plan policies", "rota plan policies -o json"))

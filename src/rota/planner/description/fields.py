@@ -89,6 +89,14 @@ def read_json(path: Path) -> Any:
         raise RotaError(f"{path}: not JSON, line {err.lineno}: {err.msg}") from err
 
 
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON value to a file; a file that cannot be written is one line."""
+    try:
+        path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    except OSError as err:
+        raise RotaError(f"{path}: {err.strerror or err}") from err
+
+
 def _shown(value: object) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 40 else text[:37] + "..."
