@@ -12,6 +12,7 @@ Run: `python bench/planner_pipeline.py [--processes N]`, at least two free cores
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -153,7 +154,7 @@ def predicted(cuts: list[int], forward_ms: float, backward_ms: float, message_ms
             backward_ms=(end - start) * backward_ms,
             transfer_ms=message_ms,
         )
-        for rank, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False))
+        for rank, (start, end) in enumerate(itertools.pairwise(cuts))
     ]
     return simulate_pipeline(chunks, PipelineSettings(micro_batches=MICRO_BATCHES)).step_ms
 
@@ -196,7 +197,7 @@ def main(processes: int) -> int:
         real_ms, message_ms = measured(cuts)
         expected_ms = predicted(cuts, forward_ms, backward_ms, message_ms)
         rows.append((expected_ms, real_ms))
-        parts = "+".join(str(end - start) for start, end in zip(cuts, cuts[1:], strict=False))
+        parts = "+".join(str(end - start) for start, end in itertools.pairwise(cuts))
         print(f"{name:14} {parts:>12} {expected_ms:10.1f} {real_ms:10.1f} {expected_ms / real_ms - 1:+7.1%}")
     same_order = sorted(range(3), key=lambda n: rows[n][0]) == sorted(range(3), key=lambda n: rows[n][1])
     worst = max(abs(expected_ms / real_ms - 1) for expected_ms, real_ms in rows)
