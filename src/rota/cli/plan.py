@@ -12,8 +12,8 @@ import typer
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
 from rota.core.errors import RotaError
 from rota.planner.description.devices import DeviceGraph, fully_connected
-from rota.planner.description.problem import PlanningProblem
 from rota.planner.description.fields import write_json
+from rota.planner.description.problem import PlanningProblem
 from rota.planner.description.read import read_problem
 from rota.planner.description.rota_graph import as_rota_graph
 from rota.planner.figure import write_figure
@@ -175,7 +175,7 @@ def profile(
         list[str] | None,
         typer.Option(
             "--type",
-            help="Device type, may be given again: cpu and cuda are measured here, v100, a100, h100 and t4 are estimated.",
+            help="Device type, may be given again: cpu and cuda are measured; v100, a100, h100, t4 estimated.",
         ),
     ] = None,
     depth: Annotated[
@@ -189,9 +189,7 @@ def profile(
     from rota.planner.pytorch.graph import ModelProfiling, model_graph
     from rota.planner.pytorch.load import load_model
 
-    settings = ModelProfiling(
-        device_types=tuple(types or ["cpu"]), repeats=repeats, depth=depth, training=training
-    )
+    settings = ModelProfiling(device_types=tuple(types or ["cpu"]), repeats=repeats, depth=depth, training=training)
     model, inputs = load_model(target)
     with progress(f"profiling {target}"):
         found = model_graph(model, inputs, settings, target)
