@@ -123,3 +123,10 @@ def test_rings_within_a_node_are_faster_than_between() -> None:
 
     assert fabric.all_reduce_ms((0, 1), 1e9) < fabric.all_reduce_ms((0, 2), 1e9)
     assert fabric.transfer_ms((0,), (1,), 1e6) < fabric.transfer_ms((0,), (2,), 1e6)
+
+
+def test_ring_sends_twice_its_share_over_the_network() -> None:
+    fabric = Fabric(devices=fully_connected("gpu", 4, per_node=1, between_bytes_per_ms=1e6))
+
+    assert fabric.all_reduce_ms((0, 1, 2, 3), 6e6) == pytest.approx(2 * 3 / 4 * 6e6 / (3 * 1e6))
+    assert fabric.all_reduce_ms((0,), 6e6) == 0.0

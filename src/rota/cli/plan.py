@@ -49,6 +49,9 @@ PlannerOption = Annotated[
 MicroBatchesOption = Annotated[int, typer.Option("--micro-batches", help="Micro-batches of a step.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="The same seed gives the same plan.")]
 LimitOption = Annotated[float, typer.Option("--time-limit", help="Seconds that a solver may take.")]
+DeadlineOption = Annotated[
+    float | None, typer.Option("--deadline", help="Bound in ms, for cut (least energy) and abacus.", metavar="MS")
+]
 FigureOption = Annotated[
     Path | None, typer.Option("--figure", help="Write a page with the plan as figures here.", metavar="FILE.html")
 ]
@@ -83,12 +86,19 @@ def place(
     micro_batches: MicroBatchesOption = 8,
     seed: SeedOption = 0,
     time_limit_s: LimitOption = 10.0,
+    deadline_ms: DeadlineOption = None,
     figure: FigureOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Place the operators of a graph on devices, and say what the plan comes to."""
     problem = read_problem(graph, _devices(devices))
-    options = PlannerOptions(objective=objective, micro_batches=micro_batches, time_limit_s=time_limit_s, seed=seed)
+    options = PlannerOptions(
+        objective=objective,
+        micro_batches=micro_batches,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        deadline_ms=deadline_ms,
+    )
     name = planner or default_planner(objective)
     with progress(f"planning {graph.name} with {name}", total=1.0) as bar:
         found = run_planner(name, problem, options, bar.update)

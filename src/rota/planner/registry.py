@@ -85,6 +85,15 @@ PLANNERS: tuple[PlannerEntry, ...] = (
         target="rota.planner.methods.baechi:plan_baechi",
     ),
     PlannerEntry(
+        name="spotlight",
+        summary="Learns a placement of groups of operators by proximal policy optimisation in the simulator.",
+        cites="Gao et al., ICML 2018",
+        objective="latency: end of the last operator",
+        guarantee="none; the best placement tried",
+        target="rota.planner.learned.spotlight:plan_spotlight",
+        needs="learn",
+    ),
+    PlannerEntry(
         name="swap",
         summary="Trains on one device that is too small: micro-batches grouped by layer, tensors swapped.",
         cites="Li et al., HotOS 2021",
