@@ -12,6 +12,8 @@ from rota.planner.description.devices import DeviceGraph, DeviceLink, GraphDevic
 from rota.planner.description.profile_text import parse_profile, read_profile
 from rota.planner.description.read import read_problem
 from rota.planner.description.rota_graph import as_rota_graph, rota_problem
+from rota.planner.options import PlannerOptions
+from rota.planner.registry import run_planner
 
 
 def node(number: int, **changed: Any) -> dict[str, Any]:
@@ -62,7 +64,6 @@ def test_published_graph_is_read(tmp_path: Path) -> None:
         pytest.param({"nodes": [], "edges": []}, "no operators", id="empty"),
         pytest.param({"maxFPGAs": 1.5}, "maxFPGAs is 1.5", id="half a device"),
         pytest.param({"maxFPGAs": 0, "maxCPUs": 0}, "no devices", id="no devices"),
-        pytest.param({"maxCPUs": 0, "maxSizePerFPGA": 4.0}, "never fits", id="memory"),
         pytest.param(
             {"nodes": [node(7), node(9, id=8)], "edges": [edge(7, 8), edge(7, 8, 0.7)]}, "differs", id="costs"
         ),
@@ -74,6 +75,16 @@ def test_bad_graph_is_one_line(tmp_path: Path, changed: dict[str, Any], told: st
         read_problem(published_file(tmp_path, **changed))
 
     assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize("size", [4.0, 9.0])
+def test_memory_that_never_fits_is_one_line_for_planners_that_do_not_swap(tmp_path: Path, size: float) -> None:
+    nodes = [node(7, colorClass=1), node(9, colorClass=1)]
+    problem = read_problem(published_file(tmp_path, maxCPUs=0, maxSizePerFPGA=size, nodes=nodes))
+
+    for planner in ("max-load", "linear", "pesto", "baechi", "pipedream"):
+        with pytest.raises(RotaError, match="never fits"):
+            run_planner(planner, problem, PlannerOptions())
 
 
 def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:

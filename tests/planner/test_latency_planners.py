@@ -138,7 +138,7 @@ def test_coarsened_graph_has_no_cycle_and_all_operators(most: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("planner", ["linear", "pipedream", "dapple", "baechi", "pesto"])
+@pytest.mark.parametrize("planner", ["linear", "pipedream", "dapple", "baechi", "pesto", "pico", "abacus"])
 def test_ten_thousand_operators_are_planned_in_seconds(planner: str) -> None:
     problem = layered_problem(10_000)
 

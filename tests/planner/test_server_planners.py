@@ -13,6 +13,7 @@ from rota.planner.description.rota_graph import rota_problem
 from rota.planner.edge.pico import plan_pico
 from rota.planner.options import PlannerOptions
 from rota.planner.pipelines.chain import layer_chain
+from rota.planner.registry import run_planner
 from rota.planner.server.overlap import OverlapPredictor, graph_queries, plan_overlap
 from rota.planner.server.swap import all_swap_plans, plan_swap
 from rota.planner.server.threads import climbed, co_run, plan_threads, thread_times
@@ -71,6 +72,16 @@ def test_swap_plan_takes_the_shortest_step() -> None:
 
     assert plan.value_ms >= 6 * 3.0 * 4
     assert "groups of" in plan.notes[0]
+
+
+def test_swap_takes_a_model_that_no_device_holds() -> None:
+    problem = PlanningProblem(graph=layers(6), devices=gpu(450))
+
+    plan = run_planner("swap", problem, PlannerOptions(micro_batches=4))
+
+    assert plan.value_ms >= 6 * 3.0 * 4
+    with pytest.raises(RotaError, match="never fits"):
+        run_planner("baechi", problem, PlannerOptions())
 
 
 def test_swap_tells_what_it_lacks() -> None:

@@ -31,6 +31,8 @@ class PlannerEntry:
     """The extra of the package that it needs."""
     places: bool = True
     """Whether it answers `rota plan place`; others take another input and have a command of their own."""
+    swaps: bool = False
+    """Whether it takes models that are larger than all devices together."""
     compared: bool = True
     """Whether `rota plan compare` tries it where none is named; not planners for special devices."""
 
@@ -100,6 +102,7 @@ PLANNERS: tuple[PlannerEntry, ...] = (
         objective="latency: length of a step, copies overlapped",
         guarantee="best group size and order of updates; evictions by Belady's rule",
         target="rota.planner.server.swap:plan_swap",
+        swaps=True,
         compared=False,
     ),
     PlannerEntry(
@@ -161,6 +164,8 @@ def run_planner(
     entry = planner_named(name)
     if not entry.places:
         raise RotaError(f"planner {name!r} places no operators; see `rota plan policies` for what it takes")
+    if not entry.swaps:
+        problem.refuse_too_large()
     module, _, attribute = entry.target.partition(":")
     function: PlanFunction = getattr(importlib.import_module(module), attribute)
     return function(problem, options, report)

@@ -23,6 +23,9 @@ class PlanningProblem:
             if not types & set(operator.time_ms):
                 wanted = ", ".join(sorted(operator.time_ms))
                 raise RotaError(f"operator {operator.name!r} runs on {wanted} only, and there is no such device")
+
+    def refuse_too_large(self) -> None:
+        """Raise where no placement can hold the operators' weights; planners that swap need not ask."""
         limits = [device.memory_bytes for device in self.devices.devices]
         known = [limit for limit in limits if limit is not None]
         if len(known) < len(limits):

@@ -8,11 +8,13 @@ passes over the same placements, which is what saves trials against plain policy
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rota.core.errors import RotaError
+from rota.planner.description.operators import GraphOperator, OperatorGraph
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.methods.coarsen import GroupGraph, coarsened
 from rota.planner.options import DEFAULTS, PlannerOptions
@@ -21,6 +23,8 @@ from rota.planner.pytorch.load import require_torch
 from rota.planner.simulate.latency import placement_latency_ms, stages_of
 
 ROUNDS, TRIALS, PASSES, CLIP, WIDTH, RATE, ENTROPY = 40, 16, 4, 0.2, 64, 3e-3, 0.01
+_LARGEST_TRIED = 500
+"""Larger graphs are tried by groups; only the best placement is judged on all operators."""
 _TOO_LARGE = 2.0
 """Latency of a placement that exceeds memory, as a multiple of the worst seen."""
 
@@ -32,7 +36,8 @@ def plan_spotlight(
     began_s = time.process_time()
     torch = require_torch()
     groups = coarsened(problem, options.coarsen_to)
-    trial = _Trial(problem, groups)
+    is_large = len(problem.graph) > _LARGEST_TRIED
+    trial = _Trial(*_as_problem(problem, groups)) if is_large else _Trial(problem, groups)
     policy = _Policy(torch, trial, options.seed)
     for number in range(ROUNDS):
         policy.improve()
@@ -41,6 +46,15 @@ def plan_spotlight(
     if trial.best is None:
         raise RotaError(f"{problem.graph.source}: no trial fitted the devices' memory; add memory, or take baechi")
     value_ms, stages = trial.best
+    if is_large:
+        device_of = {
+            number: stage.devices[0]
+            for stage in stages
+            for group in stage.operators
+            for number in groups.members[group]
+        }
+        stages = stages_of(problem, device_of)
+        value_ms = placement_latency_ms(problem, stages)
     return PlacementPlan(
         planner="spotlight",
         objective=PlanObjective.LATENCY,
@@ -49,6 +63,35 @@ def plan_spotlight(
         seconds=time.process_time() - began_s,
         notes=(f"{ROUNDS * TRIALS} trials of {len(groups)} groups, first {trial.first_ms:.3f} ms",),
     )
+
+
+def _as_problem(problem: PlanningProblem, groups: GroupGraph) -> tuple[PlanningProblem, GroupGraph]:
+    """Groups as operators of a problem of their own, so that trials of large graphs are quick."""
+    operators = []
+    for number, members in enumerate(groups.members):
+        inside = set(members)
+        chosen = [problem.graph.operators[each] for each in members]
+        types = set.intersection(*(set(operator.time_ms) for operator in chosen))
+        leaving = [
+            problem.graph.operators[each]
+            for each in members
+            if any(reader not in inside for reader in problem.graph.successors[each])
+        ]
+        times_ms = [operator.transfer_ms for operator in leaving]
+        operators.append(
+            GraphOperator(
+                name=f"group {number}",
+                time_ms={each: sum(operator.time_ms[each] for operator in chosen) for each in sorted(types)},
+                output_bytes=sum(operator.output_bytes for operator in leaving),
+                transfer_ms=None
+                if None in times_ms or problem.devices.links
+                else sum(each or 0.0 for each in times_ms),
+                weight_bytes=sum(operator.weight_bytes for operator in chosen),
+            )
+        )
+    graph = OperatorGraph(operators=tuple(operators), edges=tuple(groups.edges), source=problem.graph.source)
+    alone = replace(groups, members=tuple((number,) for number in range(len(groups))))
+    return PlanningProblem(graph=graph, devices=problem.devices), alone
 
 
 class _Trial:
@@ -119,12 +162,9 @@ class _Policy:
     def improve(self) -> None:
         """One round: draw placements, try them, and take clipped steps towards the better ones."""
         torch = self._torch
-        drawn = [self._draw() for _ in range(TRIALS)]
-        took = np.log([self._trial.latency_ms(actions) for _, actions, _ in drawn])
+        states, actions, old = self._draw()
+        took = np.log([self._trial.latency_ms(placed) for placed in actions.tolist()])
         gain = torch.tensor(-(took - took.mean()) / (took.std() + 1e-8), dtype=torch.float32)
-        states = torch.stack([state for state, _, _ in drawn])
-        actions = torch.tensor([actions for _, actions, _ in drawn])
-        old = torch.stack([chances for _, _, chances in drawn])
         for _ in range(PASSES):
             logs = self._logs(states)
             ratio = (logs.gather(2, actions[..., None])[..., 0] - old).exp()
@@ -139,25 +179,27 @@ class _Policy:
         logits = self._network(states).masked_fill(~self._allowed, -1e9)
         return logits.log_softmax(dim=-1)
 
-    def _draw(self) -> tuple[Any, list[int], Any]:
+    def _draw(self) -> tuple[Any, Any, Any]:
+        """States, devices and the logarithms of their chances, by trial and group; all trials group by group."""
         torch = self._torch
-        count = len(self._trial.groups)
-        states: list[Any] = []
-        actions: list[int] = []
-        chances: list[Any] = []
-        held = torch.zeros(self._devices)
-        total = max(float(self._trial.groups.accelerator_ms.sum()), 1e-9)
+        groups = self._trial.groups
+        count = len(groups)
+        trials = torch.arange(TRIALS)
+        states = torch.zeros(TRIALS, count, count + 2 * self._devices)
+        actions = torch.zeros(TRIALS, count, dtype=torch.long)
+        chances = torch.zeros(TRIALS, count)
+        held = torch.zeros(TRIALS, self._devices)
+        total_ms = max(float(groups.accelerator_ms.sum()), 1e-9)
         with torch.no_grad():
             for group in range(count):
-                inputs = torch.zeros(self._devices)
+                states[:, group, group] = 1.0
                 for before in self._trial.before[group]:
-                    inputs[actions[before]] = 1.0
-                state = torch.cat((torch.eye(count)[group], inputs, held))
-                logits = self._network(state).masked_fill(~self._allowed[group], -1e9)
+                    states[trials, group, count + actions[:, before]] = 1.0
+                states[:, group, count + self._devices :] = held
+                logits = self._network(states[:, group]).masked_fill(~self._allowed[group], -1e9)
                 logs = logits.log_softmax(dim=-1)
-                action = int(torch.multinomial(logs.exp(), 1, generator=self._generator))
-                states.append(state)
-                actions.append(action)
-                chances.append(logs[action])
-                held[action] += float(self._trial.groups.accelerator_ms[group]) / total
-        return torch.stack(states), actions, torch.stack(chances)
+                drawn = torch.multinomial(logs.exp(), 1, generator=self._generator)[:, 0]
+                actions[:, group] = drawn
+                chances[:, group] = logs[trials, drawn]
+                held[trials, drawn] += float(groups.accelerator_ms[group]) / total_ms
+        return states, actions, chances

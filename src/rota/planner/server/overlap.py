@@ -40,10 +40,17 @@ class OverlapQuery:
     deadline_ms: float
     done_ms: float | None = None
     next: int = 0
+    _after_ms: list[float] = field(default_factory=list)
+    """What is left before each operator; summed up once."""
 
     def left_ms(self) -> float:
         """What is left of it, alone."""
-        return sum(time_ms for _, time_ms, _ in self.operators[self.next :])
+        if len(self._after_ms) != len(self.operators) + 1:
+            self._after_ms = [0.0]
+            for _, time_ms, _ in reversed(self.operators):
+                self._after_ms.append(self._after_ms[-1] + time_ms)
+            self._after_ms.reverse()
+        return self._after_ms[self.next]
 
     def is_lost(self, now_ms: float) -> bool:
         """Whether it can no longer meet its bound, even alone."""

@@ -22,6 +22,8 @@ from rota.planner.simulate.tasks import SimTask, StepTimeline, simulate_tasks
 
 OPTIMIZER_STATES = 2
 """Optimizer state as a multiple of the weights."""
+_MOST_LAYERS = 60
+"""Longer chains are merged into so many layers, which are swapped as a whole."""
 DEFAULT_HOST_BYTES_PER_MS = 12e6
 """PCIe 3.0 x16 as training sees it, where the problem has no link to a CPU."""
 
@@ -54,7 +56,7 @@ def plan_swap(
 ) -> PlacementPlan:
     """The group size and order of updates with the shortest step on the first device."""
     began_s = time.process_time()
-    chain = layer_chain(problem)
+    chain, _ = layer_chain(problem).merged(_MOST_LAYERS)
     device = problem.devices.devices[0]
     if device.memory_bytes is None:
         raise RotaError(f"swap needs the memory of {device.name!r}; add `memory_bytes`")

@@ -118,7 +118,7 @@ def co_run(graph: OperatorGraph, tables: list[dict[int, float]], cores: int, cap
     threads, order, free, now_ms = [0] * len(graph), [], cores, 0.0
     while ready or running:
         kept = []
-        while ready:
+        while ready and free:
             rank, number = heapq.heappop(ready)
             count = _threads_now(tables[number], best[number], free, running, now_ms)
             if count is None:
