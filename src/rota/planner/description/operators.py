@@ -59,7 +59,7 @@ class GraphOperator:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorGraph:
-    """Operators and who reads whose output; positions in `operators` are the operators' numbers."""
+    """Operators and the edges from each to its readers; positions in `operators` are the operators' numbers."""
 
     operators: tuple[GraphOperator, ...]
     edges: tuple[tuple[int, int], ...]

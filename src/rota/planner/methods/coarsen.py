@@ -8,6 +8,7 @@ first, so that what is cut later is light. Where no such edge is left, neighbour
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -119,17 +120,21 @@ def _along_order(instance: MaxLoadInstance, labels: np.ndarray, most: int, heavi
     return np.asarray(run_of[labels])
 
 
-def topological(count: int, precedence: Sequence[tuple[int, int]] | frozenset[tuple[int, int]]) -> list[int]:
-    """Groups in an order in which inputs come first, branches kept together."""
+def topological(
+    count: int, precedence: Sequence[tuple[int, int]] | frozenset[tuple[int, int]], *, breadth: bool = False
+) -> list[int]:
+    """Groups in an order in which inputs come first: branches kept together, or what became ready first comes first."""
     waiting = [0] * count
     after: list[list[int]] = [[] for _ in range(count)]
     for first, second in sorted(precedence):
         waiting[second] += 1
         after[first].append(second)
-    ready = [number for number in reversed(range(count)) if not waiting[number]]
+    ready = deque(number for number in reversed(range(count)) if not waiting[number])
+    if breadth:
+        ready.reverse()
     order = []
     while ready:
-        number = ready.pop()
+        number = ready.popleft() if breadth else ready.pop()
         order.append(number)
         for second in after[number]:
             waiting[second] -= 1

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.planner.description.problem import PlanningProblem
-from rota.planner.ideals.instance import Floats, Ints, max_load_instance
+from rota.planner.ideals.instance import Floats, Ints, MaxLoadInstance, max_load_instance
 from rota.planner.methods.coarsen import topological
 
+_FAR_LESS = 0.5
 BACKWARD_SHARE = 2.0 / 3.0
 """The backward pass of a layer whose profile gives one time for both passes."""
 
@@ -71,18 +72,18 @@ def layer_chain(problem: PlanningProblem) -> LayerChain:
     """The chain of a graph; operators of one class, and of one cycle of classes, are one layer."""
     graph = problem.graph
     instance = max_load_instance(problem)
-    order = topological(len(instance), instance.precedence)
+    orders = [topological(len(instance), instance.precedence, breadth=breadth) for breadth in (False, True)]
+    cuts = [_cuts(problem, _positions(instance, order), len(instance)) for order in orders]
+    # Branches kept together, unless that leaves far more outputs open: wide graphs of short edges.
+    chosen = int(_total(cuts[1]) < _FAR_LESS * _total(cuts[0]))
+    order, (cut_bytes, cut_ms) = orders[chosen], cuts[chosen]
     members = tuple(instance.members[group] for group in order)
-    position = np.empty(len(graph), dtype=np.int64)
-    for place, numbers in enumerate(members):
-        position[list(numbers)] = place
     backward = np.array([operator.is_backward for operator in graph.operators])
     times = instance.accelerator_ms[order]
     if backward.any():
         forward = np.array([_forward_ms(problem, numbers) for numbers in members])
     else:
         forward = times * (1 - BACKWARD_SHARE)
-    cut_bytes, cut_ms = _cuts(problem, position, len(members))
     return LayerChain(
         members=members,
         time_ms=_cumulated(times),
@@ -94,6 +95,18 @@ def layer_chain(problem: PlanningProblem) -> LayerChain:
         cut_bytes=cut_bytes,
         cut_ms=cut_ms,
     )
+
+
+def _positions(instance: MaxLoadInstance, order: list[int]) -> Ints:
+    """The place of each operator's group in an order."""
+    position = np.empty(sum(map(len, instance.members)), dtype=np.int64)
+    for place, group in enumerate(order):
+        position[list(instance.members[group])] = place
+    return position
+
+
+def _total(cuts: tuple[Floats, Floats]) -> float:
+    return float(cuts[0].sum() + cuts[1].sum())
 
 
 def _forward_ms(problem: PlanningProblem, numbers: tuple[int, ...]) -> float:
