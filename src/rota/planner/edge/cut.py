@@ -1,0 +1,218 @@
+"""`cut`: where a chain of layers leaves the device for an edge server or the cloud.
+
+One job: all cuts between the tiers and all speed levels of the device are tried; the fastest wins, or the one with the
+least energy of the device that meets a deadline (HERTI, Han et al., PACT 2021, searches the same space by learning).
+Several jobs of one model (Duan and Wu, ICPP 2021): a job computes on the device, then its cut's output is sent; with
+the server fast, that is a two-machine flow shop. Jobs mix cuts so that both machines are evenly loaded, and go in
+Johnson's order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.errors import RotaError
+from rota.planner.description.problem import PlanningProblem
+from rota.planner.edge.johnson import FlowJob, best_makespan_ms
+from rota.planner.methods.coarsen import topological
+from rota.planner.options import DEFAULTS, PlannerOptions
+from rota.planner.plan import PlacementPlan, PlanObjective, ReportProgress
+from rota.planner.simulate.loads import placed_stage
+
+_ALL_PAIRS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainCut:
+    """The layers before each tier's end, the device's speed level, and what one job then takes."""
+
+    ends: tuple[int, ...]
+    level: int
+    local_ms: float
+    """Compute on the first tier."""
+    sent_ms: float
+    """Transfers between tiers."""
+    remote_ms: float
+    energy_mj: float
+    """Of the first tier: computing and sending, in millijoules."""
+
+    @property
+    def latency_ms(self) -> float:
+        """One job on its own."""
+        return self.local_ms + self.sent_ms + self.remote_ms
+
+
+def plan_cut(
+    problem: PlanningProblem, options: PlannerOptions = DEFAULTS, report: ReportProgress | None = None
+) -> PlacementPlan:
+    """The best cut: for one job by latency, or energy under the deadline; for several by the makespan of all."""
+    began_s = time.process_time()
+    cuts = all_cuts(problem)
+    jobs = options.micro_batches
+    notes: list[str] = []
+    if options.deadline_ms is not None:
+        chosen = least_energy(cuts, options.deadline_ms)
+        value_ms = chosen.latency_ms
+        notes.append(f"energy {chosen.energy_mj:.3f} mJ at speed level {chosen.level}")
+    elif jobs > 1:
+        mix, value_ms = best_mix(cuts, jobs)
+        chosen = max(mix, key=lambda each: each[1])[0]
+        notes.append("; ".join(f"{count} jobs cut after {' and '.join(map(str, cut.ends))}" for cut, count in mix))
+    else:
+        chosen = min(cuts, key=lambda each: (each.latency_ms, each.ends, each.level))
+        value_ms = chosen.latency_ms
+    order = _layers(problem)
+    stages = []
+    for tier, (start, end) in enumerate(itertools.pairwise((0, *chosen.ends, len(order)))):
+        if end > start:
+            operators = [number for layer in order[start:end] for number in layer]
+            stages.append(placed_stage(problem, problem.devices.devices[tier].name, operators))
+    return PlacementPlan(
+        planner="cut",
+        objective=PlanObjective.LATENCY,
+        value_ms=value_ms,
+        stages=tuple(stages),
+        seconds=time.process_time() - began_s,
+        proved_optimal=jobs == 1 or options.deadline_ms is not None,
+        notes=tuple(notes),
+    )
+
+
+def _layers(problem: PlanningProblem) -> list[tuple[int, ...]]:
+    """Operators in a topological order; those of one co-location class are one layer where they are neighbours."""
+    order = topological(len(problem.graph), tuple(problem.graph.edges))
+    return [(number,) for number in order]
+
+
+def all_cuts(problem: PlanningProblem) -> list[ChainCut]:
+    """Every cut of the chain between the tiers (the devices in order), at every speed level of the first."""
+    tiers = problem.devices.devices
+    layers = _layers(problem)
+    count = len(layers)
+    if len(tiers) < 2:
+        raise RotaError("cut needs two or more devices, from the user's to the cloud's; add `devices`")
+    if len(tiers) > 2 and count > 400:
+        raise RotaError(f"cut tries all pairs of cuts over {len(tiers)} tiers; {count} layers are too many, merge some")
+    times = [[_time_ms(problem, layer, each.type) for layer in layers] for each in tiers]
+    sums = [np.concatenate(([0.0], np.cumsum(row))) for row in times]
+    crossing = _crossing_ms(problem, layers)
+    found = []
+    for ends in itertools.combinations_with_replacement(range(count + 1), len(tiers) - 1):
+        bounds = (0, *ends, count)
+        spent = [float(sums[tier][bounds[tier + 1]] - sums[tier][bounds[tier]]) for tier in range(len(tiers))]
+        sent_ms = sum(float(crossing[tier][end]) for tier, end in enumerate(ends))
+        if not np.isfinite(sum(spent) + sent_ms):
+            continue
+        first_link_ms = float(crossing[0][ends[0]])
+        levels = tiers[0].levels or ((1.0, 0.0),)
+        for level, (speed, watts) in enumerate(levels):
+            local_ms = spent[0] / speed
+            found.append(
+                ChainCut(
+                    ends=ends,
+                    level=level,
+                    local_ms=local_ms,
+                    sent_ms=sent_ms,
+                    remote_ms=sum(spent[1:]),
+                    energy_mj=local_ms * watts + first_link_ms * tiers[0].sending_watts,
+                )
+            )
+    if not found:
+        raise RotaError("no cut lets every layer run; some layer runs on none of the tiers in order")
+    return found
+
+
+def _time_ms(problem: PlanningProblem, layer: tuple[int, ...], device_type: str) -> float:
+    return sum(problem.graph.operators[number].time_ms.get(device_type, np.inf) for number in layer)
+
+
+def _crossing_ms(problem: PlanningProblem, layers: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """For each pair of neighbouring tiers, the time to send what crosses a cut after so many layers."""
+    count, graph = len(layers), problem.graph
+    place = {number: position for position, layer in enumerate(layers) for number in layer}
+    found = []
+    for tier in range(len(problem.devices) - 1):
+        sent = np.zeros(count + 2)
+        for number, readers in enumerate(graph.successors):
+            if readers:
+                amount_ms = problem.transfer_ms(number, tier, tier + 1)
+                sent[place[number] + 1] += amount_ms
+                sent[max(place[reader] for reader in readers) + 1] -= amount_ms
+        row = np.cumsum(sent)[: count + 1]
+        sources = [number for number, before in enumerate(graph.predecessors) if not before]
+        # Before the first layer, the input itself must be sent: as many bytes as the first layers put out.
+        row[0] = sum(problem.transfer_ms(number, tier, tier + 1) for number in sources)
+        row[count] = 0.0
+        found.append(row)
+    return found
+
+
+def least_energy(cuts: Sequence[ChainCut], deadline_ms: float) -> ChainCut:
+    """The cut that meets a deadline with the least energy of the device."""
+    timely = [cut for cut in cuts if cut.latency_ms <= deadline_ms]
+    if not timely:
+        fastest = min(cut.latency_ms for cut in cuts)
+        raise RotaError(f"no cut meets {deadline_ms:g} ms; the fastest takes {fastest:g} ms")
+    return min(timely, key=lambda cut: (cut.energy_mj, cut.latency_ms, cut.ends, cut.level))
+
+
+def best_mix(cuts: Sequence[ChainCut], jobs: int) -> tuple[list[tuple[ChainCut, int]], float]:
+    """How many of several equal jobs take which cut, such that the last is done earliest.
+
+    Cuts that are worse on both machines than another are never needed. Of the others all pairs and shares are tried
+    (neighbours alone where there are many); from the best, single jobs change their cut as long as that helps.
+    """
+    useful = _undominated(cuts)
+    some = range(len(useful))
+    pairs = itertools.combinations_with_replacement(some, 2) if len(useful) <= _ALL_PAIRS else itertools.pairwise(some)
+    value_ms, counts = np.inf, [0] * len(useful)
+    for first, second in pairs:
+        for share in range(jobs + 1):
+            tried = [0] * len(useful)
+            tried[first] += share
+            tried[second] += jobs - share
+            tried_ms = _mixed_ms(useful, tried)
+            if tried_ms < value_ms:
+                value_ms, counts = tried_ms, tried
+    while True:
+        moved = [(_mixed_ms(useful, other), other) for other in _with_one_moved(counts)]
+        best_ms, best = min(moved, default=(np.inf, counts))
+        if best_ms >= value_ms - 1e-12:
+            break
+        value_ms, counts = best_ms, best
+    return [(useful[number], count) for number, count in enumerate(counts) if count], float(value_ms)
+
+
+def _mixed_ms(cuts: Sequence[ChainCut], counts: Sequence[int]) -> float:
+    """The makespan of a mix; the server works while others compute and send, so that only the last job waits for it."""
+    taken = [cut for cut, count in zip(cuts, counts, strict=True) for _ in range(count)]
+    return best_makespan_ms([_flow(cut) for cut in taken]) + min(cut.remote_ms for cut in taken)
+
+
+def _with_one_moved(counts: Sequence[int]) -> list[list[int]]:
+    found = []
+    for source, held in enumerate(counts):
+        for target in range(len(counts)):
+            if held and target != source:
+                other = list(counts)
+                other[source] -= 1
+                other[target] += 1
+                found.append(other)
+    return found
+
+
+def _flow(cut: ChainCut) -> FlowJob:
+    return cut.local_ms, cut.sent_ms
+
+
+def _undominated(cuts: Sequence[ChainCut]) -> list[ChainCut]:
+    found: list[ChainCut] = []
+    for cut in sorted(cuts, key=lambda each: (each.local_ms, each.sent_ms, each.remote_ms, each.ends)):
+        if not found or cut.sent_ms < found[-1].sent_ms:
+            found.append(cut)
+    return found

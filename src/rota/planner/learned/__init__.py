@@ -1,0 +1,1 @@
+"""Planners that learn by trying placements in the simulator (the extra `learn`)."""

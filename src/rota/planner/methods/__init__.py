@@ -1,0 +1,1 @@
+"""The planners, one module each; `rota.planner.registry` lists them by name."""

@@ -1,0 +1,120 @@
+"""`max-load`: the contiguous split with the least maximal load, exactly.
+
+Tarnawski et al., NeurIPS 2020: devices hold the differences of a chain of ideals, which a dynamic program over pairs of
+ideals optimises. Here transfers of many pairs are one matrix product, and a split along one topological order bounds
+the search. Training graphs: backward operators follow the forward operators of their class.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from rota.core.errors import RotaError
+from rota.planner.description.operators import CPU
+from rota.planner.description.problem import PlanningProblem
+from rota.planner.ideals.instance import (
+    MaxLoadInstance,
+    accelerator_type,
+    max_load_instance,
+    with_weightless_joined,
+)
+from rota.planner.ideals.lattice import IdealTable, all_ideals, ideal_table, linear_ideals, thinned
+from rota.planner.ideals.search import ChainSearch, ChainStep
+from rota.planner.methods.chains import MOST_CUTS
+from rota.planner.options import DEFAULTS, PlannerOptions
+from rota.planner.plan import PlacementPlan, PlanObjective, PlanStage, ReportProgress
+from rota.planner.simulate.loads import max_load_ms, placed_stage
+
+_ABOVE_MS = 1e-6
+_SAME_MS = 1e-6
+
+
+def plan_max_load(
+    problem: PlanningProblem, options: PlannerOptions = DEFAULTS, report: ReportProgress | None = None
+) -> PlacementPlan:
+    """The plan with the least maximal load among contiguous ones, proved."""
+    began_s = time.process_time()
+    instance = max_load_instance(problem)
+    joined = with_weightless_joined(instance)
+    solved = _solved(joined, report)
+    # Joining groups is free of loss only where memory is not the limit.
+    if len(joined) < len(instance) and not _is_memory_free(joined, solved):
+        solved = _solved(instance, report)
+    else:
+        instance = joined
+    if solved is None:
+        raise RotaError(
+            f"{problem.graph.source}: no contiguous split fits the devices' memory; add devices, memory or a CPU"
+        )
+    table, steps = solved
+    stages = tuple(_stages(problem, instance, table, steps))
+    return PlacementPlan(
+        planner="max-load",
+        objective=PlanObjective.THROUGHPUT,
+        value_ms=max_load_ms(stages),
+        stages=stages,
+        seconds=time.process_time() - began_s,
+        proved_optimal=True,
+        notes=(f"{len(table)} ideals of {len(instance)} groups",),
+    )
+
+
+def plan_linear(
+    problem: PlanningProblem, options: PlannerOptions = DEFAULTS, report: ReportProgress | None = None
+) -> PlacementPlan:
+    """The best split along one topological order: an upper bound, fast for graphs of any size."""
+    began_s = time.process_time()
+    instance = with_weightless_joined(max_load_instance(problem))
+    table = ideal_table(instance, thinned(linear_ideals(instance), MOST_CUTS))
+    steps = ChainSearch(instance, table).run(report)
+    if steps is None:
+        raise RotaError(
+            f"{problem.graph.source}: no split along one order fits the devices' memory; add memory or devices"
+        )
+    stages = tuple(_stages(problem, instance, table, steps))
+    return PlacementPlan(
+        planner="linear",
+        objective=PlanObjective.THROUGHPUT,
+        value_ms=max_load_ms(stages),
+        stages=stages,
+        seconds=time.process_time() - began_s,
+    )
+
+
+def _solved(instance: MaxLoadInstance, report: ReportProgress | None) -> tuple[IdealTable, list[ChainStep]] | None:
+    """All ideals and the best chain of them, searched below the best chain along one order."""
+    first = ChainSearch(instance, ideal_table(instance, linear_ideals(instance))).run()
+    bound_ms = max(step.load_ms for step in first) + _ABOVE_MS if first else float("inf")
+    table = ideal_table(instance, all_ideals(instance))
+    best = ChainSearch(instance, table, bound_ms).run(report)
+    return None if best is None else (table, best)
+
+
+def _is_memory_free(instance: MaxLoadInstance, solved: tuple[IdealTable, list[ChainStep]] | None) -> bool:
+    """Whether the same load is the least without any bound on memory."""
+    if solved is None:
+        return False
+    table, steps = solved
+    total = float(instance.memory_bytes.sum())
+    if total <= instance.memory_cap_bytes:
+        return True
+    value_ms = max(step.load_ms for step in steps)
+    freed = replace(instance, memory_cap_bytes=float("inf"))
+    return ChainSearch(freed, table, value_ms - _SAME_MS).run() is None
+
+
+def _stages(
+    problem: PlanningProblem, instance: MaxLoadInstance, table: IdealTable, steps: list[ChainStep]
+) -> list[PlanStage]:
+    fast = accelerator_type(problem)
+    free = {
+        True: [problem.devices.devices[number].name for number in problem.devices.of_type(fast)],
+        False: [problem.devices.devices[number].name for number in problem.devices.of_type(CPU)],
+    }
+    stages = []
+    for step in steps:
+        name = free[step.is_accelerator].pop(0)
+        operators = [number for group in table.between(step.inner, step.outer) for number in instance.members[group]]
+        stages.append(placed_stage(problem, name, operators))
+    return stages

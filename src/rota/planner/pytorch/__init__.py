@@ -1,0 +1,1 @@
+"""Real PyTorch models as graphs of operators (the extra `learn`)."""

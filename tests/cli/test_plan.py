@@ -1,0 +1,83 @@
+"""`rota plan`, as people type it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.cli.main import status
+from rota.planner.registry import PLANNERS
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    operators: list[dict[str, Any]] = [
+        {"name": f"l{n}", "time_ms": {"v100": 2.0}, "inputs": [f"l{n - 1}"] if n else [], "output_bytes": 1000}
+        for n in range(4)
+    ]
+    links = [{"source": "v100-0", "target": "v100-1", "gb_per_s": 1}]
+    path = tmp_path / "graph.json"
+    path.write_text(
+        json.dumps({"operators": operators, "devices": [{"type": "v100", "count": 2}], "links": links}),
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_place_gives_the_plan_to_programs(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["plan", "place", str(graph), "--objective", "throughput", "-o", "json"]) == 0
+
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["planner"] == "max-load"
+    assert found["objective"] == pytest.approx(4.001)
+    assert found["proved_optimal"] is True
+    assert [stage["operators"] for stage in found["stages"]] == [["l0", "l1"], ["l2", "l3"]]
+    assert found["seconds"] >= 0
+
+
+def test_latency_is_planned_by_pesto(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["plan", "place", str(graph), "--objective", "latency", "-o", "json"]) == 0
+
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["planner"], found["objective"]) == ("pesto", 8.0)
+
+
+def test_compare_judges_every_planner_and_draws(
+    graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "plan.html"
+
+    assert status(["plan", "compare", str(graph), "--figure", str(page), "-o", "json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert [row["planner"] for row in found] == ["max-load", "linear", "pipedream", "dapple", "pesto", "baechi"]
+    assert all(row["max_load_ms"] > 0 for row in found)
+    assert "plotly" in page.read_text(encoding="utf-8")
+
+
+def test_policies_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["plan", "policies", "-o", "json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in found] == [entry.name for entry in PLANNERS]
+    assert all(row["cites"] and row["guarantee"] for row in found)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        pytest.param(["--planner", "maxload"], "did you mean 'max-load'", id="planner"),
+        pytest.param(["--devices", "gpu=x"], "expected TYPE=COUNT", id="devices"),
+        pytest.param(["--micro-batches", "0"], "0 micro-batches", id="micro-batches"),
+        pytest.param(["--devices", "k80=2"], "runs on v100 only", id="type"),
+    ],
+)
+def test_mistakes_are_one_line(graph: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["plan", "place", str(graph), *options]) == 2
+
+    said = capsys.readouterr().err
+    assert told in said
+    assert len(said.strip().splitlines()) == 1

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+
+from rota.core.errors import RotaError
+from rota.planner.simulate.pipeline import PipelineChunk, PipelineSettings, simulate_pipeline
+from rota.planner.simulate.schedules import PipelineSchedule, device_turns, warm_up_of
+
+
+def even(count: int, *, devices: int | None = None, **changed: float) -> list[PipelineChunk]:
+    values = {"forward_ms": 1.0, "backward_ms": 2.0, "resident_bytes": 10.0, "weight_bytes": 100.0} | changed
+    return [PipelineChunk(devices=(f"g{number % (devices or count)}",), **values) for number in range(count)]  # type: ignore[arg-type]
+
+
+def settings(schedule: str, micro_batches: int, **changed: object) -> PipelineSettings:
+    return PipelineSettings(
+        micro_batches=micro_batches,
+        schedule=PipelineSchedule(schedule),
+        **changed,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "dapple"])
+@pytest.mark.parametrize(("stages", "batches"), [(1, 4), (2, 4), (4, 8), (4, 2)])
+def test_even_stages_have_the_bubble_of_the_formula(schedule: str, stages: int, batches: int) -> None:
+    step = simulate_pipeline(even(stages), settings(schedule, batches))
+
+    assert step.step_ms == pytest.approx((batches + stages - 1) * 3.0)
+    assert step.bubble == pytest.approx((stages - 1) / (batches + stages - 1))
+
+
+def test_interleaving_divides_the_bubble_by_the_chunks() -> None:
+    whole = simulate_pipeline(even(4), settings("1f1b", 8))
+    halves = simulate_pipeline(even(8, devices=4, forward_ms=0.5, backward_ms=1.0), settings("interleaved", 8))
+
+    assert whole.step_ms == pytest.approx(8 * 3 + 3 * 3)
+    assert halves.step_ms == pytest.approx(8 * 3 + 3 * 3 / 2)
+
+
+def test_gpipe_keeps_all_micro_batches_and_1f1b_as_many_as_stages() -> None:
+    gpipe = simulate_pipeline(even(4), settings("gpipe", 8))
+    alternating = simulate_pipeline(even(4), settings("1f1b", 8))
+
+    assert gpipe.peak_bytes == {f"g{number}": 100 + 80 for number in range(4)}
+    assert alternating.peak_bytes == {f"g{number}": 100 + 10 * (4 - number) for number in range(4)}
+
+
+def test_early_backward_hides_transfers_that_1f1b_waits_for() -> None:
+    chunks = even(4, transfer_ms=1.0)
+
+    alternating = simulate_pipeline(chunks, settings("1f1b", 16)).step_ms
+    early = simulate_pipeline(chunks, settings("dapple", 16)).step_ms
+
+    assert early < alternating
+
+
+def test_recomputation_takes_time_and_saves_memory() -> None:
+    chunks = even(2, resident_bytes=50.0, input_bytes=5.0)
+
+    kept = simulate_pipeline(chunks, settings("gpipe", 4))
+    again = simulate_pipeline(chunks, settings("gpipe", 4, recompute=True))
+
+    assert again.step_ms == pytest.approx(kept.step_ms * 4 / 3)
+    assert kept.peak_bytes["g0"] == 100 + 4 * 50
+    assert again.peak_bytes["g0"] == 100 + 3 * 5 + 50
+
+
+def test_swapping_saves_memory_and_costs_time_on_a_slow_link() -> None:
+    chunks = even(1, resident_bytes=50.0)
+
+    kept = simulate_pipeline(chunks, settings("gpipe", 6))
+    fast = simulate_pipeline(chunks, settings("gpipe", 6, swap_bytes_per_ms=100.0))
+    slow = simulate_pipeline(chunks, settings("gpipe", 6, swap_bytes_per_ms=10.0))
+
+    assert fast.peak_bytes["g0"] < kept.peak_bytes["g0"]
+    assert fast.step_ms < slow.step_ms
+    assert kept.step_ms <= fast.step_ms
+
+
+def test_links_of_one_medium_take_turns() -> None:
+    def chunk(device: str, medium: str) -> PipelineChunk:
+        return PipelineChunk(devices=(device,), forward_ms=0.1, backward_ms=0.1, transfer_ms=1.0, medium=medium)
+
+    own = [chunk("a", "x"), chunk("b", "y"), chunk("c", "z")]
+    shared = [chunk("a", "x"), chunk("b", "x"), chunk("c", "x")]
+
+    assert (
+        simulate_pipeline(own, settings("gpipe", 4)).step_ms < simulate_pipeline(shared, settings("gpipe", 4)).step_ms
+    )
+
+
+def test_gradients_of_the_last_stage_hide_behind_the_first() -> None:
+    first, second = even(2)
+    late = [PipelineChunk(devices=("a",), forward_ms=1.0, backward_ms=2.0, all_reduce_ms=1.5), second]
+    early = [first, PipelineChunk(devices=("b",), forward_ms=1.0, backward_ms=2.0, all_reduce_ms=1.5)]
+
+    plain = simulate_pipeline(even(2), settings("1f1b", 4)).step_ms
+    assert simulate_pipeline(late, settings("1f1b", 4)).step_ms == pytest.approx(plain + 1.5)
+    assert simulate_pipeline(early, settings("1f1b", 4)).step_ms == pytest.approx(plain)
+
+
+def test_warm_up_of_each_schedule() -> None:
+    def warm(schedule: PipelineSchedule) -> list[int]:
+        return [warm_up_of(turns) for turns in device_turns(schedule, 4, 4, 16)]
+
+    assert warm(PipelineSchedule.GPIPE) == [16, 16, 16, 16]
+    assert warm(PipelineSchedule.ONE_F_ONE_B) == [4, 3, 2, 1]
+    assert warm(PipelineSchedule.DAPPLE) == [7, 5, 3, 1]
+
+
+@pytest.mark.parametrize("schedule", list(PipelineSchedule))
+def test_each_pass_is_taken_once(schedule: PipelineSchedule) -> None:
+    chunks = 8 if schedule is PipelineSchedule.INTERLEAVED else 4
+
+    turns = [turn for device in device_turns(schedule, 4, chunks, 8) for turn in device]
+
+    assert len(turns) == len(set(turns)) == 2 * chunks * 8
+
+
+def test_what_no_schedule_can_do_is_told() -> None:
+    with pytest.raises(RotaError, match="groups of 4; 6 is no multiple"):
+        device_turns(PipelineSchedule.INTERLEAVED, 4, 8, 6)
+    with pytest.raises(RotaError, match="one chunk on each device"):
+        device_turns(PipelineSchedule.GPIPE, 4, 8, 8)
+    with pytest.raises(RotaError, match="in turn"):
+        simulate_pipeline(
+            [PipelineChunk(devices=(name,), forward_ms=1.0, backward_ms=1.0) for name in "aabb"],
+            settings("interleaved", 4),
+        )
+    with pytest.raises(RotaError, match="0 micro-batches"):
+        PipelineSettings(micro_batches=0)

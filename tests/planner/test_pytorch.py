@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rota.core.errors import RotaError
+from rota.planner.pytorch.graph import ModelProfiling, model_graph
+from rota.planner.pytorch.load import load_model
+
+SCRIPT = """
+import torch
+from torch import nn
+
+def model():
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), (torch.zeros(2, 8),)
+
+bare = nn.Linear(2, 2)
+number = 3
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    path = tmp_path / "planned_model.py"
+    path.write_text(SCRIPT, encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_model_becomes_a_graph_with_all_of_its_weights(script: Path) -> None:
+    model, inputs = load_model(f"{script}:model")
+
+    graph = model_graph(model, inputs, ModelProfiling(device_types=("cpu", "v100"), repeats=1), "model")
+
+    assert sum(each.weight_bytes for each in graph.operators) == 4 * (8 * 16 + 16 + 16 * 4 + 4)
+    assert len(graph.edges) == len(graph) - 1
+    assert all(each.time_ms["v100"] > 0 for each in graph.operators)
+
+
+@pytest.mark.slow
+def test_training_doubles_the_operators_on_the_same_devices(script: Path) -> None:
+    model, inputs = load_model(f"{script}:model")
+
+    graph = model_graph(model, inputs, ModelProfiling(device_types=("v100",), training=True), "model")
+
+    forward = [each for each in graph.operators if not each.is_backward]
+    assert [each.colocation for each in graph.operators if each.is_backward] == [each.colocation for each in forward]
+
+
+@pytest.mark.slow
+def test_what_is_no_model_is_told(script: Path) -> None:
+    with pytest.raises(RotaError, match="gives no inputs"):
+        load_model(f"{script}:bare")
+    with pytest.raises(RotaError, match="is a int, not a torch"):
+        load_model(f"{script}:number")
+    with pytest.raises(RotaError, match="did you mean 'model'"):
+        load_model(f"{script}:modle")
+
+
+def test_settings_of_profiling_are_checked() -> None:
+    with pytest.raises(RotaError, match="0 repeats"):
+        ModelProfiling(repeats=0)
