@@ -1,7 +1,7 @@
-"""The claims of papers on elastic jobs, on set-ups like theirs: average completion time and deadlines, by ratio.
+"""Published claims about elastic jobs, on similar set-ups: ratios of average completion time and deadlines met.
 
-Traces are generated: who resizes sees elastic jobs, who does not sees the same jobs with the sizes that their users
-asked for. Means over seeds.
+Traces are generated. Policies that resize see elastic jobs; the others see the same jobs with the sizes that their
+users requested. Figures are means over seeds.
 Run: `python reproductions/elastic.py [SEEDS]`.
 """
 
@@ -39,7 +39,7 @@ class Claim:
 
 
 def jobs(kind: str, count: int, gpus: int, load: float, *, deadlines: float = 0.0) -> Callable[[int], Workload]:
-    """A generated workload by seed."""
+    """Return a function that generates the workload of a seed."""
 
     def made(seed: int) -> Workload:
         return generate(kind, jobs=count, seed=seed, gpus=gpus, load=load, elastic=1.0, deadlines=deadlines)
@@ -94,7 +94,7 @@ CLAIMS = (
 
 
 def with_fixed_sizes(workload: Workload) -> Workload:
-    """The same jobs, each with the size that it asks for and no other."""
+    """Return the same jobs, each fixed at its requested size."""
     fixed = []
     for submission in workload.submissions:
         count = submission.job.roles[0].count
@@ -127,7 +127,7 @@ def main(seeds: int) -> None:
 
 
 def cells(claim: Claim, runs: list[Metrics], first: list[Metrics]) -> list[str]:
-    """A policy's row: means over seeds, and the mean of the ratios to the first policy of the table."""
+    """Return a policy's row: means over seeds, and the mean of the ratios to the first policy of the table."""
     completion = statistics.mean(run.avg_jct_s or 0.0 for run in runs)
     ratio = statistics.mean(
         (run.avg_jct_s or 0.0) / (base.avg_jct_s or 1.0) for run, base in zip(runs, first, strict=True)
@@ -142,7 +142,7 @@ def cells(claim: Claim, runs: list[Metrics], first: list[Metrics]) -> list[str]:
 
 
 def deadlines_met(runs: list[Metrics]) -> float:
-    """As a part of all deadlines."""
+    """Return the fraction of deadlines that were met."""
     return sum(run.deadlines_met for run in runs) / max(sum(run.deadlines for run in runs), 1)
 
 

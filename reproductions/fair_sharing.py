@@ -1,7 +1,7 @@
-"""What papers on fair sharing claim, and what Rota measures on a comparable set-up.
+"""Published claims about fair sharing, and what Rota measures on comparable set-ups.
 
 One table for each system: capacity queues against Tiresias, Themis, AlloX, Gandiva_fair, Shockwave. All workloads are
-generated, so that no data is needed. Restart costs are the papers' where they tell one.
+generated, so no data is needed. Restart costs are those of the papers where stated.
 Run: `python reproductions/fair_sharing.py [SYSTEM...]`.
 """
 
@@ -36,10 +36,10 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """How much of a philly-like workload there is, against what fits while it arrives; no job is shorter than so long.
+    """The load of a philly-like workload relative to capacity, and the minimum length of its jobs.
 
-    Most of the demand is in a few long jobs: short ones have to wait only if there is much of it. Papers on fairness
-    leave the shortest jobs out.
+    Most of the demand is in a few long jobs, so short ones wait only at a high load. Papers on fairness leave the
+    shortest jobs out.
     """
 
     load: float
@@ -58,7 +58,7 @@ class Case:
 
 
 HEAVY = Case(load=6.0, least_s=0.5 * HOUR_S)
-"""Chosen after the first runs, which had the other cases of a table: there, jobs of seconds decide the largest rho."""
+"""Chosen after the first runs, with the other cases of a table, in which jobs of seconds determine the largest rho."""
 
 
 def hours(seconds: float | None) -> str:
@@ -138,7 +138,7 @@ def largest_rho(found: Metrics) -> float:
 
 
 def allox() -> None:
-    """20 GPUs and 20 CPUs (Le et al.: mean completion 53 to 95% below kinds of DRF, 30% above SRPT)."""
+    """20 GPUs and 20 CPUs (Le et al.: mean completion 53 to 95% below variants of DRF, 30% above SRPT)."""
     gpu, cpu = DeviceType("gpu"), DeviceType("cpu")
     speedups = {"lenet": 1.2, "alexnet": 4.0, "googlenet": 10.0, "vgg16": 25.0, "resnet50": 40.0}
     speeds = {(gpu, model, 1): 1.0 for model in speedups} | {
@@ -186,7 +186,7 @@ def allox() -> None:
 
 
 GENERATIONS = {"v100": 1.0, "p100": 0.55, "k80": 0.2}
-"""Speeds of a model that gains the usual; others gain more or less."""
+"""Speeds of a typical model; others gain more or less."""
 
 
 def gandiva_fair() -> None:
@@ -244,21 +244,21 @@ def gandiva_fair() -> None:
         )
     table(
         "Gandiva_fair",
-        ["cluster", "policy", "GPU time of users over their fair share", "work, V100-hours", "least user's gain"],
+        ["cluster", "policy", "GPU time of users over their fair share", "work, V100-hours", "worst-off user's gain"],
         rows,
     )
 
 
 SPAN_S = 6 * HOUR_S
-"""How long users are watched while none of their jobs ends."""
+"""The observed time, in which none of the users' jobs ends."""
 
 
 class Over(Exception):
-    """The time that was to be looked at is over."""
+    """Ends a run at the end of the observed time."""
 
 
 def until(end_s: float, workload: Workload, policy: str, setting: Setting) -> History:
-    """What a policy has done by a moment at which no job has ended."""
+    """Return the history of a policy up to a moment at which no job has ended."""
     built, alloc, _ = scheduler(policy, setting)
     engine = Engine(State(setting.cluster), built, alloc)
 
@@ -273,7 +273,7 @@ def until(end_s: float, workload: Workload, policy: str, setting: Setting) -> Hi
 
 
 def by_user(history: History, of: Callable[..., float]) -> list[float]:
-    """A figure of all jobs, added up by user."""
+    """Return the sum of a figure over the jobs of each user."""
     sums: dict[str, float] = defaultdict(float)
     for row in history.jobs:
         sums[row.user] += of(row)
@@ -314,7 +314,7 @@ SYSTEMS: dict[str, Callable[[], None]] = {
 def main(wanted: list[str]) -> None:
     unknown = [name for name in wanted if name not in SYSTEMS]
     if unknown:
-        sys.exit(f"there is no system {unknown[0]!r}; there are {', '.join(SYSTEMS)}")
+        sys.exit(f"unknown system {unknown[0]!r}; choose from {', '.join(SYSTEMS)}")
     for name in wanted or SYSTEMS:
         print(f"{name}: {SYSTEMS[name].__doc__}", file=sys.stderr)
         SYSTEMS[name]()

@@ -1,7 +1,7 @@
-"""The Gavel family's own options on three workloads: round length, shortest job first, forecasts, elastic jobs, jobs on
-several types at once, pairs of different size.
+"""Rota's own options of the Gavel policies on three workloads: round length, shortest job first, forecasts, elastic
+jobs, jobs on several types at once, pairs of different sizes.
 
-Run: `ROTA_DATA=... python reproductions/gavel_options.py`, with names of tables (`elastic`) for just those.
+Run: `ROTA_DATA=... python reproductions/gavel_options.py [TABLE...]`; without names, all tables.
 Prints the tables of docs/reference/reproductions.md.
 """
 
@@ -28,13 +28,13 @@ WORKLOADS = {
     "all at once": ("minimize_makespan.trace", "v100=8/4,p100=16/4,k80=24/4"),
 }
 EVEN, ODD = WORKLOADS["all at once"][1], "v100=3/1,p100=5/1,k80=7/1"
-"""The usual cluster, of which jobs of 1, 2, 4 and 8 devices leave nothing over, and one of which they do."""
+"""The usual cluster, which jobs of 1, 2, 4 and 8 devices fill without a remainder, and one with a remainder."""
 LENGTHS = ("60", "120", "360", "900", "1800", "3600", "adaptive")
 RESTART_S = 30.0
 POLICIES = ("max_min_fairness_perf", "min_total_duration_perf")
 CHOICES = ("false", "true")
 ARRIVING = tuple(WORKLOADS)[:2]
-"""The workloads to which jobs come one after the other."""
+"""The workloads in which jobs arrive one after the other."""
 GANGS = tuple(name for name in WORKLOADS if "single" not in name)
 """The workloads with jobs of several devices."""
 MOST_TASKS = 8
@@ -50,7 +50,7 @@ def run(
     uneven: bool = False,
     on: str | None = None,
 ) -> Metrics:
-    """One policy on one workload, with restarts that cost something; `make` changes its jobs, `on` the cluster."""
+    """Run one policy on one workload with a restart cost; `make` changes its jobs, `on` the cluster."""
     trace, cluster = WORKLOADS[workload]
     asked = read_trace(folder / trace, format="gavel")
     submissions = tuple(replace(each, job=make(each.job)) for each in asked.submissions)
@@ -60,7 +60,7 @@ def run(
 
 
 def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print a table in the page's form."""
+    """Print a Markdown table."""
     titles = list(titles)
     for line in (titles, ["---"] * len(titles), *rows):
         print(f"| {' | '.join(line)} |")
@@ -68,7 +68,7 @@ def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def rounds(folder: Path) -> None:
-    """The length of a round."""
+    """Compare round lengths."""
     for workload in WORKLOADS:
         print(f"{workload}:\n")
         rows = []
@@ -81,7 +81,7 @@ def rounds(folder: Path) -> None:
 
 
 def shortest(folder: Path) -> None:
-    """Shortest job first."""
+    """Compare shortest job first with other objectives."""
     rows = []
     for workload in WORKLOADS:
         for policy in ("max_min_fairness_perf", "max_sum_throughput_perf", "shortest_job_first_perf"):
@@ -91,7 +91,7 @@ def shortest(folder: Path) -> None:
 
 
 def forecast(folder: Path) -> None:
-    """Room for jobs that are still to come."""
+    """Compare shares with and without expected jobs."""
     rows = []
     for workload in ARRIVING:
         for policy in POLICIES:
@@ -101,26 +101,26 @@ def forecast(folder: Path) -> None:
     table(["workload", "policy", "average completion, s", "with `forecast`", "makespan, s", "with `forecast`"], rows)
 
 
-def stretchy(job: Job) -> Job:
-    """The same job with a task for every device, and any number of them up to eight."""
+def as_elastic(job: Job) -> Job:
+    """Return the same job with one task per device and bounds of one to eight tasks."""
     count = job.gpu_milli // WHOLE
     bounds = Elastic(min_tasks=1, max_tasks=max(MOST_TASKS, count))
     return replace(job, roles=(Role(count=count),), elastic=bounds)
 
 
 def elastic(folder: Path) -> None:
-    """Sizes as a decision."""
+    """Compare fixed sizes with sizes as decision variables."""
     rows = []
     for workload in ARRIVING:
         for policy in ("max_min_fairness_perf", "shortest_job_first_perf"):
             print(f"elastic: {workload}, {policy}", file=sys.stderr)
-            found = [run(folder, workload, f"gavel/{policy}:compat=none,elastic={on}", stretchy) for on in CHOICES]
+            found = [run(folder, workload, f"gavel/{policy}:compat=none,elastic={on}", as_elastic) for on in CHOICES]
             rows.append([workload, f"`{policy}`", *figures(found)])
     table(["workload", "policy", "average completion, s", "with `elastic`", "makespan, s", "with `elastic`"], rows)
 
 
 def of_gangs(folder: Path, option: str, policies: Iterable[str], clusters: Iterable[str]) -> None:
-    """An option for jobs of several devices: without it, at the pace of the slowest, with uneven batches."""
+    """Compare runs without an option, with it at the pace of the slowest device, and with it and uneven batches."""
     rows = []
     for on, workload, policy in itertools.product(clusters, GANGS, policies):
         print(f"{option}: {workload}, {on}, {policy}", file=sys.stderr)
@@ -136,17 +136,17 @@ def of_gangs(folder: Path, option: str, policies: Iterable[str], clusters: Itera
 
 
 def cross_type(folder: Path) -> None:
-    """Jobs on several types at once."""
+    """Compare jobs on one type with jobs on several types at once."""
     of_gangs(folder, "cross_type", POLICIES, (EVEN, ODD))
 
 
 def mixed_sharing(folder: Path) -> None:
-    """Pairs of different size."""
+    """Compare pairs of equal size with pairs of different sizes."""
     of_gangs(folder, "mixed_sharing", ("max_min_fairness_packed", "min_total_duration_packed"), (EVEN,))
 
 
 def figures(found: list[Metrics]) -> list[str]:
-    """Average completion without and with an option, then the makespans."""
+    """Return the average completion times without and with an option, then the makespans."""
     return [*(f"{each.avg_jct_s:.0f}" for each in found), *(f"{each.makespan_s:.0f}" for each in found)]
 
 
@@ -161,13 +161,13 @@ TABLES = {
 
 
 def main(wanted: list[str]) -> None:
-    """All tables, or those that are named."""
+    """Print the named tables, or all."""
     data = os.environ.get("ROTA_DATA")
     if data is None:
         sys.exit("set ROTA_DATA to the folder of the published data")
     for name in wanted or TABLES:
         if name not in TABLES:
-            sys.exit(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+            sys.exit(f"unknown table {name!r}; choose from {', '.join(TABLES)}")
         TABLES[name](Path(data) / "gavel")
 
 

@@ -1,6 +1,6 @@
 """Gavel's published figures against Rota's: the first tables of docs/reference/reproductions.md.
 
-Run: `ROTA_DATA=... python reproductions/gavel_published.py`. Rounds of 360 s, seed 0, restarts that cost nothing.
+Run: `ROTA_DATA=... python reproductions/gavel_published.py`. Rounds of 360 s, seed 0, restart cost 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SETS = {
     "D": ("gen_single_120.trace", "v100=12/1,p100=12/1,k80=12/1"),
 }
 EXACT = {"fifo": "AD", "fifo_perf": "AD", "fifo_packed": "A", "isolated": "AD", "gandiva": "AD", "allox": "D"}
-"""Policies whose answer is unique, with the sets that they can run: AlloX knows jobs of one device only."""
+"""Policies with a unique result, and the sets they can run: AlloX supports one-device jobs only."""
 PROGRAMS = (
     "max_min_fairness",
     "max_min_fairness_perf",
@@ -41,14 +41,14 @@ Published = dict[tuple[str, str], dict[str, float]]
 
 
 def published(folder: Path) -> Published:
-    """Completion and makespan by set and policy; `fifo` is the repaired one."""
+    """Return completion time and makespan by set and policy; `fifo` is the repaired version."""
     rows = json.loads((folder / "reference_results.json").read_text())["results"]
     found = {(row["set"], row["policy"]): row for row in rows}
     return found | {(name, "fifo"): found[name, "fifo_fixed"] for name in SETS}
 
 
 def run(folder: Path, name: str, policy: str) -> Metrics:
-    """One policy on one set."""
+    """Run one policy on one set."""
     print(f"set {name}: {policy}", file=sys.stderr)
     trace, cluster = SETS[name]
     speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"))
@@ -57,7 +57,7 @@ def run(folder: Path, name: str, policy: str) -> Metrics:
 
 
 def ratios(folder: Path, known: Published, name: str, policy: str, option: str = "") -> str:
-    """Rota's completion and makespan over the published ones, where there are any."""
+    """Return the ratios of Rota's completion time and makespan to the published ones; empty if none are published."""
     if (name, policy) not in known:
         return ""
     found, was = run(folder, name, policy + option), known[name, policy]
@@ -65,7 +65,7 @@ def ratios(folder: Path, known: Published, name: str, policy: str, option: str =
 
 
 def main() -> None:
-    """All tables."""
+    """Print all tables."""
     data = os.environ.get("ROTA_DATA")
     if data is None:
         sys.exit("set ROTA_DATA to the folder of the published data")

@@ -1,8 +1,8 @@
-"""Learned placement: against the usual ways, with parts of the training left out, and with models it never met.
+"""Learned placement against the usual heuristics, with parts of the training left out, and with unseen models.
 
-Runs `rota learn` in out/learned-placement: three trainings of each kind, one after the other, in about 40 minutes
-of one core. What has been done is kept there, so that a run that was broken off goes on; remove the folder to begin
-anew. The learning curves are drawn into docs/images/learning. Needs PyTorch (extra `learn`) and Matplotlib (extra
+Runs `rota learn` in out/learned-placement: three trainings of each kind, one after the other, in about 40 minutes on
+one core. Results are kept there, so an interrupted run can resume; remove the folder to start from scratch. The
+learning curves are drawn into docs/images/learning. Needs PyTorch (extra `learn`) and Matplotlib (extra
 `figures`).
 """
 
@@ -35,12 +35,12 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "out" / "learned-placement"
 FIGURES = ROOT / "docs" / "images" / "learning"
 SEED = 42
-"""Of the workloads by which weights are judged."""
+"""Seed of the workloads on which weights are evaluated."""
 TRAININGS = (1, 2, 3)
 LONG, MIDDLE, SHORT, EVERY, VALIDATE = 250, 150, 100, 10, 8
 POINTS = (30, 60, 100)
 NEAR = 1.05
-"""Who is within 5% of what a whole training comes to has reached its level."""
+"""A training within 5% of the result of complete trainings has reached their level."""
 COLOURS = {
     "nothing": "C0",
     "exploration": "C1",
@@ -51,11 +51,11 @@ COLOURS = {
 }
 USUAL = ("harmony", "load-balance", "pack", "standalone", "lif-linear", "liquid")
 WITHOUT_SEARCH = tuple(part for way in USUAL for part in ("--policy", way))
-"""The search takes minutes on many servers."""
+"""All but the oracle, whose search takes minutes on many servers."""
 ORDERED = ((6, 30), (64, 6))
 """Servers and workloads on which orders are compared."""
 ORDERS: dict[str, Callable[[LiveJob], float]] = {
-    "the last to arrive": lambda live: -live.seq,
+    "last arrival": lambda live: -live.seq,
     "most tasks": lambda live: -live.job.tasks,
     "fewest tasks": lambda live: live.job.tasks,
     "longest": lambda live: -(live.job.work or 0.0),
@@ -112,7 +112,7 @@ def rota(*args: str) -> str:
 
 
 def kept(name: str, *args: str) -> Any:
-    """What a command prints as JSON; run only if that is not known yet."""
+    """Return the JSON output of a command, which is run only if its output is not kept yet."""
     path = FOLDER / name
     if not path.exists():
         draft = path.with_suffix(".part")
@@ -130,7 +130,7 @@ def collected(kind: Kind) -> None:
 
 
 def trained(kind: Kind, seed: int) -> Rows:
-    """The learning curve."""
+    """Train, unless done before, and return the learning curve."""
     common = ("--experience", kind.experience, "--intervals", str(kind.intervals), "--seed", str(seed))
     often = ("--threads", "1", "--every", str(EVERY), "--validate", str(VALIDATE))
     model = ("--reward", kind.experience.replace("experience", "reward").replace(".npz", f"-{seed}.pt"))
@@ -139,8 +139,8 @@ def trained(kind: Kind, seed: int) -> Rows:
     return found
 
 
-def judged(kind: Kind, seed: int, servers: int, *options: str) -> Rows:
-    """The weights of a training against the usual ways."""
+def evaluated(kind: Kind, seed: int, servers: int, *options: str) -> Rows:
+    """Evaluate the weights of a training against the usual placements."""
     name = kind.file(seed)
     args = ("eval", "--servers", str(servers), "--seed", str(SEED), "--weights", f"{name}.npz", *options)
     found: Rows = kept(f"eval-{servers}-{name}{''.join(options)}.json", *args)["results"]
@@ -148,39 +148,39 @@ def judged(kind: Kind, seed: int, servers: int, *options: str) -> Rows:
 
 
 def run_all() -> None:
-    """All that takes long, with what is done and what is left."""
+    """Run all trainings and evaluations, and print the progress."""
     trainings = [(kind, seed) for seed in TRAININGS for kind in KINDS]
-    judgements: list[tuple[Kind, int, int, tuple[str, ...]]] = [
+    evaluations: list[tuple[Kind, int, int, tuple[str, ...]]] = [
         (kind, seed, 6, ()) for kind in (WHOLE, *UNSEEN) for seed in TRAININGS
     ]
-    judgements += [
+    evaluations += [
         (WHOLE, 1, 6, ("--no-length",)),
         *((kind, 1, 64, WITHOUT_SEARCH) for kind in UNSEEN),
         (WHOLE, 1, 64, ()),
     ]
-    count, began_s = len(trainings) + len(judgements), time.monotonic()
+    count, began_s = len(trainings) + len(evaluations), time.monotonic()
 
-    def say(number: int, what: str) -> None:
+    def report(number: int, what: str) -> None:
         print(f"{number} of {count}, {time.monotonic() - began_s:.0f} s: {what}", file=sys.stderr, flush=True)
 
     for number, (kind, seed) in enumerate(trainings, start=1):
-        say(number, f"training {kind.name}, seed {seed}")
+        report(number, f"training {kind.name}, seed {seed}")
         collected(kind)
         trained(kind, seed)
-    for number, (kind, seed, servers, options) in enumerate(judgements, start=len(trainings) + 1):
-        say(number, f"judging {kind.name}, seed {seed}, on {servers} servers")
-        judged(kind, seed, servers, *options)
+    for number, (kind, seed, servers, options) in enumerate(evaluations, start=len(trainings) + 1):
+        report(number, f"evaluating {kind.name}, seed {seed}, on {servers} servers")
+        evaluated(kind, seed, servers, *options)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean and Student's 95% interval of it."""
+    """Return the mean and its 95% confidence interval (Student's t)."""
     mean, count = float(np.mean(values)), len(values)
     half = float(stats.t.ppf(0.975, count - 1) * np.std(values, ddof=1) / np.sqrt(count))
     return mean, mean - half, mean + half
 
 
 def at(kind: Kind, intervals: int) -> list[float]:
-    """The completion times on workloads to validate by, of each training after so many intervals."""
+    """Return the completion time of each training on the validation workloads after that many intervals."""
     return [
         next(point["jct_s"] for point in trained(kind, seed) if point["interval"] == intervals) for seed in TRAININGS
     ]
@@ -193,7 +193,7 @@ def print_comparison(servers: int) -> None:
         "| of oracle's gain | 95% interval | best in |"
     )
     print("|---|" + "---:|" * 7)
-    for row in judged(WHOLE, 1, servers):
+    for row in evaluated(WHOLE, 1, servers):
         print(
             f"| {row['policy']} | {row['avg_jct_s']:,.0f} | {row['low_s']:,.0f} to {row['high_s']:,.0f} "
             f"| {row['better_than_best_usual']:.1%} | {row['low']:.1%} to {row['high']:.1%} "
@@ -203,7 +203,7 @@ def print_comparison(servers: int) -> None:
 
 
 def print_parts(kinds: Sequence[Kind]) -> None:
-    """How far each training comes, against the first of them, and how many jobs that takes."""
+    """Print the result of each training against the first, and the number of jobs placed to reach the level."""
     whole = kinds[0]
     print("parts left out\n")
     print(
@@ -222,13 +222,13 @@ def print_parts(kinds: Sequence[Kind]) -> None:
 
 
 def longer(kind: Kind, whole: Kind, intervals: int) -> str:
-    """By how much completion times are longer, by pairs of trainings of the same seed."""
+    """Return by how much completion times are longer, paired by training seed."""
     pairs = zip(at(kind, intervals), at(whole, intervals), strict=True)
     return "{:.1%} ({:.1%} to {:.1%})".format(*interval([one / other - 1 for one, other in pairs]))
 
 
 def samples(kind: Kind) -> str:
-    """Jobs that were placed until the level of whole trainings was reached, by training."""
+    """Return the number of jobs each training placed until it reached the level of complete trainings."""
     level = NEAR * float(np.mean(at(WHOLE, LONG)))
     curves = [[point for point in trained(kind, seed) if point["interval"] <= SHORT] for seed in TRAININGS]
     found = [next((point["placed"] for point in curve if point["jct_s"] <= level), None) for curve in curves]
@@ -236,23 +236,23 @@ def samples(kind: Kind) -> str:
 
 
 def print_unseen() -> None:
-    print("models never seen, lengths never told\n")
-    print("| not known | servers | trainings | shorter than the best usual by | 95% interval | of oracle's gain |")
+    print("unseen models, unknown lengths\n")
+    print("| unknown | servers | trainings | shorter than the best usual by | 95% interval | of oracle's gain |")
     print("|---|---:|---:|---:|---:|---:|")
     for kind in (WHOLE, *UNSEEN):
-        rows = [judged(kind, seed, 6)[0] for seed in TRAININGS]
+        rows = [evaluated(kind, seed, 6)[0] for seed in TRAININGS]
         mean, low, high = interval([row["better_than_best_usual"] for row in rows])
         part = np.mean([row["part_of_oracle"] for row in rows])
         print(f"| {what(kind)} | 6 | {len(rows)} | {mean:.1%} | {low:.1%} to {high:.1%} | {part:.0%} |")
-    print(one_row("how long jobs are", 6, judged(WHOLE, 1, 6, "--no-length")[0]))
-    print(one_row(what(WHOLE), 64, judged(WHOLE, 1, 64)[0]))
+    print(one_row("job lengths", 6, evaluated(WHOLE, 1, 6, "--no-length")[0]))
+    print(one_row(what(WHOLE), 64, evaluated(WHOLE, 1, 64)[0]))
     for kind in UNSEEN:
-        print(one_row(what(kind), 64, judged(kind, 1, 64, *WITHOUT_SEARCH)[0]))
+        print(one_row(what(kind), 64, evaluated(kind, 1, 64, *WITHOUT_SEARCH)[0]))
     print()
 
 
 def print_orders() -> None:
-    """Whether it matters which job of a batch is placed first."""
+    """Print how the order within a batch changes completion times."""
     print("orders within a batch\n")
     print(
         "| placed first | " + " | ".join(f"longer than by arrival, {servers} servers" for servers, _ in ORDERED) + " |"
@@ -270,7 +270,7 @@ def print_orders() -> None:
 
 
 def ordered(actor: Actor, servers: int, count: int, first: Callable[[LiveJob], float]) -> np.ndarray:
-    """Mean completion times by workload with jobs of a batch in another order."""
+    """Return mean completion times by workload with the jobs of a batch in another order."""
     works = [workload(WorkloadShape(servers=servers), f"order {number}") for number in range(count)]
     played = [play(work, servers, actor, placement="consolidate", first=first) for work in works]
     return np.array([mean_jct_s(history) for history in played])
@@ -281,14 +281,14 @@ def what(kind: Kind) -> str:
 
 
 def one_row(name: str, servers: int, row: dict[str, Any]) -> str:
-    """One training; the interval is over workloads."""
+    """Return the row of one training; the interval is over workloads."""
     part = "" if row["part_of_oracle"] is None else f"{row['part_of_oracle']:.0%}"
     gain = f"{row['better_than_best_usual']:.1%} | {row['low']:.1%} to {row['high']:.1%}"
     return f"| {name} | {servers} | 1 | {gain} | {part} |"
 
 
 def draw(name: str, title: str, kinds: Sequence[Kind]) -> None:
-    """Learning curves: the mean of the trainings, and from the best to the worst of them."""
+    """Draw learning curves: the mean of the trainings, and a band from the best to the worst."""
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rota", "font.size": 9}):
         figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
         for kind in kinds:

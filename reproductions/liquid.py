@@ -1,10 +1,10 @@
-"""Liquid's claim: average completion time with estimates, placement by network, overlap and sharing, against others.
+"""Liquid's claim: average completion time with estimates, network-aware placement, overlap and sharing.
 
 64 nodes of 4 devices in 4 racks and 2 domains. A task has one device; jobs of several tasks are rings, or half of them
-have parameter servers besides; tasks send 1, 2 or 4 Gb/s. A job of one device is one of eleven trainings that were
-measured on an H200, alone and in every pair: two that share a device slow each other down as measured there. How busy
-each keeps the device, and how much of its memory it needs, `liquid` is told by an estimator that learned from others.
-Everybody loads for two minutes and saves for one, takes jobs in the order in which they came and fills gaps.
+also have parameter servers; tasks send 1, 2 or 4 Gb/s. A one-device job is one of eleven trainings that were measured
+on an H200, alone and in every pair: two that share a device slow each other down as measured there. `liquid` gets the
+utilisation and memory of each from an estimator that learned from other configurations. Every job loads for two
+minutes and saves for one. Jobs are taken in order of arrival, with backfilling.
 Run: `python reproductions/liquid.py [SEEDS]`.
 """
 
@@ -57,7 +57,7 @@ ASKED = ("model", "batch", "size", "precision", "optimizer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """One of the measured trainings, and what an estimator says that it will need."""
+    """One of the measured trainings, with its estimated utilisation and memory."""
 
     name: str
     busy: float
@@ -86,10 +86,10 @@ WAYS = (
 
 
 def measured_pairs() -> tuple[dict[str, Mapping[str, Value]], Profiles]:
-    """The trainings that were measured in pairs, by name, and what is left of their speed beside each other."""
+    """Return the trainings that were measured in pairs, by name, and their relative speeds in each pair."""
     asked: dict[str, Mapping[str, Value]] = {}
     pairs: dict[tuple[DeviceType, str, str, int], tuple[float, float]] = {}
-    text = (files("rota.perf") / "measured" / "h200-pairs.csv").read_text(encoding="utf-8")
+    text = (files("rota.perf.profiles") / "measured" / "h200-pairs.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         names, speeds = [], []
         for side in "ab":
@@ -108,7 +108,7 @@ def _value(text: str) -> Value:
 
 
 def estimated(asked: Mapping[str, Mapping[str, Value]]) -> list[Training]:
-    """What an estimator says of the trainings that never saw them: runs of the same configuration are left out."""
+    """Return estimates for the trainings, learned without runs of the same configurations."""
     runs = [
         run
         for run in read_observations(Path("h200"))
@@ -127,7 +127,7 @@ def estimated(asked: Mapping[str, Mapping[str, Value]]) -> list[Training]:
 
 
 def workload(seed: int, served: float, load: float, trainings: list[Training]) -> Workload:
-    """Jobs of about an hour that come at random, so many that their work is a part of what the cluster could do."""
+    """Return jobs of about an hour with random arrivals, at a load relative to the capacity of the cluster."""
     chance = random.Random(seed)
     asked = [job(number, chance, served, trainings) for number in range(JOBS)]
     offered = sum(each.gpus * (each.work or 0.0) for each in asked)
@@ -140,7 +140,7 @@ def workload(seed: int, served: float, load: float, trainings: list[Training]) -
 
 
 def job(number: int, chance: random.Random, served: float, trainings: list[Training]) -> Job:
-    """A gang of tasks of one device, with what it sends; or a single task, with what is estimated of it."""
+    """Return a gang of one-device tasks with their traffic, or a single task with its estimates."""
     tasks = chance.choices(SIZES, weights=WEIGHTS)[0]
     work = min(chance.lognormvariate(math.log(3600.0), 1.0), 12 * 3600.0)
     name = JobId(f"j{number}")
@@ -163,8 +163,8 @@ def main(seeds: int) -> None:
     trainings = estimated(asked)
     speed = SpeedModel(network=0.02, profiles=pairs)
     for training in trainings:
-        told = f"{training.busy:.0%} busy, {training.memory_bytes / GIB:.1f} GiB at most"
-        print(f"{training.name}: estimated {told}", file=sys.stderr)
+        estimate = f"{training.busy:.0%} busy, {training.memory_bytes / GIB:.1f} GiB at most"
+        print(f"{training.name}: estimated {estimate}", file=sys.stderr)
     for load in LOADS:
         for served, mix in ((0.5, "rings and parameter servers"), (0.0, "rings")):
             workloads = [workload(seed, served, load, trainings) for seed in range(seeds)]
@@ -185,7 +185,7 @@ def measured(way: Way, seed: int, jobs: Workload, speed: SpeedModel) -> Metrics:
 
 
 def cells(runs: list[Metrics], first: list[Metrics]) -> list[str]:
-    """A row: means over seeds, and what the first row's completion time is below this one's."""
+    """Return a row: means over seeds, and how much lower the completion time of the first row is."""
     saved = [1.0 - (best.avg_jct_s or 0.0) / (run.avg_jct_s or 1.0) for run, best in zip(runs, first, strict=True)]
     completion_s = statistics.mean(run.avg_jct_s or 0.0 for run in runs)
     wait_s = statistics.mean(run.avg_wait_s or 0.0 for run in runs)

@@ -1,7 +1,7 @@
-"""Plans for parallel training: predicted against published and measured iteration times, and planners' known answers.
+"""Plans for parallel training: predicted against published and measured iteration times, and planners' known results.
 
-PTD-P's weak scaling (never fitted to), vTrain's tables (fitted on random halves, and with whole models left out), the
-place of the best measured plan among those predicted, Alpa's published plans and Galvatron's asserted optima.
+PTD-P's weak scaling (not used for fitting), vTrain's tables (fitted on random halves, and with whole models left out),
+the predicted rank of the best measured plan, Alpa's published plans and Galvatron's asserted optima.
 Run: `ROTA_DATA=... python reproductions/parallel.py [SEEDS]`.
 """
 
@@ -63,7 +63,7 @@ def heading(*cells: str) -> None:
 
 
 def measured() -> tuple[list[MeasuredIteration], list[MeasuredIteration]]:
-    """vTrain's rows on one node and on several; whether activations were recomputed is what is usual for the model."""
+    """Return vTrain's rows on one node and on several, with the usual recomputation for each model."""
     folder = Path(os.environ["ROTA_DATA"]) / "planner" / "vtrain"
     single = read_iterations(folder / "measured_single_node.csv", Recompute.NONE)
     multi = read_iterations(folder / "measured_multi_node.csv", Recompute.FULL)
@@ -87,7 +87,7 @@ def ptd_p() -> None:
 
 
 def halves(single: list[MeasuredIteration], multi: list[MeasuredIteration], seeds: int) -> list[Accelerator]:
-    """The errors on the halves that were not fitted to; returns the devices of all fits."""
+    """Print the errors on the held-out halves, and return the devices of all fits."""
     errors: dict[str, list[float]] = {"one node": [], "several nodes": []}
     fits = []
     for seed in range(seeds):
@@ -107,8 +107,8 @@ def halves(single: list[MeasuredIteration], multi: list[MeasuredIteration], seed
     heading(
         "rows",
         "held-out halves, mean",
-        "least to most",
-        "constants of Rota",
+        "minimum to maximum",
+        "Rota's constants",
         "priors, not fitted",
         "one utilisation for all",
         "vTrain itself",
@@ -128,7 +128,7 @@ def halves(single: list[MeasuredIteration], multi: list[MeasuredIteration], seed
 
 
 def constant_utilisation(rows: list[MeasuredIteration]) -> float:
-    """The mean error of the operations over peak times one utilisation, the best there is for these rows."""
+    """Return the mean error of operations / (peak * utilisation) with the best single utilisation for these rows."""
     ratios = [
         each.setup.shape.step_flops(each.setup.batch, recompute=each.plan.recompute is Recompute.FULL)
         / each.setup.gpus
@@ -142,7 +142,7 @@ def constant_utilisation(rows: list[MeasuredIteration]) -> float:
 
 
 def constants_of(fits: list[Accelerator]) -> None:
-    heading("constant", "Rota", "least to most of the fits")
+    heading("constant", "Rota", "range of the fits")
     kernels = {name: [getattr(fit.kernels, name) for fit in fits] for name in A100.kernels.__slots__}
     for name, values in kernels.items():
         row(f"`{name}`", f"{getattr(A100.kernels, name):.3g}", f"{min(values):.3g} to {max(values):.3g}")
@@ -152,7 +152,7 @@ def constants_of(fits: list[Accelerator]) -> None:
 
 
 def left_out(single: list[MeasuredIteration], multi: list[MeasuredIteration]) -> None:
-    """Fits without whole models, judged on those."""
+    """Print the errors of fits on the whole models that they leave out."""
     cases: list[tuple[str, Callable[[MeasuredIteration], bool]]] = [
         ("hidden 1,024 (one node)", lambda each: each.setup.shape.hidden == 1024),
         ("hidden 2,048 (one node)", lambda each: each.setup.shape.hidden == 2048),
@@ -171,7 +171,7 @@ def left_out(single: list[MeasuredIteration], multi: list[MeasuredIteration]) ->
 
 
 def ranking(single: list[MeasuredIteration], multi: list[MeasuredIteration], fits: list[Accelerator]) -> None:
-    heading("cases", "number", "best is predicted first", "among the first three", "time lost by the first")
+    heading("cases", "number", "best is predicted first", "among the first three", "time lost by the first prediction")
     kinds = {"one node": single, "several nodes": multi, "both": [*single, *multi]}
     for name, rows in kinds.items():
         for least in (2, 4):
@@ -205,9 +205,9 @@ def alpa() -> None:
         known = next(plan for plan in options if [(one.data, one.tensor) for one in plan.stages] == wanted)
         best = plan_staged(task)
         found = tuple((one.layers // per_group, one.gpus, one.data, one.tensor) for one in best.stages)
-        told = "the same" if found == published else shown(found)
+        stages = "the same" if found == published else shown(found)
         gain = known.iteration_s / best.iteration_s - 1
-        row(name, gpus, shown(published), f"{known.iteration_s:.1f}", told, f"{best.iteration_s:.1f}", f"{gain:.1%}")
+        row(name, gpus, shown(published), f"{known.iteration_s:.1f}", stages, f"{best.iteration_s:.1f}", f"{gain:.1%}")
 
 
 def shown(stages: tuple[tuple[int, int, int, int], ...]) -> str:

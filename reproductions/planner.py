@@ -1,7 +1,7 @@
 """Plans inside a job: known optima, greedy latencies, DAPPLE's cuts and gains, Johnson's order.
 
 Run: `ROTA_DATA=... python reproductions/planner.py`. Prints the tables of docs/reference/reproductions.md. CPU seconds
-depend on the machine; everything else does not, but for `pesto`, whose solver has a time limit.
+depend on the machine; nothing else does, except `pesto`, whose solver has a time limit.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def latencies() -> None:
 
 
 def pipelines() -> None:
-    print("\n| profile, micro-batches, GPUs per node | replicas | stages' ms | over PipeDream's plan | over GPipe |")
+    print(
+        "\n| profile, micro-batches, GPUs per node | replicas | stage times, ms | over PipeDream's plan | over GPipe |"
+    )
     print("|---|---|---|---|---|")
     for name, (batches, per_node) in PROFILES.items():
         problem = read_problem(DATA / "dapple" / f"{name}.txt", fully_connected("gpu", 16, per_node=per_node))

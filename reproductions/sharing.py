@@ -1,7 +1,7 @@
-"""The policies that share devices beside each other on jobs with measured pairs; and what consolidation is worth.
+"""Policies that share devices, compared on jobs with measured pairs; and the effect of consolidation.
 
-Run: `ROTA_DATA=... python reproductions/sharing.py`, with names of tables (`pairs`, `fragmentation`, `gangs`) for just
-those. Prints the tables of docs/reference/reproductions.md.
+Run: `ROTA_DATA=... python reproductions/sharing.py [TABLE...]`, with tables `pairs`, `fragmentation` and `gangs`.
+Prints the tables of docs/reference/reproductions.md.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from rota.traces.generators import generate
 from rota.traces.workload import Workload
 
 PAIRS = ("gen_single_120.trace", "v100=16/4")
-"""Jobs of one device each with measured pairs, on a cluster that is too small for them."""
+"""One-device jobs with measured pairs, on a cluster that is too small for them."""
 V100 = DeviceType("v100")
 COSTS = Costs(restart_s=30.0, resume_s=0.5, move_s=10.0)
-"""A restart from a checkpoint; a suspended job that is resumed; a job that moves with its state."""
+"""The costs of a restart from a checkpoint, of resuming a suspended job, and of moving a job with its state."""
 TURNS = 0.98
-"""What switching leaves: the 2 % at most that Olympian and Gandiva report."""
+"""The speed left by time slicing: Olympian and Gandiva report a loss of at most 2 %."""
 EXCLUSIVE = "fifo:backfill=true"
 MINUTE = "consolidate_s=60"
 SHARING = (
@@ -51,12 +51,12 @@ SHARING = (
 
 
 def run(workload: Workload, cluster: str, policy: str, speed: SpeedModel, costs: Costs = COSTS) -> History:
-    """One policy on one workload."""
+    """Run one policy on one workload."""
     return simulate(workload, policy, Setting(cluster=read_cluster(cluster), speed=speed, costs=costs)).history
 
 
 def line(name: str, history: History, than: History) -> str:
-    """A row of a table, beside the run without sharing."""
+    """Return a row of a table, compared with the run without sharing."""
     now, before = measure(history), measure(than)
     return (
         f"| `{name}` | {(now.avg_jct_s or 0) / 3600:.2f} h ({(now.avg_jct_s or 0) / (before.avg_jct_s or 1) - 1:+.0%}) "
@@ -70,7 +70,7 @@ HEAD = "| policy | avg JCT | makespan | GPU busy | preemptions | suspensions | m
 
 
 def pairs() -> None:
-    """All policies on jobs with measured pairs, beside one job a device."""
+    """Compare all policies on jobs with measured pairs with one job per device."""
     folder = Path(os.environ["ROTA_DATA"]) / "gavel"
     trace, cluster = PAIRS
     workload = read_trace(folder / trace, format="gavel")
@@ -85,12 +85,12 @@ def pairs() -> None:
 
 
 def _half_opportunistic(workload: Workload) -> Workload:
-    """Every second job has no guarantee."""
+    """Return the workload with every second job opportunistic."""
     return _with_jobs(workload, lambda job, at: replace(job, priority=OPPORTUNISTIC) if at % 2 else job)
 
 
 def _guaranteed(workload: Workload, history: History, speed: SpeedModel) -> None:
-    """How much of their speed alone guaranteed jobs kept, restarts not counted."""
+    """Print the lowest speed of a guaranteed job relative to its speed alone, without restarts."""
     jobs = {each.job.id: each.job for each in workload.submissions}
     kept = [
         (jobs[JobId(row.id)].work or 0.0) / speed.on_type(jobs[JobId(row.id)], V100) / (row.run_s - row.overhead_s)
@@ -108,13 +108,13 @@ def _with_jobs(workload: Workload, make: Callable[[Job, int], Job]) -> Workload:
 
 
 def fragmentation() -> None:
-    """Consolidation on an Alibaba-like list of pods: what it frees, and what it costs."""
+    """Measure the effect and the cost of consolidation on an Alibaba-like list of pods."""
     workload = generate("alibaba-like", jobs=2000, seed=1, gpus=96, load=1.0)
     _consolidated(workload, (EXCLUSIVE, "srsf"), ("", "consolidate_s=3600", "consolidate_s=600", MINUTE))
 
 
 def gangs() -> None:
-    """The same where every sixth pod wants 2, 4 or 8 devices of a node: some of them wait for scattered ones."""
+    """Measure the same where every sixth pod requests 2, 4 or 8 devices of one node."""
     single = generate("alibaba-like", jobs=2000, seed=1, gpus=96, load=0.6)
     sizes = (2, 4, 8)
 
@@ -126,7 +126,7 @@ def gangs() -> None:
 
 def _consolidated(workload: Workload, policies: Sequence[str], rounds: Sequence[str]) -> None:
     print(
-        "| policy | free devices on nodes in use | delay by fragmentation | avg JCT | makespan | moves | preemptions |"
+        "| policy | free devices on occupied nodes | fragmentation delay | avg JCT | makespan | moves | preemptions |"
     )
     print("|---|---|---|---|---|---|---|")
     for policy in policies:
@@ -145,11 +145,11 @@ TABLES = {"pairs": pairs, "fragmentation": fragmentation, "gangs": gangs}
 
 
 def main() -> None:
-    """The tables that are named, or all."""
+    """Print the named tables, or all."""
     names = sys.argv[1:] or list(TABLES)
     unknown = [name for name in names if name not in TABLES]
     if unknown:
-        sys.exit(f"there is no table {unknown[0]!r}; there are {', '.join(TABLES)}")
+        sys.exit(f"unknown table {unknown[0]!r}; choose from {', '.join(TABLES)}")
     for name in names:
         print(f"\n### {name}\n")
         TABLES[name]()

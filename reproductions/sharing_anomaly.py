@@ -1,11 +1,11 @@
 """HiveD's sharing anomaly on the Philly trace: queueing delay of each tenant's jobs under three kinds of sharing.
 
-- private: every tenant has nodes of its own, packed as its kind of sharing packs them;
+- private: every tenant has its own nodes, packed in the same way as under the kind of sharing it is compared with;
 - quota: one cluster, a tenant may hold as many devices as its private cluster has (count only);
 - cells: one cluster, a tenant owns as many node cells as its private cluster has nodes.
 
-Jobs of up to 8 devices are one task and need one node; larger ones are tasks of 8. A tenant gets nodes for its mean
-load times a factor. Sharing is anomalous where a tenant's jobs wait longer than in its private cluster.
+Jobs of up to 8 devices have one task and need one node; larger ones have tasks of 8. A tenant gets enough nodes for its
+mean load times a factor. Sharing is anomalous where a tenant's jobs wait longer than on its private cluster.
 Run: `ROTA_DATA=... python reproductions/sharing_anomaly.py [JOBS]`.
 """
 
@@ -36,7 +36,7 @@ POLICY = "fifo:backfill=true"
 
 
 def whole_nodes(job: Job) -> Job:
-    """One task if a node has room for it, else tasks of a whole node each."""
+    """Return the job with one task if it fits on a node, otherwise with tasks of a whole node each."""
     gpus = job.gpu_milli // WHOLE
     role = job.roles[0]
     if gpus <= PER_NODE:
@@ -45,7 +45,7 @@ def whole_nodes(job: Job) -> Job:
 
 
 def shares(submissions: list[Submission]) -> dict[TenantId, int]:
-    """Nodes of each tenant: its mean load with some headroom, and enough for its largest job."""
+    """Return the nodes of each tenant: enough for its mean load with headroom and for its largest job."""
     span_s = submissions[-1].submit_s - submissions[0].submit_s
     load: dict[TenantId, float] = defaultdict(float)
     largest: dict[TenantId, int] = defaultdict(int)
@@ -112,7 +112,7 @@ def main(jobs: int) -> None:
 
 
 def report(nodes: dict[TenantId, int], result: dict[str, dict[TenantId, list[float]]]) -> None:
-    """Mean waits in minutes, how many jobs wait longer than in private, and by how much at most."""
+    """Print mean waits in minutes, the number of jobs that wait longer than in private, and the largest increase."""
     print("| tenant | jobs | nodes | private | quota | longer | at most | private | cells | longer | at most |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for tenant, count in nodes.items():

@@ -1,8 +1,8 @@
-"""What the policies that share devices claim, on set-ups like those of their papers: one table for each claim.
+"""Published claims about policies that share devices, on set-ups like those of the papers: one table for each claim.
 
-Run: `ROTA_DATA=... python reproductions/sharing_claims.py [--resume]`, with names of claims for just those. What each
-came to is kept under `build/reproductions/sharing_claims/`; `--resume` takes it from there.
-Prints the tables of docs/reference/reproductions.md. Means over seeds; in brackets least and most of them.
+Run: `ROTA_DATA=... python reproductions/sharing_claims.py [--resume] [CLAIM...]`. Finished tables are kept under
+`build/reproductions/sharing_claims/`; `--resume` reuses them.
+Prints the tables of docs/reference/reproductions.md: means over seeds, with minimum and maximum in brackets.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from rota.traces.workload import Submission, Workload
 V100 = DeviceType("v100")
 COSTS = Costs(restart_s=30.0, resume_s=0.5, move_s=10.0)
 TURNS = 0.98
-"""What switching leaves: the 2 % at most that Olympian and Gandiva report."""
+"""The speed left by time slicing: Olympian and Gandiva report a loss of at most 2 %."""
 SEEDS = range(2)
 
 
 @cache
 def profiles() -> Profiles:
-    """Gavel's measured speeds, alone and in pairs."""
+    """Return Gavel's measured speeds, alone and in pairs."""
     return read_profiles(Path(os.environ["ROTA_DATA"]) / "gavel" / "simulation_throughputs.json")
 
 
 def workload(submissions: Sequence[Submission]) -> Workload:
-    """Made-up jobs."""
+    """Return a workload of generated jobs."""
     return Workload(submissions=tuple(submissions), source="generated", format="rota")
 
 
 def with_models(made: Workload, seed: int, most_busy: float = 1.0) -> Workload:
-    """The same jobs with Gavel's models, drawn evenly of those that have a speed at their size, and as much work.
+    """Return the same jobs with Gavel's models, sampled uniformly from those with a speed at the job's size.
 
-    Only models that keep a device busy for at most so much of the time.
+    Run times stay the same. Models that keep a device busy for a larger fraction than `most_busy` are left out.
     """
     rng, speed = random.Random(seed), SpeedModel(profiles=profiles())
     by_size: dict[int, list[str]] = {}
@@ -65,10 +65,10 @@ def with_models(made: Workload, seed: int, most_busy: float = 1.0) -> Workload:
 
 
 def contended(seed: int, jobs: int, gpus: int, load: float, largest: int, longest_s: float = 86400.0) -> Workload:
-    """Jobs of 40 users, most of one device, half of them under half an hour; they ask for `load` times what there is.
+    """Return jobs of 40 users, most with one device, half of them under half an hour, at `load` times the capacity.
 
-    A user's jobs are more alike in length than those of others. None is longer than `longest_s`, so that the last few
-    do not make the makespan.
+    Lengths vary less within a user than between users. None is longer than `longest_s`, so that the last few jobs do
+    not determine the makespan.
     """
     rng = random.Random(seed)
     usual_s = [rng.lognormvariate(7.5, 1.2) for _ in range(40)]
@@ -87,7 +87,7 @@ def contended(seed: int, jobs: int, gpus: int, load: float, largest: int, longes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of a table: a policy, under a name if its options do not say all, on which jobs and at which speeds."""
+    """One row of a table: a policy with its jobs and speeds, and a name if the policy's options are not enough."""
 
     policy: str
     made: Callable[[int], Workload]
@@ -96,10 +96,10 @@ class Row:
 
 
 def table(title: str, cluster: str | Cluster, rows: Sequence[Row], seeds: Sequence[int], costs: Costs = COSTS) -> str:
-    """Every row beside the first."""
+    """Return a table that compares every row with the first."""
     lines = [
         f"### {title}\n",
-        "| policy | avg JCT | to the first | makespan | to the first | GPU busy | to the first |",
+        "| policy | avg JCT | vs. first row | makespan | vs. first row | GPU busy | vs. first row |",
         "|---|---|---|---|---|---|---|",
     ]
     where = read_cluster(cluster) if isinstance(cluster, str) else cluster
@@ -113,7 +113,7 @@ def table(title: str, cluster: str | Cluster, rows: Sequence[Row], seeds: Sequen
         cells = [
             compared([each.avg_jct_s or 0.0 for each in now], [each.avg_jct_s or 0.0 for each in before], hours),
             compared([each.makespan_s for each in now], [each.makespan_s for each in before], hours),
-            compared([each.gpu_busy or 0.0 for each in now], [each.gpu_busy or 0.0 for each in before], part),
+            compared([each.gpu_busy or 0.0 for each in now], [each.gpu_busy or 0.0 for each in before], percent),
         ]
         lines.append(f"| {row.name or f'`{row.policy}`'} | {' | '.join(cells)} |")
         print(f"  {lines[-1]}", file=sys.stderr, flush=True)
@@ -121,7 +121,7 @@ def table(title: str, cluster: str | Cluster, rows: Sequence[Row], seeds: Sequen
 
 
 def compared(now: Sequence[float], before: Sequence[float], show: Callable[[float], str]) -> str:
-    """The mean, and by how much each seed's figure differs from the first row's."""
+    """Return the mean, and the range over seeds of the difference from the first row."""
     if not any(now):
         return "- | -"
     changes = sorted(one / other - 1.0 for one, other in zip(now, before, strict=True))
@@ -131,22 +131,22 @@ def compared(now: Sequence[float], before: Sequence[float], show: Callable[[floa
 
 
 def hours(value: float) -> str:
-    """Seconds as hours."""
+    """Return seconds as hours."""
     return f"{value / 3600:.2f} h"
 
 
-def part(value: float) -> str:
-    """A part of 1."""
+def percent(value: float) -> str:
+    """Return a fraction as a percentage."""
     return f"{value:.1%}"
 
 
 def gandiva() -> str:
-    """100 devices, more jobs than devices for most of the time; baseline first in first out, one job a device."""
+    """100 devices, more jobs than devices for most of the time; baseline first in, first out, one job per device."""
     return _gandiva("gandiva", jobs=450, largest=4)
 
 
 def gandiva_single() -> str:
-    """The same with jobs of one device only."""
+    """The same with one-device jobs only."""
     return _gandiva("gandiva_single", jobs=600, largest=1)
 
 
@@ -182,7 +182,7 @@ def antman() -> str:
 
 
 def kubeshare() -> str:
-    """32 devices in nodes of 4; pods that ask for 0.3 of a device on average, all there from the beginning."""
+    """32 devices in nodes of 4; pods that request 0.3 of a device on average, all submitted at the start."""
 
     def pods(seed: int, *, whole: bool) -> Workload:
         rng = random.Random(seed)
@@ -197,13 +197,13 @@ def kubeshare() -> str:
     speed = SpeedModel(turns=TURNS)
     rows = [
         Row(policy="fifo", made=lambda seed: pods(seed, whole=True), speed=speed, name="whole devices, `fifo`"),
-        Row(policy="kubeshare", made=lambda seed: pods(seed, whole=False), speed=speed, name="parts, `kubeshare`"),
+        Row(policy="kubeshare", made=lambda seed: pods(seed, whole=False), speed=speed, name="fractions, `kubeshare`"),
     ]
     return table("kubeshare", "gpu=32/4", rows, SEEDS)
 
 
 def salus() -> str:
-    """One device of 16 GiB, 100 jobs as long as Philly's of one device; baseline one job at a time."""
+    """One device of 16 GiB, 100 jobs as long as Philly's one-device jobs; baseline one job at a time."""
     gib = 1 << 30
     philly = read_trace(Path(os.environ["ROTA_DATA"]) / "philly" / "philly.csv", format="philly")
     ran_s = [each.job.work for each in philly.submissions if each.job.gpus == 1 and 60 <= (each.job.work or 0) < 86400]
@@ -252,7 +252,7 @@ def lucid() -> str:
 
 
 STAGES = ("70/10/10/10", "10/70/10/10", "10/10/70/10", "10/10/10/70")
-"""Jobs of four kinds, each held up by another resource."""
+"""Four kinds of jobs, each limited by a different resource."""
 
 
 def muri() -> str:
@@ -278,7 +278,7 @@ KEPT = Path(__file__).parents[1] / "build" / "reproductions" / "sharing_claims"
 
 
 def measured(name: str, *, resume: bool) -> str:
-    """A claim's table, from an earlier run if that may be."""
+    """Return a claim's table, from an earlier run if `resume` is set."""
     kept = KEPT / f"{name}.txt"
     if resume and kept.exists():
         print("  measured before", file=sys.stderr)
@@ -290,14 +290,14 @@ def measured(name: str, *, resume: bool) -> str:
 
 
 def main() -> None:
-    """The claims that are named, or all."""
+    """Measure the named claims, or all."""
     resume = "--resume" in sys.argv[1:]
     names = [name for name in sys.argv[1:] if name != "--resume"] or list(CLAIMS)
     unknown = [name for name in names if name not in CLAIMS]
     if unknown:
-        sys.exit(f"there is no claim {unknown[0]!r}; there are {', '.join(CLAIMS)}")
+        sys.exit(f"unknown claim {unknown[0]!r}; choose from {', '.join(CLAIMS)}")
     if "ROTA_DATA" not in os.environ:
-        sys.exit("ROTA_DATA is not set; it names the folder of traces and speeds")
+        sys.exit("ROTA_DATA is not set; set it to the folder of the published data")
     for number, name in enumerate(names, start=1):
         print(f"{number} of {len(names)}: {name}", file=sys.stderr, flush=True)
         print(f"\n{measured(name, resume=resume)}", flush=True)

@@ -1,9 +1,9 @@
-"""The claims on jobs of dependent stages: Ursa against containers held to the end, and the bound of Perotin et al.
+"""Claims about jobs of dependent stages: Ursa against containers held to the end, and the bound of Perotin et al.
 
-Ursa: queries of the shape of TPC-H's, trees of scans, shuffles and computation, on 20 machines without GPUs. Under YARN
-a query holds a core for each of its tasks from its first stage to its last; that only 69% of this time is computation
-is set, after the paper's figure. Stages ask for what they use: scans for disk, shuffles for network, others for cores.
-Perotin: random stages that may have 1 to 16 tasks, all there from the start, against a lower bound of the makespan.
+Ursa: TPC-H-like queries, trees of scans, shuffles and computation, on 20 machines without GPUs. Under YARN a query
+holds a core for each of its tasks from its first stage to its last; 69% of this time is assumed to be computation,
+after the paper's figure. Stages request what they use: scans request disk, shuffles network, others cores.
+Perotin: random stages of 1 to 16 tasks, all submitted at the start, against a lower bound on the makespan.
 Run: `python reproductions/stages.py [SEEDS]`.
 """
 
@@ -27,14 +27,14 @@ GB = 10**9
 MACHINES, CORES, DISK, NETWORK = 20, 32, 2 * GB, 10 * GB // 8
 QUERIES, OVER_S = 200, 1500.0
 COMPUTES = 0.69
-"""The part of a query's time in which it computes."""
+"""The fraction of a query's time in which it computes."""
 IO_CPU_MILLI = 50
-"""What a task needs of a core while it reads or sends."""
+"""The CPU that a task needs while it reads or sends."""
 
 
 @dataclass(slots=True)
 class Stage:
-    """A step of a query: what each of its tasks needs, how long it takes, and what must be done before."""
+    """A step of a query: the resources of each task, the run time, and the steps it depends on."""
 
     role: Role
     runs_s: float
@@ -43,7 +43,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Query:
-    """Stages in an order in which they could run, each with the same number of tasks."""
+    """Stages in topological order, each with the same number of tasks."""
 
     tasks: int
     submit_s: float
@@ -55,14 +55,14 @@ class Query:
 
 
 def query(rng: random.Random) -> Query:
-    """Two to five tables are read and joined two by two; what remains is computed to the end."""
+    """Return a query that reads two to five tables and joins them two by two."""
     made = Query(rng.choice((16, 32, 64, 128)), rng.uniform(0.0, OVER_S))
     compute = Role(count=made.tasks, device_milli=0, cpu_milli=1000)
     scan = Role(count=made.tasks, device_milli=0, cpu_milli=IO_CPU_MILLI, disk_bps=DISK // 16)
     shuffle = Role(count=made.tasks, device_milli=0, cpu_milli=IO_CPU_MILLI, network_bps=NETWORK // 16)
 
     def step(before: Role, *after: int) -> int:
-        """Data are brought, then worked on."""
+        """Add a transfer and the computation on its data."""
         whole_s = rng.uniform(20.0, 80.0)
         brought = made.add(before, whole_s * (1 - COMPUTES), *after)
         return made.add(compute, whole_s * COMPUTES, brought)
@@ -74,7 +74,7 @@ def query(rng: random.Random) -> Query:
 
 
 def by_stage(queries: Sequence[Query]) -> list[Submission]:
-    """Every stage is a job that asks for what it uses."""
+    """Return a job for every stage, which requests what it uses."""
     made = []
     for number, each in enumerate(queries):
         for at, stage in enumerate(each.stages):
@@ -85,9 +85,9 @@ def by_stage(queries: Sequence[Query]) -> list[Submission]:
 
 
 def by_query(queries: Sequence[Query]) -> list[Submission]:
-    """Every query is a job with a core for each of its tasks until it ends, one stage after the other on those cores.
+    """Return a job for every query, with a core for each of its tasks until it ends; stages run one after the other.
 
-    Disk and network are nobody's business, and never short: that is in favour of this side.
+    Disk and network are not modelled and never scarce, which favours this side of the comparison.
     """
     made = []
     for number, each in enumerate(queries):
@@ -105,7 +105,7 @@ def ran(jobs: list[Submission], policy: str, cluster: Cluster, speed: SpeedModel
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Seconds to the last end, mean seconds of a query, and the part of the cores held that computed."""
+    """The makespan, the mean completion time of a query, and the fraction of allocated core time spent computing."""
 
     makespan_s: float
     completion_s: float
@@ -137,9 +137,9 @@ def outcome(jobs: list[Submission], queries: Sequence[Query], policy: str) -> Ou
 
 
 def ursa(seeds: int) -> None:
-    """What is compared with Spark on YARN."""
+    """Print the comparison with Spark on YARN."""
     print(f"\nUrsa: {QUERIES} queries on {MACHINES} machines, {seeds} seeds\n")
-    print("| scheduler | makespan, s | over `ursa` | mean completion, s | over `ursa` | cores held that compute |")
+    print("| scheduler | makespan, s | over `ursa` | mean completion, s | over `ursa` | allocated cores computing |")
     print("|---|---:|---:|---:|---:|---:|")
     sets = []
     for seed in range(seeds):
@@ -168,11 +168,11 @@ def ursa(seeds: int) -> None:
 
 STAGES, MOST, SCALING, PEROTIN_SEEDS = 80, 16, 0.8, 5
 NODES, DEVICES, HOST = 4, 8, 12_000
-"""Each node has as much of CPUs, network and disk, where those count."""
+"""The capacity of each node in CPUs, network and disk, where those count."""
 
 
 def moldable(rng: random.Random, resources: int) -> list[Job]:
-    """Stages of one to sixteen tasks; each but the first few needs up to three of those just before it."""
+    """Return stages of one to sixteen tasks; each depends on up to three of the twelve before it."""
     made: list[Job] = []
     for number in range(STAGES):
         lately = range(max(number - 12, 0), number)
@@ -191,7 +191,7 @@ def moldable(rng: random.Random, resources: int) -> list[Job]:
 
 
 def least_makespan_s(jobs: Sequence[Job]) -> float:
-    """No schedule is shorter: the longest chain with every stage as fast as can be, or all work at its cheapest."""
+    """Return a lower bound on the makespan: the longest chain at full speed, or all work at its cheapest."""
     ends: dict[JobId, float] = {}
     used = [0.0] * 4
     for job in jobs:
@@ -203,16 +203,16 @@ def least_makespan_s(jobs: Sequence[Job]) -> float:
 
 
 def bound(resources: int) -> float:
-    """At most so many times the shortest schedule (Perotin et al., theorem for general precedence)."""
+    """Return the claimed ratio to the shortest schedule (Perotin et al., theorem for general precedence)."""
     return 1.619 * resources + 2.545 * math.sqrt(resources) + 1
 
 
 def perotin(seeds: int) -> None:
-    """Makespan over the lower bound, by number of resources."""
+    """Print the makespan relative to the lower bound, by number of resources."""
     print(f"\nPerotin: {STAGES} moldable stages, {NODES} nodes of {DEVICES} devices, {PEROTIN_SEEDS * seeds} seeds\n")
     sizes = (1, 4, MOST)
-    titles = ["`perotin`", *(f"`fifo:backfill=true`, {size} tasks" for size in sizes)]
-    print(f"| resources | claimed at most | {' | '.join(f'{each}, mean | worst' for each in titles)} |")
+    titles = ["`perotin`", *(f"`fifo:backfill=true`, {size} task{'s' * (size > 1)}" for size in sizes)]
+    print(f"| resources | claimed bound | {' | '.join(f'{each}, mean | worst' for each in titles)} |")
     print(f"|---|---:|{'---:|' * (2 * len(titles))}")
     for resources in (1, 2, 3, 4):
         cells = []
@@ -223,13 +223,13 @@ def perotin(seeds: int) -> None:
 
 
 def fixed(job: Job, size: int) -> Job:
-    """The same stage with just so many tasks."""
+    """Return the same stage with a fixed number of tasks."""
     role = replace(job.roles[0], count=size)
     return replace(job, roles=(role,), elastic=None, work=(job.work or 0.0) / size**SCALING)
 
 
 def over_least(seed: int, resources: int, size: int | None) -> float:
-    """Under `perotin`, which chooses sizes, or first come first served with a given one."""
+    """Return the ratio under `perotin`, which chooses sizes, or under first come, first served with a given size."""
     jobs = moldable(random.Random(seed), resources)
     cpu, network, disk = (HOST if kind < resources else None for kind in (1, 2, 3))
     nodes = tuple(

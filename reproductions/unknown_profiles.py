@@ -1,8 +1,8 @@
-"""Unknown profiles: average completion time when policies know only part of Gavel's throughput table.
+"""Unknown profiles: average completion time when policies know only a fraction of Gavel's throughput table.
 
-Set A of the Gavel reproduction (`max_min_fairness.trace` on 8 V100s, 16 P100s and 24 K80s). Which figures are known is
-drawn five times. Jobs always run at their true speed; only what the policy believes differs.
-Run: `ROTA_DATA=... python reproductions/unknown_profiles.py [DRAWS]`.
+Set A of the Gavel reproduction (`max_min_fairness.trace` on 8 V100s, 16 P100s and 24 K80s). The known
+entries are sampled five times. Jobs always run at their true speed; only the speeds known to the policy differ.
+Run: `ROTA_DATA=... python reproductions/unknown_profiles.py [SAMPLES]`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rota.traces.formats import read_trace
 from rota.traces.workload import Workload
 
 POLICIES = ("gavel/max_min_fairness_perf", "gavel/max_min_fairness_packed")
-PARTS = (0.5, 0.2)
+FRACTIONS = (0.5, 0.2)
 
 
 def completion_s(workload: Workload, policy: str, setting: Setting) -> float:
     return measure(simulate(workload, policy, setting).history).avg_jct_s or 0.0
 
 
-def main(draws: int) -> None:
+def main(samples: int) -> None:
     folder = Path(os.environ["ROTA_DATA"]) / "gavel"
     truth = read_profiles(folder / "simulation_throughputs.json")
     cluster = read_cluster("v100=8/4,p100=16/4,k80=24/4")
@@ -44,16 +44,18 @@ def main(draws: int) -> None:
     print("| known | filled in by | observed | held-out error | " + " | ".join(f"`{name}`" for name in POLICIES) + " |")
     print("|---|---|---|---|" + "---|" * len(POLICIES))
     print(f"| all | | | | {' | '.join(f'{exact[name]:.0f} s' for name in POLICIES)} |")
-    for part in PARTS:
+    for fraction in FRACTIONS:
         for fill in Fill:
             for observes in (False, True):
-                specs = [EstimateSpec(known=part, fill=fill, observes=observes, seed=seed) for seed in range(draws)]
-                told = [spec.estimate(truth) for spec in specs]
-                errors = [each.speeds.error.median for each in told if each.speeds.error is not None]
-                row = [f"{part:.0%}", fill.value, "yes" if observes else "no", f"{statistics.mean(errors):.0%}"]
+                specs = [
+                    EstimateSpec(known=fraction, fill=fill, observes=observes, seed=seed) for seed in range(samples)
+                ]
+                known = [spec.estimate(truth) for spec in specs]
+                errors = [each.speeds.error.median for each in known if each.speeds.error is not None]
+                row = [f"{fraction:.0%}", fill.value, "yes" if observes else "no", f"{statistics.mean(errors):.0%}"]
                 for policy in POLICIES:
                     settings = [
-                        Setting(cluster=cluster, speed=base.speed, estimate=each, observes=observes) for each in told
+                        Setting(cluster=cluster, speed=base.speed, estimate=each, observes=observes) for each in known
                     ]
                     ratios = [completion_s(workload, policy, each) / exact[policy] for each in settings]
                     row.append(f"{statistics.mean(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
