@@ -1,9 +1,9 @@
 """Decision time of every policy with 1,000 active jobs on 2,048 GPUs: the longest plan and the mean.
 
-All jobs are there at once, of 1 to 16 GPUs, twice as many as fit; the simulator then runs until the policy has planned
-so often. Once on GPUs of one type, once on three that differ in speed. CPU seconds of this process, so that other work
-on the machine does not count; the solvers' libraries are loaded before. Names of policies may be given.
-Then, for the policies that share devices, whole runs: 900 jobs on 100 GPUs, no two alike in what they say of their use.
+All jobs are submitted at once, with 1 to 16 GPUs each, twice as many as fit; the simulator then runs until the policy
+has made the set number of plans. Once on GPUs of one type, once on three that differ in speed. Times are CPU seconds of
+this process, so other work on the machine does not count; the solver libraries are loaded before.
+Then, for the policies that share devices, whole runs: 900 jobs on 100 GPUs, no two with equal declared utilisation.
 Run: `python bench/decisions.py [POLICY...]`.
 """
 
@@ -41,14 +41,14 @@ CLUSTERS = {
 }
 SPEED = SpeedModel(type_speed={DeviceType("v100"): 1.0, DeviceType("p100"): 0.6, DeviceType("k80"): 0.25})
 SINGLE = ("gavel/allox",)
-"""Policies that know jobs of one device only."""
+"""Policies that support one-device jobs only."""
 
 SHARING = ("gandiva", "antman", "kubeshare", "salus", "olympian", "lucid", "muri", "horus")
 RUN_LIMIT_S = 20.0
 
 
 class Enough(Exception):
-    """As many plans as were wanted."""
+    """Ends a run after the set number of plans."""
 
 
 class Timed:
@@ -99,7 +99,7 @@ def jobs(*, single: bool) -> list[Submission]:
 
 
 def measure(policy: str, cluster: Cluster) -> tuple[float, float]:
-    """The longest plan and the mean, in seconds."""
+    """Return the longest plan and the mean, in seconds."""
     built, alloc, _ = scheduler(policy, Setting(cluster=cluster, speed=SPEED))
     timed = Timed(built)
     engine = Engine(State(cluster), timed, alloc)
@@ -109,7 +109,7 @@ def measure(policy: str, cluster: Cluster) -> tuple[float, float]:
 
 
 def sharing_jobs() -> list[Submission]:
-    """Jobs for twice as long as there are devices, half of them opportunistic; every third wants part of a device."""
+    """Return jobs at twice the capacity, half of them opportunistic; every third requests a fraction of a device."""
     rng = random.Random(2)
     made = []
     for number in range(900):
@@ -128,7 +128,7 @@ def sharing_jobs() -> list[Submission]:
 
 
 def whole_runs(wanted: list[str]) -> None:
-    """CPU seconds of a study under each policy that shares devices."""
+    """Print the CPU seconds of a simulation under each policy that shares devices."""
     print("\n| policy | whole run |\n|---|---:|")
     cluster, speed, submissions = Cluster.uniform(("gpu", 100, 4)), SpeedModel(device_neighbour=0.9), sharing_jobs()
     slow = []

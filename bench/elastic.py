@@ -1,7 +1,7 @@
 """One decision of each policy that chooses sizes, on 2,048 devices with 1,000 active jobs.
 
-First the plan when all of them have just come, then the plan after one more has (and for policies that plan in
-rounds, at the end of the next round): CPU seconds of one step of the engine, decisions included.
+First the plan when all jobs have just arrived, then the plan after one more arrival (for policies that plan in rounds,
+at the end of the next round). Times are CPU seconds of one step of the engine, decisions included.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDS = 3
 
 
 def steps(policy: str) -> tuple[float, float]:
-    """CPU seconds of the first plan, and of the longest of a few later ones."""
+    """Return the CPU seconds of the first plan and of the longest of a few later ones."""
     setting = Setting(cluster=Cluster.uniform(("gpu", DEVICES, PER_NODE)))
     built, alloc, _ = scheduler(policy, setting)
     engine = Engine(State(setting.cluster), built, alloc)

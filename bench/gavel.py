@@ -1,7 +1,7 @@
-"""The Gavel family's speed: one solve with many jobs, against cvxpy + ECOS in the same run, and a whole run.
+"""Speed of the Gavel policies: one solve with many jobs, against cvxpy + ECOS in the same run, and a whole run.
 
-CPU seconds of this process. Profiles and trace come from $ROTA_DATA; without it random speeds stand in for
-them and the whole run is left out.
+Times are CPU seconds of this process. Profiles and trace come from $ROTA_DATA; without it, speeds are random and the
+whole run is skipped.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def solve(asked: ShareQuestion, *, packs: bool, collapse: bool) -> float:
 
 
 def again(asked: ShareQuestion, *, warm: bool) -> float:
-    """CPU seconds of a solve when one job in twenty has left and as many have come since the last one."""
+    """Return the CPU seconds of a solve after one job in twenty has been replaced since the last one."""
     churn = len(asked.jobs) // 20
     solver = Solver()
     earlier = lay_out(replace(asked, jobs=asked.jobs[churn:]), collapse=False)

@@ -1,8 +1,8 @@
 """Overlap of operators of two models on one GPU by streams, against predictors of the group's latency.
 
 After Abacus (Cui et al., SC 2021): two spans of consecutive blocks, each of one model with its own batch, run on two
-streams at once. Their latency is measured and then predicted from what is known of each span alone. Half of the
-groups is held back from the fit. Needs PyTorch with CUDA and torchvision:
+streams at once. Their latency is measured and then predicted from measurements of each span alone. Half of
+the groups is held out from the fit. Needs PyTorch with CUDA and torchvision:
 
     python bench/gpu_overlap.py [--groups 600] [--seed 1] [--out overlap.csv]
 """
@@ -27,7 +27,7 @@ REPEATS = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Consecutive blocks of a model, with what is known of them alone."""
+    """Consecutive blocks of a model, with their measurements alone."""
 
     model: str
     first: int
@@ -40,14 +40,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Two spans and how long they take together."""
+    """Two spans and their latency together."""
 
     spans: tuple[Span, Span]
     together_ms: float
 
 
 def models(torch: Any, torchvision: Any) -> dict[str, tuple[list[Any], Callable[[int], Any]]]:
-    """Models as lists of blocks, with a function that makes an input of a batch size."""
+    """Return models as lists of blocks, with a function that makes an input of a batch size."""
 
     def image(batch: int) -> Any:
         return torch.randn(batch, 3, 224, 224, device="cuda", dtype=torch.float16)
@@ -77,7 +77,7 @@ def models(torch: Any, torchvision: Any) -> dict[str, tuple[list[Any], Callable[
 
 
 def captured(torch: Any, runs: Sequence[Callable[[], Any]]) -> Any:
-    """A CUDA graph in which each function runs on a stream of its own."""
+    """Return a CUDA graph in which each function runs on its own stream."""
     main = torch.cuda.Stream()
     sides = [torch.cuda.Stream() for _ in runs]
     graph = torch.cuda.CUDAGraph()
@@ -96,7 +96,7 @@ def captured(torch: Any, runs: Sequence[Callable[[], Any]]) -> Any:
 
 
 def timed_ms(torch: Any, graph: Any) -> float:
-    """The median time of a replay."""
+    """Return the median time of a replay."""
     for _ in range(3):
         graph.replay()
     times = []
@@ -111,7 +111,7 @@ def timed_ms(torch: Any, graph: Any) -> float:
 
 
 def measured(torch: Any, torchvision: Any, groups: int, seed: int) -> list[Group]:
-    """Random groups of two spans, each measured alone and together."""
+    """Return random groups of two spans, each measured alone and together."""
     rng = np.random.default_rng(seed)
     library = models(torch, torchvision)
     names = sorted(library)
@@ -147,7 +147,7 @@ def measured(torch: Any, torchvision: Any, groups: int, seed: int) -> list[Group
 
 
 def features_of(groups: Sequence[Group]) -> Floats:
-    """What is known before a group runs: of each span its time alone, its model, batch, first block and length."""
+    """Return the features known before a group runs: time alone, model, batch, first block and length of each span."""
     names = sorted({span.model for group in groups for span in group.spans})
     rows = []
     for group in groups:
@@ -159,7 +159,7 @@ def features_of(groups: Sequence[Group]) -> Floats:
 
 
 def by_line(known: Floats, times: Floats, asked: Floats) -> Floats:
-    """Least squares of the relative error."""
+    """Fit by least squares of the relative error."""
     ones = np.hstack([known, np.ones((len(known), 1))])
     weights = np.linalg.lstsq(ones / times[:, None], np.ones(len(times)), rcond=None)[0]
     predicted: Floats = np.hstack([asked, np.ones((len(asked), 1))]) @ weights
@@ -167,7 +167,7 @@ def by_line(known: Floats, times: Floats, asked: Floats) -> Floats:
 
 
 def by_network(torch: Any, known: Floats, times: Floats, asked: Floats) -> Floats:
-    """A multilayer perceptron of the group's time over the sum of the times alone, as Abacus trains one."""
+    """Train a multilayer perceptron on the group's time over the sum of the times alone, as Abacus does."""
     torch.manual_seed(0)
     half = known.shape[1] // 2
 
@@ -201,7 +201,7 @@ def by_network(torch: Any, known: Floats, times: Floats, asked: Floats) -> Float
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--groups", type=int, default=600, help="how many random pairs of spans to measure")
+    parser.add_argument("--groups", type=int, default=600, help="number of random pairs of spans to measure")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", help="write the measured groups as CSV")
     options = parser.parse_args()
@@ -209,10 +209,10 @@ def main() -> int:
         import torch
         import torchvision  # type: ignore[import-not-found,unused-ignore] # only where a GPU is measured
     except ImportError as error:
-        print(f"skipped: {error}; this measures a GPU through PyTorch and torchvision")
+        print(f"skipped: {error}; this benchmark needs PyTorch and torchvision")
         return 0
     if not torch.cuda.is_available():
-        print("skipped: PyTorch sees no GPU here")
+        print("skipped: PyTorch finds no GPU")
         return 0
     groups = measured(torch, torchvision, options.groups, options.seed)
     if options.out:

@@ -1,9 +1,9 @@
-"""How fast Rota binds pods on a real API server: against raw binds, and against the stock kube-scheduler, in one run.
+"""Rate at which Rota binds pods on a real API server, against raw binds and the stock kube-scheduler in one run.
 
-1,000 hollow nodes of 16 GPUs; 5,000 one-pod jobs and 500 gangs of eight, all there before the scheduler starts. A rate
-is pods over the time from the first to the last bind, as a watch of the API server sees them. Everything shares the
-machine's cores, so that only ratios within one run say something. Then, by itself: how long Rota takes to start beside
-the one-pod jobs while they run, from the start of its process until it schedules.
+1,000 hollow nodes of 16 GPUs; 5,000 one-pod jobs and 500 gangs of eight, all created before the scheduler starts. A
+rate is pods over the time from the first to the last bind, as a watch of the API server sees them. All processes share
+the machine's cores, so only ratios within one run are meaningful. Then, separately: the start-up time of Rota while the
+one-pod jobs run, from the start of its process until it schedules.
 
 usage: bench/kubernetes.py [--nodes N] [--pods N] [--gangs N] [--only start]
 """
@@ -56,7 +56,7 @@ def pods_for(scheduler: str, alone: int, gangs: int) -> list[Json]:
 
 
 async def in_parallel(jobs: Sequence[Callable[[], Any]]) -> None:
-    """All of them, so many at a time."""
+    """Run all calls with a limited number at a time."""
     left = iter(jobs)
 
     async def worker() -> None:
@@ -85,7 +85,7 @@ class Field:
         await in_parallel([partial(self.api.delete, path, now) for path in paths])
 
     async def bound(self, pods: int, begin: Callable[[], Any]) -> tuple[float, float]:
-        """Binds a second from the first to the last, and seconds from the beginning to the first."""
+        """Return the binds per second from the first to the last, and the seconds until the first."""
         _, version = await self.api.everything("/api/v1/pods")
         seen: dict[str, float] = {}
         begun = time.perf_counter()
@@ -110,7 +110,7 @@ class Field:
 
 
 async def raw(field: Field, alone: int, gangs: int, nodes: int) -> float:
-    """Binds by the client alone, in a process of its own, to nodes that were chosen before."""
+    """Measure binds by the client alone, in a separate process, to predetermined nodes."""
     values = pods_for("nobody", alone, gangs)
     print(f"  pods made: {await field.make(PODS, values):,.0f}/s")
 
@@ -127,7 +127,7 @@ async def raw(field: Field, alone: int, gangs: int, nodes: int) -> float:
 
 
 async def bind_all(kubeconfig: Path, nodes: int) -> None:
-    """What the process of raw binds does: all pods, to one node after the other."""
+    """Bind all pods to one node after the other; run in the process of raw binds."""
     api = Api(connect(None, kubeconfig), connections=AT_ONCE)
     pods, _ = await api.everything("/api/v1/pods")
 
@@ -164,7 +164,7 @@ async def by_rota(field: Field, alone: int, gangs: int, folder: Path) -> tuple[f
 
 
 async def starts(field: Field, alone: int, folder: Path) -> None:
-    """Start beside pods that run: with the records of who bound them, and without any, as another replica would."""
+    """Measure the start with running pods: with the records of their binds, and without, as another replica would."""
     folder.mkdir()
     values = pods_for("rota", alone, 0)
     await field.make(PODS, values)
@@ -187,7 +187,7 @@ async def starts(field: Field, alone: int, folder: Path) -> None:
 
 
 def pass_ms(log: str) -> float:
-    """How long a step of the engine took on average, planning included."""
+    """Return the mean time of a step of the engine, planning included."""
     url = log.split("answers at ")[1].split(";")[0]
     with urllib.request.urlopen(f"{url}/metrics") as answer:
         lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[:1] != "#")
@@ -203,7 +203,7 @@ def start_rota(field: Field, config: Path, folder: Path, data: str = "data") -> 
 
 
 def start_s(field: Field, config: Path, folder: Path, data: str = "data") -> float:
-    """From the start of a process until it schedules, with everything bound."""
+    """Return the seconds from the start of a process until it schedules, with all pods bound."""
     log = folder / "rota.log"
     before = log.stat().st_size
     begun = time.perf_counter()
@@ -228,7 +228,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 async def by_stock(field: Field, alone: int, gangs: int, folder: Path) -> float:
-    """The scheduler of Kubernetes, with as many requests a second as it likes."""
+    """Measure the scheduler of Kubernetes without a limit on its request rate."""
     values = pods_for("default-scheduler", alone, gangs)
     await field.make(PODS, values)
     config = folder / "scheduler.yaml"
@@ -277,7 +277,7 @@ async def main(nodes: int, alone: int, gangs: int, only_start: bool) -> None:
             await field.make("/api/v1/nodes", [node_object(f"n{number}", PER_NODE) for number in range(nodes)])
             if not only_start:
                 await rates(field, nodes, alone, gangs, folder)
-            print(f"{nodes:,} nodes, {alone:,} pods that run")
+            print(f"{nodes:,} nodes, {alone:,} running pods")
             await starts(field, alone, folder / "start")
             await field.api.close()
         finally:
@@ -285,7 +285,7 @@ async def main(nodes: int, alone: int, gangs: int, only_start: bool) -> None:
 
 
 async def rates(field: Field, nodes: int, alone: int, gangs: int, folder: Path) -> None:
-    """Rota between raw binds before and after, and the stock scheduler."""
+    """Measure Rota and the stock scheduler, with raw binds before and after."""
     print(f"{nodes:,} nodes, {alone:,} one-pod jobs, {gangs:,} gangs of {GANG}")
     first = await raw(field, alone, gangs, nodes)
     print(f"raw binds before    {first:8,.0f}/s")
@@ -309,7 +309,7 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=5000)
     parser.add_argument("--gangs", type=int, default=500)
-    parser.add_argument("--only", choices=["start"], help="measure only how long Rota takes to start")
+    parser.add_argument("--only", choices=["start"], help="measure only the start-up time of Rota")
     parser.add_argument("--bind", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bind is not None:

@@ -1,9 +1,9 @@
-"""How long the learned placement takes for a batch of new jobs on a large cluster.
+"""Time of the learned placement for a batch of new jobs on a large cluster.
 
     .venv/bin/python bench/learned_placement.py
 
-20 new jobs of 1 to 4 workers on 1,000 servers of which two thirds are busy; the least of five batches, in processor
-time of one thread.
+20 new jobs of 1 to 4 workers on 1,000 servers of which two thirds are busy; the minimum of five batches, in CPU time of
+one thread.
 """
 
 from __future__ import annotations

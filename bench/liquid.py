@@ -1,7 +1,7 @@
-"""Network cost of placements on 64 nodes in 4 racks and 2 domains, partly in use, for a mix of rings and servers.
+"""Network cost of placements on 64 nodes in 4 racks and 2 domains, partly occupied, for a mix of rings and servers.
 
-Batches of 100 tasks: random, `liquid` one by one, `liquid-batch` with its usual effort; CPU seconds of the latter. Then
-batches of up to 12 tasks against the optimum, by a program of whole numbers.
+Batches of 100 tasks: random, `liquid` one by one, and `liquid-batch` with its default search budget and CPU seconds.
+Then batches of up to 12 tasks against the optimum of an integer program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SMALL, SMALL_BUSY, SMALL_BATCHES = (6, 8, 10, 12), 0.8, 5
 
 
 def jobs(chance: random.Random, tasks: int) -> list[Job]:
-    """Half of them rings, half with servers on CPUs, of so many tasks together."""
+    """Return jobs, half of them rings and half with servers on CPUs, with that many tasks in total."""
     made: list[Job] = []
     while tasks:
         size = min(tasks, chance.choice(SIZES))
@@ -45,7 +45,7 @@ def jobs(chance: random.Random, tasks: int) -> list[Job]:
 
 
 def batch(seed: int, tasks: int, busy: float) -> PlacementBatch:
-    """A batch, and a cluster of whose devices a part is taken."""
+    """Return a batch on a cluster of which a fraction of the devices is allocated."""
     chance, inventory = random.Random(seed), Inventory(CLUSTER)
     for index, node in enumerate(CLUSTER.nodes):
         taken = sum(chance.random() < busy for _ in range(node.devices))
@@ -62,7 +62,7 @@ def batch(seed: int, tasks: int, busy: float) -> PlacementBatch:
 
 
 def at_random(of: PlacementBatch, chance: random.Random) -> BatchLayout:
-    """Every task on any node with room."""
+    """Place every task on a random node with room."""
     layout = BatchLayout(of)
     for number, task in enumerate(of.tasks):
         layout.assign(number, chance.choice([node for node in task.nodes if layout.fits(number, node)]))
@@ -70,7 +70,7 @@ def at_random(of: PlacementBatch, chance: random.Random) -> BatchLayout:
 
 
 def one_by_one(of: PlacementBatch) -> BatchLayout:
-    """Every task in its turn where it adds least."""
+    """Place the tasks one by one, each where it adds the least cost."""
     layout = best_fit(of)
     assert layout is not None
     return layout

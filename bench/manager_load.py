@@ -1,12 +1,12 @@
-"""How much load the live manager takes: durable submissions a second, a long queue, the way from submit to start.
+"""Load on the live manager: durable submissions per second, a long queue, the time from submission to start.
 
-How it is measured: a real `rota up` on SQLite in a temporary folder, on this machine, with its load generator beside
-it. 16 connections each send the next request when the last is answered, over HTTP/1.1 keep-alive. A submission counts
+Set-up: a real `rota up` on SQLite in a temporary folder, on the same machine as the load generator. Each of 16
+connections sends the next request when the last is answered, over HTTP/1.1 keep-alive. A submission counts
 when its 201 has arrived, which is after its commit with `synchronous=FULL`. The rate of empty POSTs is measured in
 the same way in the same run, before and after. With 50,000 jobs waiting for a device that one job holds: the first
-page of jobs as `rota ps` asks for it (median of 20); the times of the engine's steps from a completion on (by the
-manager's own clock, from `/stats`); how long `/healthz` takes at worst while the queue is submitted in lists of 2,000
-and while `rota why` foresees the start of its last job; and the manager's resident memory.
+page of jobs as `rota ps` requests it (median of 20); the times of the engine's steps after a completion (by the
+manager's own clock, from `/stats`); the longest time of `/healthz` while the queue is submitted in lists of 2,000 and
+while `rota why` forecasts the start of its last job; and the manager's resident memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WAITING = int(os.environ.get("BENCH_WAITING", "50000"))
 
 
 async def load(url: str, path: str, body: bytes, *, seconds: float, most: int = 1 << 60) -> tuple[float, int]:
-    """Requests answered a second over all connections, and how many there were."""
+    """Return the requests answered per second over all connections, and their number."""
     place = urlsplit(url)
     head = f"POST {path} HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"
     request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
@@ -66,8 +66,8 @@ def submissions(manager: Manager) -> None:
     rate, count = asyncio.run(load(url, "/api/v1/jobs", job, seconds=SECONDS))
     after, _ = asyncio.run(load(url, "/healthz", b"", seconds=SECONDS / 2))
     empty = (before + after) / 2
-    print(f"durable submissions: {rate:.0f} a second ({count} in all, {CONNECTIONS} connections; goal 500)")
-    print(f"empty POSTs: {empty:.0f} a second; ratio {rate / empty:.2f} (goal 0.4)")
+    print(f"durable submissions: {rate:.0f} per second ({count} in all, {CONNECTIONS} connections; goal 500)")
+    print(f"empty POSTs: {empty:.0f} per second; ratio {rate / empty:.2f} (goal 0.4)")
 
 
 def long_queue(manager: Manager, blocker: str) -> None:
@@ -83,7 +83,7 @@ def long_queue(manager: Manager, blocker: str) -> None:
         begun = time.perf_counter()
         next(iter(manager.client.jobs(limit=100)))
         pages.append(time.perf_counter() - begun)
-    with longest_wait(manager) as while_foreseeing:
+    with longest_wait(manager) as while_forecasting:
         begun = time.perf_counter()
         manager.client.why(last)
         why_s = time.perf_counter() - begun
@@ -96,10 +96,9 @@ def long_queue(manager: Manager, blocker: str) -> None:
     status = Path(f"/proc/{manager.process.pid}/status").read_text()
     resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
     print(f"{known} waiting: first page {statistics.median(pages) * 1e3:.0f} ms (goal 100)")
-    print(
-        f"{known} waiting: why, of the last job {why_s:.1f} s; others wait {while_foreseeing[0] * 1e3:.0f} ms at worst"
-    )
-    print(f"lists of 2,000: others wait {while_submitting[0] * 1e3:.0f} ms at worst")
+    wait_ms = while_forecasting[0] * 1e3
+    print(f"{known} waiting: why of the last job {why_s:.1f} s; other requests wait at most {wait_ms:.0f} ms")
+    print(f"lists of 2,000: other requests wait at most {while_submitting[0] * 1e3:.0f} ms")
     print(
         f"{known} waiting: step after a completion, median of {len(steps)}: {statistics.median(steps) * 1e3:.2f} ms, "
         f"longest {max(steps) * 1e3:.2f} ms (goal 10)"
@@ -109,7 +108,7 @@ def long_queue(manager: Manager, blocker: str) -> None:
 
 @contextmanager
 def longest_wait(manager: Manager) -> Iterator[list[float]]:
-    """How long others wait for an answer at worst meanwhile."""
+    """Measure the longest wait of other requests meanwhile."""
     worst = [0.0]
     over = threading.Event()
 

@@ -1,8 +1,8 @@
-"""How long the dashboard's pages take with 10,000 jobs, and the report of 82,000 to write and to open, by the clock.
+"""Wall-clock time of the dashboard's pages with 10,000 jobs, and of writing and opening a report of 82,000 jobs.
 
     .venv/bin/python bench/pages.py
 
-Every load is by a browser that has never been there; the first one also by a manager that has just started.
+Every load has an empty browser cache; the first one is also the first of the manager.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Iterations of a GPT in plain PyTorch on one GPU, against what `rota plan parallel` predicts for it.
 
 Weights and gradients have 16 bits, master weights and Adam's moments 32. Attention is not fused, dropout is on, as in
-the runs that the cost model was fitted to. `measure FILE` needs PyTorch and a GPU, and writes a table in the form of
-vTrain's with the peak of memory beside. `compare FILE TYPE` needs Rota: it predicts the rows with the type's constants,
-fits them to a random half of the rows and says how far the other half is off.
+the runs that the cost model was fitted to. `measure FILE` needs PyTorch and a GPU, and writes a table in vTrain's
+format with an additional column for peak memory. `compare FILE TYPE` needs Rota: it predicts the rows with the type's
+constants, fits them to a random half of the rows and prints the error on the other half.
 Run: `python bench/parallel_one_gpu.py measure FILE`, then `python bench/parallel_one_gpu.py compare FILE h200`.
 """
 
@@ -79,7 +79,7 @@ def model_class() -> Any:
 
 
 class MasterAdam:
-    """Adam over 32-bit copies of 16-bit weights, one weight at a time, so that nothing else is kept."""
+    """Adam over 32-bit copies of 16-bit weights, one weight at a time, to save memory."""
 
     def __init__(self, parameters: list[Any]) -> None:
         import torch

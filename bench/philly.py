@@ -1,7 +1,7 @@
-"""What every policy takes for the first 2,000 jobs of the Philly trace on 400 GPUs, at its published parameters.
+"""CPU time of every policy for the first 2,000 jobs of the Philly trace on 400 GPUs, with its default parameters.
 
-CPU seconds of this process, from the first submission to the last end, so that other work on the machine does not
-count. Needs `ROTA_DATA` with the trace. Names of policies may be given.
+Times are CPU seconds of this process, from the first submission to the last end, so other work on the machine does not
+count. Needs `ROTA_DATA` with the trace.
 Run: `python bench/philly.py [POLICY...]`.
 """
 

@@ -1,8 +1,8 @@
 """Operators that overlap on one GPU by streams: measured times of pairs against the predictor of `abacus`.
 
-An operator's occupancy is taken from two copies of it that run side by side; no pair of different operators is used for
-that. Every pair is then run on two streams and compared with the prediction, and with the two guesses that need no
-measurement: one after the other, and the longer of the two.
+An operator's occupancy is measured with two concurrent copies of it; no pair of different operators is used for that.
+Every pair is then run on two streams and compared with the prediction, and with two baselines that need no measurement
+of pairs: one after the other, and the longer of the two.
 
 Run: `python bench/planner_overlap.py`, one NVIDIA GPU; skipped without PyTorch or a GPU.
 """
@@ -22,7 +22,7 @@ REPEATS, LAUNCHES = 15, 40
 
 
 def operators(torch: Any) -> dict[str, Callable[[], Any]]:
-    """Operators of inference with small and large batches."""
+    """Return operators of inference with small and large batches."""
     device = torch.device("cuda")
 
     def linear(rows: int, width: int) -> Callable[[], Any]:
@@ -51,7 +51,7 @@ def operators(torch: Any) -> dict[str, Callable[[], Any]]:
 
 
 def captured(torch: Any, run: Callable[[], Any], stream: Any) -> Any:
-    """The operator many times over as a graph, so that launches cost no time on the host."""
+    """Return a graph that repeats the operator many times, so that launches cost no host time."""
     with torch.cuda.stream(stream):
         for _ in range(3):
             run()
@@ -64,7 +64,7 @@ def captured(torch: Any, run: Callable[[], Any], stream: Any) -> Any:
 
 
 def timed_ms(torch: Any, pairs: list[tuple[Any, Any]]) -> float:
-    """Median time of graphs that start together, each on its stream."""
+    """Return the median time of graphs that start together, each on its own stream."""
     times = []
     for _ in range(REPEATS):
         torch.cuda.synchronize()
@@ -94,8 +94,8 @@ def main() -> int:
     for name, made in graphs.items():
         twice_ms = timed_ms(torch, list(zip(made, streams, strict=True)))
         occupancy[name] = min(1.0, max(twice_ms / (2 * alone[name]), 1e-3))
-    # Launches of the shorter operator end first: both are as long as each other's work only where the times are alike,
-    # so that pairs are compared as whole graphs.
+    # Launches of the shorter operator end first: the two overlap throughout only if their times are equal, so pairs are
+    # compared as whole graphs.
     predictor = OverlapPredictor()
     errors: dict[str, list[float]] = {"abacus": [], "one after the other": [], "longer of the two": []}
     for first, second in itertools.combinations(graphs, 2):
@@ -122,6 +122,6 @@ if __name__ == "__main__":
     import torch as found_torch
 
     if not found_torch.cuda.is_available():
-        print("skipped: there is no GPU")
+        print("skipped: PyTorch finds no GPU")
         sys.exit(0)
     sys.exit(main())

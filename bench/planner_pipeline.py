@@ -1,9 +1,9 @@
 """A transformer split over CPU processes by three plans: predicted step times against measured ones.
 
 Layers are profiled alone (forward and backward on one thread), messages between two processes are timed, and the
-planner's simulator predicts the step of three plans: `max-load` and two that are less even. Then as many processes as
-the plan has stages run real forward and backward passes over gloo in the 1F1B order. All three orders of predicted and
-measured times must agree, and each prediction must be within 15 %.
+planner's simulator predicts the step of three plans: `max-load` and two less balanced ones. Then one process per stage
+runs real forward and backward passes over gloo in the 1F1B order. The order of the
+three plans by predicted and by measured time must agree, and each prediction must be within 15 %.
 
 Run: `python bench/planner_pipeline.py [--processes N]`, at least two free cores; skipped without PyTorch (`pip install
 'rota[learn]'`).
@@ -33,11 +33,11 @@ from rota.planner.simulate.schedules import PipelineSchedule, device_turns
 LAYERS, HIDDEN, HEADS, SEQUENCE, BATCH, MICRO_BATCHES, STEPS = 8, 256, 4, 96, 2, 6, 40
 TOLERANCE = 0.15
 QUANTILE = 0.1
-"""Of repeated runs, profiled and real alike: what a machine does when other programs leave it alone."""
+"""The quantile of repeated runs, profiled and real, that stands for an undisturbed machine."""
 
 
 def undisturbed(times_ms: list[float]) -> float:
-    """The time that only one run in ten falls below, the first tenth of the runs left out as warm-up."""
+    """Return the 10th percentile of the run times, without the first tenth of the runs as warm-up."""
     return sorted(times_ms[len(times_ms) // 10 :])[int(QUANTILE * 0.9 * len(times_ms))]
 
 
@@ -56,7 +56,7 @@ def settle() -> Any:
 
 
 def profiled() -> tuple[float, float]:
-    """Forward and backward of one layer in ms, on one thread and undisturbed."""
+    """Return the undisturbed times of forward and backward of one layer, in ms on one thread."""
     torch = settle()
     stack = [layer() for _ in range(LAYERS)]
     forward, backward = [], []
@@ -75,7 +75,7 @@ def profiled() -> tuple[float, float]:
 
 
 def rank_main(rank: int, cuts: list[int], store: str) -> dict[str, Any]:
-    """One process of a pipeline: its layers, its turns, messages to its neighbours; the times of its steps in ms."""
+    """Run one process of a pipeline, its layers in schedule order with messages; return its step times in ms."""
     torch = settle()
     import torch.distributed as dist
 
@@ -122,7 +122,7 @@ def _step(torch: Any, dist: Any, rank: int, count: int, block: Any, turns: list[
 
 
 def _message_ms(torch: Any, dist: Any, rank: int, count: int) -> float:
-    """Half a round trip of one micro-batch's activations between the first two ranks."""
+    """Return half a round trip of one micro-batch's activations between the first two ranks."""
     x = torch.empty(BATCH, SEQUENCE, HIDDEN)
     times = []
     for _ in range(STEPS):
@@ -139,7 +139,7 @@ def _message_ms(torch: Any, dist: Any, rank: int, count: int) -> float:
 
 
 def measured(cuts: list[int]) -> tuple[float, float]:
-    """Step and message in ms of a plan that runs for real, by the first rank's clock."""
+    """Return the measured step and message times of a plan in ms, by the first rank's clock."""
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "store")
         command = [sys.executable, __file__, "--cuts", json.dumps(cuts), "--store", store, "--rank"]
@@ -148,8 +148,8 @@ def measured(cuts: list[int]) -> tuple[float, float]:
             subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True, env=environment)
             for rank in range(len(cuts) - 1)
         ]
-        told = [json.loads(process.communicate(timeout=300)[0]) for process in processes]
-    return undisturbed(told[0]["steps_ms"]), told[0]["message_ms"]
+        outputs = [json.loads(process.communicate(timeout=300)[0]) for process in processes]
+    return undisturbed(outputs[0]["steps_ms"]), outputs[0]["message_ms"]
 
 
 def predicted(cuts: list[int], forward_ms: float, backward_ms: float, message_ms: float) -> float:
@@ -166,7 +166,7 @@ def predicted(cuts: list[int], forward_ms: float, backward_ms: float, message_ms
 
 
 def even_cuts(processes: int, forward_ms: float, backward_ms: float, message_ms: float) -> list[int]:
-    """The plan of `max-load` for equal layers on so many processes."""
+    """Return the plan of `max-load` for equal layers on that many processes."""
     names = [f"p{rank}" for rank in range(processes)]
     operators = tuple(
         GraphOperator(name=f"l{n}", time_ms={"process": forward_ms + backward_ms}, output_bytes=1000)
@@ -188,7 +188,7 @@ def even_cuts(processes: int, forward_ms: float, backward_ms: float, message_ms:
 
 
 def uneven(cuts: list[int], moved: int) -> list[int]:
-    """The plan with so many layers moved from the last process to the first."""
+    """Return the plan with that many layers moved from the last process to the first."""
     return [0, *(min(cut + moved, LAYERS - (len(cuts) - 1 - place)) for place, cut in enumerate(cuts[1:-1], 1)), LAYERS]
 
 
@@ -200,7 +200,7 @@ def main(processes: int) -> int:
     print(f"{'plan':14} {'layers':>12} {'predicted':>10} {'measured':>10} {'error':>7}")
     rows = []
     for name, cuts in plans.items():
-        # Profiled again next to each plan, so that a machine whose speed drifts does not count as an error.
+        # Profiled again for each plan, so that a drift of the machine's speed does not count as an error.
         forward_ms, backward_ms = profiled()
         real_ms, message_ms = measured(cuts)
         expected_ms = predicted(cuts, forward_ms, backward_ms, message_ms)

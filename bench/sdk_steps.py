@@ -1,7 +1,7 @@
-"""What a step of `rota.sdk.steps` costs, inside a job and outside of one, beside steps of 1 and 10 ms.
+"""Overhead of a step of `rota.sdk.steps`, inside and outside of a job, relative to steps of 1 and 10 ms.
 
-The loop does nothing but report a loss and ask whether to save; an empty loop of the same length is taken off. Inside a
-job progress is written once a second, as it is there. A gang's task looks for the word to stop in every step.
+The loop only reports a loss and checks whether to save; the time of an empty loop of the same length is subtracted.
+Inside a job, progress is written once a second. A gang's task checks for a stop request in every step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How fast the simulator is: jobs per CPU-second, end to end, against figures measured for peers' simulators.
+"""Speed of the simulator: jobs per CPU second, end to end, against figures measured for other simulators.
 
 Each figure comes from a fresh `rota sim` process, start-up and trace reading included, measured as the user
-and system time of that process. The marginal cost is what the longer trace takes beyond the shorter one, per
-extra job. Run: `python bench/simulator_speed.py` with ROTA_DATA set to the folder of real traces.
+and system time of that process. The marginal cost is the additional time of the longer trace per
+additional job. Run: `python bench/simulator_speed.py` with ROTA_DATA set to the folder of real traces.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Run:
 
 
 def simulate(trace: Path, cluster: str, policy: str) -> Run:
-    """Run one policy over one trace in a process of its own."""
+    """Run one policy over one trace in a separate process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [*ROTA, "sim", "--trace", str(trace), "--cluster", cluster, "--policy", policy, "-o", "json"]
     pid = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -51,7 +51,7 @@ def simulate(trace: Path, cluster: str, policy: str) -> Run:
 
 
 def against_tiresias(data: Path, repeats: int) -> bool:
-    """The 10,000-job trace against the peer's figures, and the marginal cost up to the full trace."""
+    """Compare the 10,000-job trace with the published simulator, and print the marginal cost up to the full trace."""
     ok = True
     short, full = data / "tiresias" / "philly10000_tiresias.csv", data / "philly" / "philly.csv"
     print(
@@ -76,7 +76,7 @@ def against_tiresias(data: Path, repeats: int) -> bool:
 
 
 def growth(folder: Path) -> bool:
-    """Cost per job from 10,000 to 100,000 generated jobs at equal load."""
+    """Print the cost per job from 10,000 to 100,000 generated jobs at equal load."""
     ok = True
     print("\n| policy | us/job at 10,000 | us/job at 100,000 | growth | MB |")
     print("|---|---|---|---|---|")
@@ -113,10 +113,10 @@ def main() -> int:
     if data:
         ok &= against_tiresias(Path(data), repeats=3)
     else:
-        print("ROTA_DATA is not set: the comparison on real traces is left out")
+        print("ROTA_DATA is not set: the comparison on real traces is skipped")
     with tempfile.TemporaryDirectory() as folder:
         ok &= growth(Path(folder))
-    print("\nall bounds hold" if ok else "\na bound is broken")
+    print("\nall bounds hold" if ok else "\na bound is exceeded")
     return 0 if ok else 1
 
 

@@ -1,9 +1,9 @@
-"""How fast cells are on a large cluster: 10,000 nodes, 80,000 devices, 4 levels, 100 tenants, under an engine.
+"""Speed of cells under an engine on a large cluster: 10,000 nodes, 80,000 devices, 4 levels, 100 tenants.
 
-Processor time of one process on one core: to build all cells and start the engine; gang placements per second (the
-steps of the engine in which a gang arrives, others are preempted for it and it starts: from an empty cluster to a full
-one, then with a gang ending for each that arrives); and one step in which the tenants' guarantees change while jobs
-run. The targets are 1,000 placements a second and 5 s; the last column is how many times better the measurement is.
+CPU time of one process on one core: to build all cells and start the engine; gang placements per second (the steps of
+the engine in which a gang arrives, others are preempted for it and it starts: from an empty cluster to a full one, then
+with one gang ending for each arrival); and one step in which the tenants' guarantees change while jobs run. The targets
+are 1,000 placements per second and 5 s; the last column is the ratio of target and measurement.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS, RACKS, NODES, DEVICES = 20, 25, 20, 8
 TENANTS = 100
 GANGS = 12_000
 SHAPES = ((1, 1), (1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (8, 8))
-"""Pods and devices of each, as they are drawn."""
+"""Pods and devices per pod from which gangs are sampled."""
 
 
 def plan(tenants: int = TENANTS) -> CellPlan:
@@ -66,7 +66,7 @@ def gang(rng: random.Random, number: int) -> Job:
 
 
 def started() -> Engine:
-    """An engine with the cells of the large cluster."""
+    """Return an engine with the cells of the large cluster."""
     cluster = cluster_from(plan())
     declared, options = find_policy("fifo:backfill=true")
     alloc = allocator("cells", style("any"), cluster)
@@ -100,7 +100,7 @@ def fill(engine: Engine, rng: random.Random) -> int:
 
 
 def settle(engine: Engine, events: list[Event]) -> list[Decision]:
-    """Step, answering orders at once. Return all that was ordered."""
+    """Run a step and confirm its decisions at once. Return the decisions."""
     ordered: list[Decision] = []
     while events:
         decisions = engine.step(engine.state.now_s, events)
@@ -123,7 +123,7 @@ def main() -> None:
     began = time.process_time()
     engine.step(1.0, [PromisesChanged(plan(TENANTS // 2))])
     change_s = time.process_time() - began
-    print(f"devices {ROWS * RACKS * NODES * DEVICES}, tenants {TENANTS}, gangs asked {GANGS}, placed {placed}")
+    print(f"devices {ROWS * RACKS * NODES * DEVICES}, tenants {TENANTS}, gangs requested {GANGS}, placed {placed}")
     print(f"{'start':32}{start_s:10.2f} s   {5 / start_s:6.1f}x")
     print(f"{'gang placements':32}{placed / fill_s:10.0f} /s  {placed / fill_s / 1000:6.1f}x")
     print(f"{f'new guarantees, {jobs} jobs':32}{change_s:10.2f} s   {5 / change_s:6.1f}x")

@@ -1,7 +1,7 @@
 """Compile the hot modules with mypyc, beside their sources: the same code, two to three times as fast.
 
 Python then imports the compiled module instead of the source, so after an edit run this again (`make` does),
-or `--clean` to go back to the plain sources. Without a C compiler nothing is lost but speed.
+or `--clean` to go back to the plain sources. Without a C compiler, Rota runs from its sources, only slower.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ HOT = (
 
 
 def compiled() -> list[Path]:
-    """Compiled modules that lie in the source tree."""
+    """Return the compiled modules in the source tree."""
     return sorted(SOURCES.rglob("*.so"))
 
 
 def stale() -> list[str]:
-    """Compiled modules whose source is newer."""
+    """Return the compiled modules whose source is newer."""
     found = []
     for name in HOT:
         source = SOURCES / "rota" / f"{name}.py"
@@ -56,13 +56,13 @@ def stale() -> list[str]:
 
 
 def clean() -> None:
-    """Back to the plain sources."""
+    """Remove the compiled modules."""
     for module in compiled():
         module.unlink()
 
 
 def build() -> None:
-    """Compile and put the modules beside their sources."""
+    """Compile the modules and put them beside their sources."""
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
@@ -92,7 +92,7 @@ def main() -> int:
         return 0
     if options.check:
         for source in stale():
-            print(f"{source} is newer than what was compiled; `make compile` or `make pure`", file=sys.stderr)
+            print(f"{source} is newer than its compiled module; run `make compile` or `make pure`", file=sys.stderr)
         return 1 if stale() else 0
     build()
     return 0

@@ -1,8 +1,8 @@
-"""The best layout of a small batch, by a program of whole numbers: how far from it the quick ways are.
+"""The optimal layout of a small batch by an integer program, to measure the gap of the heuristics.
 
-Distances are by level, so a pair's is the farthest less what it saves by being in one domain, one rack, one node. For
-a job with servers, the pairs that a cell holds are counted by how many servers it has; for a ring it matters only which
-cells it enters, and that in the only one it turns back for nothing.
+Distances are by level, so the distance of a pair is the farthest one less the savings of sharing a domain, a rack or a
+node. For a job with servers, the pairs within a cell are counted by its number of servers. For a ring only the entered
+cells matter; if there is only one at a level, entering it is free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Terms = dict[int, float]
 
 
 def optimum(batch: PlacementBatch, nodes: Sequence[Node], weighting: Weighting, *, gap: float = 1e-6) -> float | None:
-    """The least score that any layout has; None if there is no layout. Not for weightings by count."""
+    """Return the minimum score of all layouts; None if there is no layout. Weightings by count are not supported."""
     assert not weighting.by_count
     model = _Model(batch, nodes, weighting)
     answer = Solver().solve(model.program(gap))
@@ -34,7 +34,7 @@ def optimum(batch: PlacementBatch, nodes: Sequence[Node], weighting: Weighting, 
 
 @dataclass(slots=True)
 class _Model:
-    """Columns and rows, collected before they are made into a program."""
+    """Columns and rows from which the program is built."""
 
     batch: PlacementBatch
     nodes: Sequence[Node]
@@ -43,9 +43,9 @@ class _Model:
     uppers: list[float] = field(default_factory=list)
     wholes: list[bool] = field(default_factory=list)
     rows: list[tuple[_Terms, float]] = field(default_factory=list)
-    """Each at most so much."""
+    """Rows, each with its upper bound."""
     fixed: float = 0.0
-    """Cost that no layout avoids, as far as gains are counted against it."""
+    """The constant part of the cost, against which gains are counted."""
 
     def column(self, gain: float, upper: float, *, whole: bool = True) -> int:
         self.gains.append(gain)
@@ -77,7 +77,7 @@ class _Model:
         return program
 
     def _job(self, job: int, used: list[int], loads: list[list[_Terms]]) -> None:
-        """How many tasks of each role are on each node, and what that costs."""
+        """Add columns for the number of tasks of each role on each node, and their cost."""
         tasks = [self.batch.tasks[number] for number in self.batch.by_job[job]]
         servers: dict[int, _Terms] = {}
         others: dict[int, _Terms] = {}
@@ -100,7 +100,7 @@ class _Model:
             self._ring(job, others, len(tasks))
 
     def _levels(self, traffic: float) -> Iterable[tuple[list[list[int]], float]]:
-        """Nodes, racks and domains as sets of nodes, with what it saves to be within one."""
+        """Yield nodes, racks and domains as sets of nodes, with the savings of being within one."""
         by = self.weighting
         racks: dict[str, list[int]] = {}
         domains: dict[str, list[int]] = {}
@@ -112,7 +112,7 @@ class _Model:
         yield list(domains.values()), traffic * (by.cluster - by.domain)
 
     def _pairs(self, job: int, servers: dict[int, _Terms], others: dict[int, _Terms], serving: int, tasks: int) -> None:
-        """In each cell, for its first, second... server: at most as many pairs as it has workers."""
+        """Limit, in each cell and for its first, second... server, the pairs to the number of workers."""
         traffic, workers = self.batch.traffic[job], tasks - serving
         self.fixed += traffic * self.weighting.cluster * serving * workers
         for cells, saved in self._levels(traffic):
@@ -131,7 +131,7 @@ class _Model:
                 self.at_most({**present, **dict.fromkeys(inside, -1.0)}, 0.0)
 
     def _ring(self, job: int, others: dict[int, _Terms], tasks: int) -> None:
-        """Each cell that is entered costs, but for a level of which only one is."""
+        """Charge for each entered cell, except at a level with only one."""
         for cells, cost in self._levels(self.batch.traffic[job]):
             entered: _Terms = {}
             for cell in cells:

@@ -1,11 +1,11 @@
-"""Run the scripts of `reproductions/` and write what they measured into docs/reference/reproductions.md.
+"""Run the scripts of `reproductions/` and write their tables into docs/reference/reproductions.md.
 
-Above a table of the page, `<!-- measured: NAME -->` says which script its figures come from. The tables that a script
-prints take the places of its marked tables, in the same order; everything else on the page is written by hand. A
-script whose data (`ROTA_DATA`) or PyTorch (extra `learn`) are missing is left out, and its tables stay as they are.
-Run: `python tools/reproduce.py [--resume] [NAME...]`, with the names of scripts for just those. What each script
-printed is kept under `build/reproductions/`; `--resume` takes it from there instead of running the script once more,
-and is handed on to scripts that keep their parts.
+Above a table of the page, `<!-- measured: NAME -->` names the script that measures its figures. The tables that a
+script prints replace its marked tables, in the same order; everything else on the page is written by hand. A script
+whose data (`ROTA_DATA`) or PyTorch (extra `learn`) is missing is skipped, and its tables stay unchanged.
+Run: `python tools/reproduce.py [--resume] [NAME...]`; without names, all scripts. The output of each script is kept
+under `build/reproductions/`; `--resume` reuses it instead of running the script again, and is passed to scripts that
+keep partial results.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MARK = re.compile(r"^<!-- measured: (\S+) -->$")
 
 
 class Misplaced(Exception):
-    """A script's tables and the page's places for them are not as many."""
+    """The number of a script's tables differs from the number of its marks on the page."""
 
 
 def tables(text: str) -> list[list[str]]:
-    """The tables in a text, each as its lines."""
+    """Return the tables in a text, each as its lines."""
     found: list[list[str]] = []
     is_within = False
     for line in text.splitlines():
@@ -44,12 +44,12 @@ def tables(text: str) -> list[list[str]]:
 
 
 def places(page: str) -> list[str]:
-    """The names of scripts at the marks of a page, from top to bottom."""
+    """Return the names of scripts at the marks of a page, from top to bottom."""
     return [found[1] for line in page.splitlines() if (found := _MARK.match(line))]
 
 
 def filled(page: str, name: str, printed: str) -> str:
-    """The page with the tables that a script printed in the places marked with its name."""
+    """Return the page with the tables that a script printed below the marks with its name."""
     measured = tables(printed)
     wanted = places(page).count(name)
     if len(measured) != wanted:
@@ -69,16 +69,16 @@ def filled(page: str, name: str, printed: str) -> str:
 
 
 def chosen(wanted: list[str]) -> list[str]:
-    """The scripts that are named, or all; one that does not exist ends it."""
+    """Return the named scripts, or all; exit if one does not exist."""
     names = sorted(path.stem for path in SCRIPTS.glob("*.py"))
     unknown = sorted(set(wanted) - set(names))
     if unknown:
-        sys.exit(f"there is no {unknown[0]!r}; there are {', '.join(names)}")
+        sys.exit(f"unknown script {unknown[0]!r}; choose from {', '.join(names)}")
     return wanted or names
 
 
 def lacking(script: str) -> str | None:
-    """What a script says that it needs and that is not here."""
+    """Return the reason why a script cannot run here, if any."""
     if "ROTA_DATA" in script and "ROTA_DATA" not in os.environ:
         return "ROTA_DATA is not set"
     if "extra `learn`" in script and find_spec("torch") is None:
@@ -87,24 +87,24 @@ def lacking(script: str) -> str | None:
 
 
 def printed(name: str, *, resume: bool) -> str | None:
-    """What a script prints, now or, to resume, when it last came to its end; None if what it needs is missing."""
+    """Return the output of a script, kept from an earlier run if `resume` is set; None if a requirement is missing."""
     script, kept = SCRIPTS / f"{name}.py", KEPT / f"{name}.txt"
     if resume and kept.exists():
-        print(f"  measured before, see {kept.relative_to(ROOT)}", file=sys.stderr)
+        print(f"  reused from {kept.relative_to(ROOT)}", file=sys.stderr)
         return kept.read_text(encoding="utf-8")
     if lacks := lacking(script.read_text(encoding="utf-8")):
-        print(f"  left out, {lacks}", file=sys.stderr)
+        print(f"  skipped: {lacks}", file=sys.stderr)
         return None
     kept.unlink(missing_ok=True)
-    goes_on = ["--resume"] if resume and "--resume" in script.read_text(encoding="utf-8") else []
-    done = subprocess.run([sys.executable, script, *goes_on], stdout=subprocess.PIPE, text=True, check=True)
+    options = ["--resume"] if resume and "--resume" in script.read_text(encoding="utf-8") else []
+    done = subprocess.run([sys.executable, script, *options], stdout=subprocess.PIPE, text=True, check=True)
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(done.stdout, encoding="utf-8")
     return done.stdout
 
 
 def main(wanted: list[str], *, resume: bool = False) -> None:
-    """Script by script, so that what was measured is kept if a later one fails."""
+    """Run the scripts and update the page after each, so that results are kept if a later one fails."""
     names = chosen(wanted)
     for number, name in enumerate(names, start=1):
         print(f"{number} of {len(names)}: {name}", file=sys.stderr, flush=True)
@@ -118,8 +118,8 @@ def main(wanted: list[str], *, resume: bool = False) -> None:
 
 
 if __name__ == "__main__":
-    options = argparse.ArgumentParser(description="Measure what papers claim, and write the tables of the page.")
-    options.add_argument("names", nargs="*", help="scripts of reproductions/, all if none is named")
-    options.add_argument("--resume", action="store_true", help="keep what an earlier run measured to the end")
+    options = argparse.ArgumentParser(description="Measure published claims and write the tables of the page.")
+    options.add_argument("names", nargs="*", help="scripts of reproductions/; all by default")
+    options.add_argument("--resume", action="store_true", help="reuse the output of scripts that have finished")
     given = options.parse_args()
     main(given.names, resume=given.resume)

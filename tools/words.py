@@ -1,4 +1,4 @@
-"""Find the words that Rota's sources and pages do not use, and name better ones.
+"""Find words that Rota's sources and pages do not use, and suggest better ones.
 
 `make check` runs this; so does `tests/docs/test_words.py`. It reads prose: docstrings, comments and strings of Python,
 whole pages of Markdown, HTML and JavaScript, and the help of the Makefile. Code in backticks, output in `console` and
@@ -20,65 +20,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-CLEAN: tuple[str, ...] = (
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "Makefile",
-    "README.md",
-    "docs/decisions",
-    "docs/explain",
-    "docs/howto/estimate-resources.md",
-    "docs/howto/extend-rota.md",
-    "docs/howto/learn-a-placement.md",
-    "docs/howto/reproduce-published-numbers.md",
-    "docs/howto/run-a-manager.md",
-    "docs/howto/run-on-kubernetes.md",
-    "docs/howto/train-with-pytorch.md",
-    "docs/howto/write-a-policy.md",
-    "docs/reference/cluster-file.md",
-    "docs/reference/dashboard.md",
-    "docs/reference/glossary.md",
-    "docs/reference/job-file.md",
-    "docs/reference/job-lifecycle.md",
-    "docs/reference/journal.md",
-    "docs/reference/kubernetes.md",
-    "docs/reference/metrics.md",
-    "docs/reference/placement.md",
-    "docs/reference/profiles.md",
-    "docs/reference/reasons.md",
-    "docs/reference/report.md",
-    "docs/reference/rest.md",
-    "docs/reference/settings.md",
-    "docs/reference/tenancy.md",
-    "docs/reference/traces.md",
-    "docs/tutorial",
-    "src/rota/api/__init__.py",
-    "src/rota/api/access.py",
-    "src/rota/api/app.py",
-    "src/rota/api/cluster.py",
-    "src/rota/api/estimates.py",
-    "src/rota/api/extender.py",
-    "src/rota/api/jobs.py",
-    "src/rota/api/log.py",
-    "src/rota/api/logs.py",
-    "src/rota/api/metrics.py",
-    "src/rota/api/service.py",
-    "src/rota/api/submit.py",
-    "src/rota/api/system.py",
-    "src/rota/api/tokens.py",
-    "src/rota/api/wire.py",
-    "src/rota/estimate",
-    "src/rota/learn",
-    "src/rota/perf",
-    "src/rota/plugins.py",
-    "src/rota/scenario",
-    "src/rota/sdk",
-    "src/rota/store",
-    "src/rota/web",
+SCOPE = (
+    *("src/rota", "bench", "reproductions", "tools", "docs"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"),
 )
-"""Files and folders that are checked: those whose language has been revised. To be extended to all of SCOPE."""
-
-SCOPE = ("src/rota", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")
+"""Files and folders that are checked."""
 SUFFIXES = (".py", ".md", ".html", ".js")
 
 PEOPLE = (
@@ -130,13 +76,13 @@ PHRASES = (
     _rule("nothing has been said yet", "No output yet"),
     _rule("part of jobs that took no longer", "cumulative share of jobs"),
 )
-"""All that is refused in prose, but for "who"."""
+"""Phrases that are refused in prose; "who" has a rule of its own."""
 
 WHO = _rule("who", 'that, which (a job is "it"); for people, name them: "the user who"')
 _PERSON = re.compile(rf"\b(?:{'|'.join(PEOPLE)})s?,?[\s#]+$", re.IGNORECASE)
 
 EXEMPT: tuple[str, ...] = ()
-"""Exact texts that are quoted from elsewhere: titles of publications, names in other systems."""
+"""Exact quotations: titles of publications, names in other systems."""
 
 _OUTPUT = re.compile(r"^```(?:console|text)\n.*?^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]+`|https?://\S+")
@@ -208,12 +154,13 @@ def in_file(path: Path, root: Path = ROOT) -> list[Finding]:
 
 
 def tracked(places: Sequence[str], root: Path = ROOT) -> list[Path]:
-    """Return the files that git tracks in these places, as far as they hold prose."""
+    """Return the files with prose that git tracks in these places, without this module, which lists the words."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--", *places], cwd=root, capture_output=True, text=True, check=True
     ).stdout.split("\0")
     paths = (root / name for name in listed if name)
-    return [path for path in paths if (path.suffix in SUFFIXES or path.name == "Makefile") and path.is_file()]
+    prose = (path for path in paths if path.suffix in SUFFIXES or path.name == "Makefile")
+    return [path for path in prose if path.is_file() and path != Path(__file__).resolve()]
 
 
 def _newest(changelog: str) -> str:
@@ -236,11 +183,9 @@ def _shown(match: re.Match[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("places", nargs="*", metavar="PATH", help="files or folders to check instead of those in CLEAN")
-    parser.add_argument("--all", action="store_true", help="check everything, also what has not been revised yet")
+    parser.add_argument("places", nargs="*", metavar="PATH", help="files or folders to check; all by default")
     options = parser.parse_args()
-    places = SCOPE if options.all else options.places or CLEAN
-    findings = [finding for path in tracked(places) for finding in in_file(path)] if places else []
+    findings = [finding for path in tracked(options.places or SCOPE) for finding in in_file(path)]
     for finding in findings:
         print(finding)
     if findings:

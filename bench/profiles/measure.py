@@ -33,7 +33,7 @@ ALONE_S = 1.0
 PAIR_S = 1.0
 SEED = 20261115
 REPEATED = 8
-"""So many configurations are measured three times: the same input does not always give the same result."""
+"""The number of configurations measured three times, because equal inputs do not always give equal results."""
 
 BATCHES = {
     "cnn": (16, 32, 64, 128, 256),
@@ -71,7 +71,7 @@ PAIRED = (
 
 
 def grid() -> list[Config]:
-    """Configurations spread over all models, in an order that mixes them; some come three times."""
+    """Return configurations of all models in mixed order; some occur three times."""
     rng = random.Random(SEED)
     chosen: list[Config] = []
     for model, kind in KINDS.items():
@@ -90,7 +90,7 @@ def grid() -> list[Config]:
 
 @dataclass(slots=True)
 class Watch:
-    """What NVML says of the GPU while a training runs."""
+    """NVML's readings of the GPU while a training runs."""
 
     handle: Any
     idle_bytes: int
@@ -130,7 +130,7 @@ def used(handle: Any) -> int:
 
 
 def train(config: Config, seconds: float, link: Connection) -> dict[str, float]:
-    """Load, wait for the word, train, save; what it took."""
+    """Load, wait for the start signal, train and save; return the measurements."""
     torch.cuda.reset_peak_memory_stats()
     begun = time.monotonic()
     training = Training(config, "cuda")
@@ -168,16 +168,16 @@ def resident_mb() -> float:
 
 
 def work(link: Connection) -> None:
-    """A process that trains what it is told, one after the other; the device's memory is given back in between."""
+    """Run the received trainings one after the other, and release the device's memory between them."""
     while True:
         config, seconds = link.recv()
         try:
-            said: object = train(config, seconds, link)
+            result: object = train(config, seconds, link)
         except torch.cuda.OutOfMemoryError as error:
-            said = error.with_traceback(None)
+            result = error.with_traceback(None)
         gc.collect()
         torch.cuda.empty_cache()
-        link.send(said)
+        link.send(result)
 
 
 class Worker:
@@ -192,10 +192,10 @@ class Worker:
     def expect(self) -> Any:
         if not self.link.poll(60):
             raise EOFError("it does not answer")
-        said = self.link.recv()
-        if isinstance(said, Exception):
-            raise said
-        return said
+        result = self.link.recv()
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
 @dataclass(slots=True)
@@ -207,7 +207,7 @@ class Bench:
     workers: list[Worker]
 
     def measure(self, configs: tuple[Config, ...], seconds: float) -> tuple[list[dict[str, float]], dict[str, float]]:
-        """Train these at the same time; what each says, and what NVML says of the GPU."""
+        """Train these at the same time; return the measurements of each and NVML's readings."""
         watch = Watch(self.handle, self.idle_bytes)
         watcher = threading.Thread(target=watch.run, daemon=True)
         watcher.start()
@@ -231,28 +231,28 @@ class Bench:
 
 
 def alone(bench: Bench, first: int) -> Iterator[dict[str, Any]]:
-    """The whole grid from some place on; what does not fit into the device's memory is left out."""
+    """Yield the grid from an index on; configurations that do not fit into the device's memory are skipped."""
     for config in grid()[first:]:
         try:
-            (told,), seen = bench.measure((config,), ALONE_S)
+            (results,), seen = bench.measure((config,), ALONE_S)
         except torch.cuda.OutOfMemoryError:
             print(f"{config} does not fit", flush=True)
             continue
-        yield {"family": KINDS[config.model].family, **asdict(config), **seen, **told}
+        yield {"family": KINDS[config.model].family, **asdict(config), **seen, **results}
 
 
 def pairs(bench: Bench) -> Iterator[dict[str, Any]]:
-    """Every pair of a few trainings, also of one with itself; first each alone in the same run."""
+    """Yield every pair of a few trainings, including each with itself; each is first measured alone in the same run."""
     bare_s: dict[Config, float] = {}
     for config in PAIRED:
-        (told,), _ = bench.measure((config,), PAIR_S)
-        bare_s[config] = told["step_mean_s"]
+        (results,), _ = bench.measure((config,), PAIR_S)
+        bare_s[config] = results["step_mean_s"]
     for one, other in itertools.combinations_with_replacement(PAIRED, 2):
-        told, seen = bench.measure((one, other), PAIR_S)
+        results, seen = bench.measure((one, other), PAIR_S)
         row: dict[str, Any] = {}
-        for name, config, said in (("a", one, told[0]), ("b", other, told[1])):
+        for name, config, result in (("a", one, results[0]), ("b", other, results[1])):
             row |= {f"{name}_{key}": value for key, value in asdict(config).items()}
-            row |= {f"{name}_alone_s": bare_s[config], f"{name}_together_s": said["step_mean_s"]}
+            row |= {f"{name}_alone_s": bare_s[config], f"{name}_together_s": result["step_mean_s"]}
         yield row | seen
 
 

@@ -1,4 +1,4 @@
-"""Small trainings of many kinds on made-up data, each told by command-line flags alone.
+"""Small trainings of many kinds on synthetic data, each defined by command-line flags alone.
 
     python bench/profiles/workloads.py --model resnet50 --batch 64 --size 224 --precision bf16 --optimizer adam
 
@@ -32,7 +32,7 @@ OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What a user chooses; `size` is pixels, words or rows of a table, by the kind of model."""
+    """The flags of a training; `size` is in pixels, tokens or rows of a table, depending on the model."""
 
     model: str
     batch: int
@@ -99,7 +99,7 @@ class Adversaries(nn.Module):
         super().__init__()
         depth = size.bit_length() - 3
         made: list[nn.Module] = [nn.ConvTranspose2d(NOISE, width << (depth - 1), 4), nn.ReLU()]
-        judged: list[nn.Module] = []
+        critic_loss: list[nn.Module] = []
         for level in range(depth - 1, 0, -1):
             made += [
                 nn.ConvTranspose2d(width << level, width << (level - 1), 4, 2, 1),
@@ -108,23 +108,28 @@ class Adversaries(nn.Module):
             ]
         made += [nn.ConvTranspose2d(width, 3, 4, 2, 1), nn.Tanh()]
         for level in range(depth):
-            judged += [nn.Conv2d(3 if level == 0 else width << (level - 1), width << level, 4, 2, 1), nn.LeakyReLU(0.2)]
-        judged += [nn.Conv2d(width << (depth - 1), 1, 4)]
-        self.maker, self.critic = nn.Sequential(*made), nn.Sequential(*judged)
+            critic_loss += [
+                nn.Conv2d(3 if level == 0 else width << (level - 1), width << level, 4, 2, 1),
+                nn.LeakyReLU(0.2),
+            ]
+        critic_loss += [nn.Conv2d(width << (depth - 1), 1, 4)]
+        self.maker, self.critic = nn.Sequential(*made), nn.Sequential(*critic_loss)
 
     def forward(self, real: Tensor) -> Tensor:
         noise = torch.randn(real.shape[0], NOISE, 1, 1, device=real.device)
         fake = self.maker(noise)
-        told = torch.cat([self.critic(real), self.critic(fake.detach())]).flatten()
-        truth = torch.cat([torch.ones(len(real)), torch.zeros(len(real))]).to(told)
+        logits = torch.cat([self.critic(real), self.critic(fake.detach())]).flatten()
+        truth = torch.cat([torch.ones(len(real)), torch.zeros(len(real))]).to(logits)
         fooled = self.critic(fake).flatten()
-        judged = functional.binary_cross_entropy_with_logits(told.float(), truth.float())
-        return judged + functional.binary_cross_entropy_with_logits(fooled.float(), torch.ones_like(fooled).float())
+        critic_loss = functional.binary_cross_entropy_with_logits(logits.float(), truth.float())
+        return critic_loss + functional.binary_cross_entropy_with_logits(
+            fooled.float(), torch.ones_like(fooled).float()
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How models of one family are made, fed and judged."""
+    """How models of one family are made, fed and critic_loss."""
 
     family: str
     make: Callable[[Config], nn.Module]
@@ -150,8 +155,8 @@ def class_loss(model: nn.Module, given: tuple[Tensor, ...]) -> Tensor:
 
 
 def word_loss(model: nn.Module, given: tuple[Tensor, ...]) -> Tensor:
-    told = model(given[0][:, :-1])
-    return functional.cross_entropy(told.flatten(0, 1), given[0][:, 1:].flatten())
+    logits = model(given[0][:, :-1])
+    return functional.cross_entropy(logits.flatten(0, 1), given[0][:, 1:].flatten())
 
 
 def click_loss(model: nn.Module, given: tuple[Tensor, ...]) -> Tensor:

@@ -1,4 +1,4 @@
-"""The page of reproductions: every measured table says which script measured it, and is filled by that script alone."""
+"""The reproductions page: every measured table names its script and is written by that script alone."""
 
 from __future__ import annotations
 
@@ -108,5 +108,5 @@ def test_script_that_lacks_what_it_needs_is_left_out_with_the_reason(monkeypatch
 
 
 def test_scripts_that_do_not_exist_are_named() -> None:
-    with pytest.raises(SystemExit, match="there is no 'elastc'; there are elastic"):
+    with pytest.raises(SystemExit, match="unknown script 'elastc'; choose from elastic"):
         reproduce.main(["elastc"])

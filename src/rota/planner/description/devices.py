@@ -31,7 +31,7 @@ class GraphDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLink:
-    """A connection in both directions; links with one `medium` share it, so that their transfers take turns."""
+    """A connection in both directions; links with one `medium` share it, and their transfers are serialised."""
 
     source: str
     target: str

@@ -1,8 +1,8 @@
 """Simulates one step of operators that are placed on devices: compute, transfers that contend, memory over time.
 
 Where operators say `transfer_ms`, data goes through the host: out of an accelerator once, and into each accelerator
-that reads it, over the accelerator's own port. Otherwise it goes over the link of the two devices; links of one medium
-take turns.
+that reads it, over the accelerator's own port. Otherwise it goes over the link of the two devices; transfers over
+links of one medium are serialised.
 """
 
 from __future__ import annotations
