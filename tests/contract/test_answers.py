@@ -138,7 +138,7 @@ class Sink:
         self.state = State(cluster(node("n1", 4)))
         self.events: list[Event] = []
 
-    def tell(self, events: Sequence[Event], told: dict[JobId, Gang], why: dict[JobId, str]) -> None:
+    def deliver(self, events: Sequence[Event], arriving: dict[JobId, Gang], why: dict[JobId, str]) -> None:
         self.events.extend(events)
 
     def refuse(self, job: object) -> str | None:

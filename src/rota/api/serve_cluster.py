@@ -226,7 +226,7 @@ class _ReplicaRun:
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
         await nodes.begin()
-        while not driver.fleet.nodes:
+        while not driver.node_cache.nodes:
             await asyncio.sleep(LOOK_S)
             await nodes.begin()
         await pods.begin()
@@ -247,15 +247,15 @@ class _ReplicaRun:
         async def foresee(job_id: JobId) -> dict[str, Any] | None:
             return forecast_out(await requests.foresee(job_id))
 
-        reporter = Reporter(api, driver.roster, control.explain, foresee, self._options.identity)
+        reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
         app = self._application(control, requests, scheduling)
         self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
-        log.info("ready", extra={"nodes": len(driver.fleet.nodes), "jobs": len(control.state.jobs)})
-        self._say(f"rota schedules {len(driver.fleet.nodes)} nodes with policy {settings.policy}")
+        log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
+        self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:
             async with asyncio.TaskGroup() as group:
-                parts = (nodes.run(), pods.run(), reporter.run(), reporter.foretell(), _result(loop))
+                parts = (nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), _result(loop))
                 work = [group.create_task(part) for part in parts]
                 work.append(group.create_task(_result(driver.failed)))
                 work.append(group.create_task(self._renew(driver, settings.gang_timeout)))

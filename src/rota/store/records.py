@@ -33,7 +33,7 @@ class WriteBatch:
     memory: str | None = None
     """The policy's memory as JSON, if it is to be written."""
     settings: dict[str, str] = field(default_factory=dict)
-    stretch: tuple[int, Json] | None = None
+    segment: tuple[int, Json] | None = None
     """A new journal segment that begins with these steps: the number of the first, and the header."""
 
     @property
@@ -97,8 +97,8 @@ class Records(JobRecords):
             connection.execute(self._change, batch.changed_jobs)
         if batch.revised_jobs:
             connection.execute(_REVISE, batch.revised_jobs)
-        if batch.stretch is not None:
-            first, header = batch.stretch
+        if batch.segment is not None:
+            first, header = batch.segment
             connection.execute(delete(segments).where(segments.c.first_step == first))
             connection.execute(insert(segments), {"first_step": first, "header": json.dumps(header)})
         if batch.steps:

@@ -44,12 +44,12 @@ def shared_folder(home: Path, job_id: JobId) -> Path:
 
 
 def progress(home: Path, job_id: JobId) -> Json | None:
-    """What a job's first task last said of its progress. The file is the task's: only numbers are taken from it."""
+    """What a job's first task last reported of its progress. The file is the task's: only numbers are taken from it."""
     try:
-        said = json.loads(_said(home, job_id, "progress-0.json", _MOST_PROGRESS))
-        speed = float(said["steps_per_s"])
+        read = json.loads(_read_shared(home, job_id, "progress-0.json", _MOST_PROGRESS))
+        speed = float(read["steps_per_s"])
         shown = speed if math.isfinite(speed) else 0.0
-        return {"step": int(said["step"]), "steps_per_s": shown, "values": _numbers(said["values"])}
+        return {"step": int(read["step"]), "steps_per_s": shown, "values": _numbers(read["values"])}
     except _NOT_WHAT_IT_SHOULD_BE:
         return None
 
@@ -57,14 +57,14 @@ def progress(home: Path, job_id: JobId) -> Json | None:
 def curve(home: Path, job_id: JobId) -> list[tuple[float, int, dict[str, float]]]:
     """How the numbers of a job's first task went over its life, as (time, step, values); only numbers are taken."""
     try:
-        said = json.loads(_said(home, job_id, "curve-0.json", _MOST_CURVE))
-        points = [(float(at_s), int(step), _numbers(values)) for at_s, step, values in said["points"][:_MOST_POINTS]]
+        read = json.loads(_read_shared(home, job_id, "curve-0.json", _MOST_CURVE))
+        points = [(float(at_s), int(step), _numbers(values)) for at_s, step, values in read["points"][:_MOST_POINTS]]
     except _NOT_WHAT_IT_SHOULD_BE:
         return []
     return [point for point in points if math.isfinite(point[0])]
 
 
-def _said(home: Path, job_id: JobId, name: str, most_bytes: int) -> bytes:
+def _read_shared(home: Path, job_id: JobId, name: str, most_bytes: int) -> bytes:
     """A file of a job's own folder, which the job may have replaced by anything."""
     file = os.open(shared_folder(home, job_id) / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
@@ -85,12 +85,12 @@ def usage(home: Path, job_id: JobId, attempt: int) -> Json | None:
         ranks = [path for path in attempt_folder(home, job_id, attempt).iterdir() if path.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
         return None
-    ended = [told for path in ranks if (told := read_json(path / "exit.json")) is not None]
+    ended = [record for path in ranks if (record := read_json(path / "exit.json")) is not None]
     if not ended:
         return None
     return {
-        "cpu_s": sum(float(told["cpu_s"]) for told in ended),
-        "memory_bytes": max(int(told["memory_bytes"]) for told in ended),
+        "cpu_s": sum(float(record["cpu_s"]) for record in ended),
+        "memory_bytes": max(int(record["memory_bytes"]) for record in ended),
         **gpu_usage(home, job_id, attempt),
     }
 
@@ -98,19 +98,19 @@ def usage(home: Path, job_id: JobId, attempt: int) -> Json | None:
 def gpu_usage(home: Path, job_id: JobId, attempt: int) -> Json:
     """What the tasks of an attempt used of GPUs, in the end or so far: of each amount the largest, if any was seen."""
     folder = attempt_folder(home, job_id, attempt)
-    told = [known for path in sorted(folder.glob("*/gpus.json")) if (known := read_json(path)) is not None]
-    names = dict.fromkeys(name for known in told for name in known)
-    return {name: max(float(known[name]) for known in told if name in known) for name in names}
+    records = [known for path in sorted(folder.glob("*/gpus.json")) if (known := read_json(path)) is not None]
+    names = dict.fromkeys(name for known in records for name in known)
+    return {name: max(float(known[name]) for known in records if name in known) for name in names}
 
 
-def gpu_labels(told: Json, begun_s: float, ended_s: float) -> dict[str, float]:
+def gpu_labels(record: Json, begun_s: float, ended_s: float) -> dict[str, float]:
     """What was seen of GPUs by the names under which it can be estimated, in GPUs, MiB, percent and seconds."""
-    found = {"gpus": float(told["gpus"]), "gpu_memory_mb": told["gpu_memory_bytes"] / 2**20}
-    if "gpu_busy_mean" not in told:
+    found = {"gpus": float(record["gpus"]), "gpu_memory_mb": record["gpu_memory_bytes"] / 2**20}
+    if "gpu_busy_mean" not in record:
         return found
-    from_s, until_s = float(told["busy_from_s"]), float(told["busy_until_s"])
+    from_s, until_s = float(record["busy_from_s"]), float(record["busy_until_s"])
     phases = {"load_s": from_s - begun_s, "train_s": until_s - from_s, "save_s": ended_s - until_s}
-    busy = {"gpu_util_mean": float(told["gpu_busy_mean"]), "gpu_util_std": float(told["gpu_busy_std"])}
+    busy = {"gpu_util_mean": float(record["gpu_busy_mean"]), "gpu_util_std": float(record["gpu_busy_std"])}
     return found | busy | {name: max(value, 0.0) for name, value in phases.items()}
 
 
@@ -147,11 +147,11 @@ def read_output(folder: Path, offset: int, most_bytes: int) -> tuple[int, bytes]
         try:
             with path.open("rb") as file:
                 file.seek(at - begins)
-                said = file.read(most_bytes)
+                output = file.read(most_bytes)
         except FileNotFoundError:
             continue
-        if said:
-            return at, said
+        if output:
+            return at, output
     return offset, b""
 
 
@@ -167,8 +167,8 @@ def output_end(folder: Path) -> int:
 
 def tail(folder: Path, most_bytes: int = 4096) -> str:
     """The end of a task's output."""
-    _, said = read_output(folder, max(output_end(folder) - most_bytes, 0), most_bytes)
-    return said.decode("utf-8", errors="replace")
+    _, output = read_output(folder, max(output_end(folder) - most_bytes, 0), most_bytes)
+    return output.decode("utf-8", errors="replace")
 
 
 def _from(parts: list[tuple[int, Path]], offset: int) -> Iterator[tuple[int, Path]]:

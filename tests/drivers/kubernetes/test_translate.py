@@ -12,7 +12,7 @@ from rota.core.model.job import JobId
 from rota.core.model.labels import Requirement, Taint, Toleration, is_met
 from rota.drivers.kubernetes.api.quantity import milli, whole
 from rota.drivers.kubernetes.api.rights import cluster_rules, needed_rights
-from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, key_of, said_size
+from rota.drivers.kubernetes.gangs.gang import Gang, GangSource, key_of, stated_size
 from rota.drivers.kubernetes.objects.controller_sizes import tasks_of
 from rota.drivers.kubernetes.objects.gang_jobs import job_id, job_of
 from rota.drivers.kubernetes.objects.manifests import manifests
@@ -177,7 +177,7 @@ def test_size_is_what_the_pod_says_and_one_for_who_is_alone() -> None:
     alone = pod_of(pod_object(), USUAL)
     wrong = pod_of(pod_object(labels={"rota.dev/job": "b", "rota.dev/tasks": "many"}), USUAL)
 
-    assert [said_size(pod, key_of(pod)) for pod in (labelled, alone, wrong)] == [4, 1, None]
+    assert [stated_size(pod, key_of(pod)) for pod in (labelled, alone, wrong)] == [4, 1, None]
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_pod_of_hived_says_tenant_priority_devices_and_gang() -> None:
 
     assert (job.tenant, job.priority, job.name) == ("vc1", 7, "g")
     assert [(role.count, role.device_milli, role.device_types) for role in job.roles] == [(3, 2000, ("A100",))]
-    assert said_size(pod, key_of(pod)) == 3
+    assert stated_size(pod, key_of(pod)) == 3
 
 
 def test_pod_can_not_promote_itself() -> None:

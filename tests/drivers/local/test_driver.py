@@ -161,7 +161,7 @@ def test_keeper_whose_folder_was_removed_ends_with_its_task(tmp_path: Path) -> N
 
 
 def _pid_of(driver: AttemptController, rank: int) -> int:
-    (found,) = [task for attempt, task in driver._by_token.values() if task.seat.rank == rank]
+    (found,) = [task for attempt, task in driver._by_token.values() if task.slot.rank == rank]
     return found._child
 
 

@@ -41,8 +41,8 @@ def logs(
     size = None if tail is None else _size(client, job, tail, task, attempt)
     if follow:
         return follow_job(client, job, task=task, attempt=attempt, tail=size)
-    for said in client.logs(job, task=task, attempt=attempt, tail=size):
-        sys.stdout.buffer.write(said)
+    for output in client.logs(job, task=task, attempt=attempt, tail=size):
+        sys.stdout.buffer.write(output)
     sys.stdout.buffer.flush()
     return 0
 
@@ -51,8 +51,8 @@ def _size(client: Client | ClusterUser, job: str, lines: int, task: int | None, 
     """The number of bytes of the last lines, from as much of a task's output as is needed."""
     size = max(8192, lines * 200)
     while True:
-        said = b"".join(client.logs(job, task=task, attempt=attempt, tail=size))
-        kept = said.splitlines(keepends=True)
-        if len(kept) > lines or len(said) < size:
+        output = b"".join(client.logs(job, task=task, attempt=attempt, tail=size))
+        kept = output.splitlines(keepends=True)
+        if len(kept) > lines or len(output) < size:
             return sum(map(len, kept[-lines:])) if lines else 0
         size *= 8

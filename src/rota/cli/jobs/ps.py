@@ -65,5 +65,5 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
     """A job as a row: the reason in words, or why it failed."""
     reason = job["reason"]
     code = None if reason is None else reason["code"]
-    said = reason["sentence"] if reason is not None else job["message"] or None
-    return {**job, "reason": said, "reason_code": code}
+    sentence = reason["sentence"] if reason is not None else job["message"] or None
+    return {**job, "reason": sentence, "reason_code": code}

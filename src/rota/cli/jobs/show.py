@@ -48,17 +48,17 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     """
     client = client_for(server)
     found = client.job(job)
-    told = client.why(job)
+    explained = client.why(job)
     compared = _resources(client, job)
     if output is not OutputFormat.TABLE:
-        emit([{"id": found["id"], **told, "resources": compared}], (), output)
+        emit([{"id": found["id"], **explained, "resources": compared}], (), output)
         return
-    said = told["reason"]["sentence"] if told["reason"] else found["message"]
-    if told["reason"] and told["reason"]["code"] == "waits-to-retry" and found["message"]:
-        said += f": {found['message']}"
-    typer.echo(f"job {job} is {told['state']}" + (f": {said}" if said else ""))
-    if told["expected"] is not None:
-        typer.echo(expectation(told["expected"]))
+    sentence = explained["reason"]["sentence"] if explained["reason"] else found["message"]
+    if explained["reason"] and explained["reason"]["code"] == "waits-to-retry" and found["message"]:
+        sentence += f": {found['message']}"
+    typer.echo(f"job {job} is {explained['state']}" + (f": {sentence}" if sentence else ""))
+    if explained["expected"] is not None:
+        typer.echo(expectation(explained["expected"]))
     _show_resources(compared)
 
 

@@ -176,7 +176,7 @@ def train(
         command=shlex.join(["rota", *sys.argv[1:]]),
     )
     with progress("training", intervals) as bar:
-        curve = run_training(order, lambda done: bar.update(done), lambda said: typer.echo(said, err=True))
+        curve = run_training(order, lambda done: bar.update(done), lambda line: typer.echo(line, err=True))
     emit(curve, _CURVE_COLUMNS, output)
 
 

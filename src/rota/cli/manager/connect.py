@@ -55,9 +55,9 @@ def follow(client: Client | ClusterUser, job_id: str, *, show: bool = True, **wh
     """Print what a job says until it ends; its outcome as a status. Ctrl-C only stops the printing."""
     back = f"job {job_id} goes on; come back with `rota logs -f {job_id}`"
     try:
-        for said in client.logs(job_id, follow=True, **which):
+        for output in client.logs(job_id, follow=True, **which):
             if show:
-                sys.stdout.buffer.write(said)
+                sys.stdout.buffer.write(output)
                 sys.stdout.buffer.flush()
     except KeyboardInterrupt:
         typer.echo(f"\n{back}", err=True)

@@ -11,7 +11,7 @@ from rota.core.model.placement import Placement, device_indexes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRank:
-    """One task's place: its rank in the job and in its role, its node and devices."""
+    """The slot of one task: its rank in the job and in its role, its node and devices."""
 
     rank: int
     role: int
@@ -21,8 +21,8 @@ class TaskRank:
     local_rank: int
 
 
-def seats(placement: Placement, nodes: Sequence[Node]) -> list[TaskRank]:
-    """The tasks of a placement: role by role, each role's in the placement's order."""
+def task_ranks(placement: Placement, nodes: Sequence[Node]) -> list[TaskRank]:
+    """Return the tasks of a placement: role by role, each role's in the order of the placement."""
     found: list[TaskRank] = []
     rank_by_role: dict[int, int] = {}
     rank_by_node: dict[int, int] = {}

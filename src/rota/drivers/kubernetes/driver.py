@@ -29,7 +29,13 @@ from rota.drivers.kubernetes.gangs.gang_index import GangIndex
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
-from rota.drivers.kubernetes.objects.binding_annotations import found_again, has_gaps, resit, sit_down, sit_down_again
+from rota.drivers.kubernetes.objects.binding_annotations import (
+    assign_slots,
+    has_gaps,
+    reassign_slots,
+    recover_gang,
+    restore_slots,
+)
 from rota.drivers.kubernetes.objects.controller_sizes import ask_size
 from rota.drivers.kubernetes.objects.gang_jobs import job_id
 from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID
@@ -72,16 +78,16 @@ class KubernetesDriver:
         self._settings = settings
         self.occupancy = Occupancy()
         self._headroom = Headroom()
-        self.fleet = NodeCache(settings, self.occupancy, self._headroom)
-        self.roster = GangIndex(self.occupancy, self._headroom)
+        self.node_cache = NodeCache(settings, self.occupancy, self._headroom)
+        self.gang_index = GangIndex(self.occupancy, self._headroom)
         self._work = BackgroundTasks()
         self._binder = Binder(api)
         self._context = DriverContext(
             api=api,
             settings=settings,
             binder=self._binder,
-            roster=self.roster,
-            fleet=self.fleet,
+            gang_index=self.gang_index,
+            node_cache=self.node_cache,
             occupancy=self.occupancy,
             headroom=self._headroom,
             work=self._work,
@@ -102,70 +108,70 @@ class KubernetesDriver:
 
     @property
     def _sink(self) -> EventSink | None:
-        return self._context.desk
+        return self._context.sink
 
     # -- changes of the cluster -------------------------------------------------------------------
 
     def nodes_listed(self, values: list[Json]) -> None:
         """Take in the list of all nodes."""
-        self.fleet.replace(values, time.time())
+        self.node_cache.replace(values, time.time())
         self._flush()
 
     def nodes_changed(self, changes: list[Json]) -> None:
         """Take in changes of nodes."""
         for change in changes:
             if change["type"] == "DELETED":
-                self.fleet.gone(change["object"]["metadata"]["name"], time.time())
+                self.node_cache.gone(change["object"]["metadata"]["name"], time.time())
             else:
-                self.fleet.see(change["object"], time.time())
+                self.node_cache.see(change["object"], time.time())
         self._flush()
 
     def pods_listed(self, values: list[Json]) -> None:
         """Take in the list of all pods."""
-        self.roster.replace([pod_of(value, self._settings) for value in values])
+        self.gang_index.replace([pod_of(value, self._settings) for value in values])
         self._flush()
 
     def pods_changed(self, changes: list[Json]) -> None:
         """Take in changes of pods."""
         for change in changes:
             if change["type"] == "DELETED":
-                self.roster.gone(change["object"]["metadata"]["uid"])
+                self.gang_index.gone(change["object"]["metadata"]["uid"])
             else:
-                self.roster.see(pod_of(change["object"], self._settings))
+                self.gang_index.see(pod_of(change["object"], self._settings))
         self._flush()
 
     # -- starting up -----------------------------------------------------------------------------
 
     async def ask_sizes(self) -> None:
         """Ask the API server whether gangs with missing pods have become smaller."""
-        for gang in self.roster.gangs:
+        for gang in self.gang_index.gangs:
             if has_gaps(gang):
                 wanted = await ask_size(self._context.api, gang)
-                gang.wanted = None if wanted is None else wanted - len(self.roster.late_of(gang))
+                gang.wanted = None if wanted is None else wanted - len(self.gang_index.late_of(gang))
 
     def resync(self, nodes: Sequence[Node]) -> list[Found]:
         """Return the gangs that hold devices by their pods' annotations; `nodes` are in the engine's order."""
         found = []
-        for gang in self.roster.gangs:
-            known = found_again(gang, nodes, self._settings)
+        for gang in self.gang_index.gangs:
+            known = recover_gang(gang, nodes, self._settings)
             if known is None:
                 continue
-            sit_down_again(gang, known, nodes)
+            restore_slots(gang, known, nodes)
             is_running = all(
-                place.pod is not None and (place.outcome or gang.members[place.pod].phase) is not PodPhase.PENDING
-                for place in gang.places
+                slot.pod is not None and (slot.outcome or gang.members[slot.pod].phase) is not PodPhase.PENDING
+                for slot in gang.slots
             )
             found.append(Found(gang=gang, job=known.job, placement=known.placement, is_running=is_running))
         return found
 
     def names_waiting(self) -> set[JobId]:
         """Return the ids of jobs that have pods but hold no devices."""
-        return {job_id(gang, gang.waiting) for gang in self.roster.gangs if gang.job is None and gang.waiting}
+        return {job_id(gang, gang.waiting) for gang in self.gang_index.gangs if gang.job is None and gang.waiting}
 
     def phases_by_job(self) -> dict[JobId, list[PodPhase]]:
         """Return the phases of the pods that were bound, by job."""
         found: dict[JobId, list[PodPhase]] = {}
-        for gang in self.roster.gangs:
+        for gang in self.gang_index.gangs:
             for pod in gang.members.values():
                 if JOB_ID in pod.annotations:
                     found.setdefault(JobId(pod.annotations[JOB_ID]), []).append(pod.phase)
@@ -173,40 +179,40 @@ class KubernetesDriver:
 
     def give_back(self, gang: Gang) -> None:
         """Evict the pods of a gang whose devices belong to another job."""
-        gang.unseat()
+        gang.clear_slots()
         gang.job = None
         for pod in gang.members.values():
             if pod.holds:
                 self._work.do(self._binder.evict(pod))
 
-    def attach(self, desk: EventSink, known: Known) -> None:
+    def attach(self, sink: EventSink, known: Known) -> None:
         """Send events to this sink from `take_up` on; the engine knows these gangs and jobs, and no others."""
-        self._attached = (desk, known)
+        self._attached = (sink, known)
 
     def take_up(self) -> None:
         """Continue with the gangs that were found, and begin to report events."""
         assert self._attached is not None, "the driver is attached to a loop first"
-        desk, known = self._attached
+        sink, known = self._attached
         for each in known.found:
-            each.gang.stage = Stage.SEATED
+            each.gang.stage = Stage.PLACED
             each.gang.started = each.is_running
-            self.roster.by_job[each.job.id] = each.gang
-            for uid in each.gang.seated:
+            self.gang_index.by_job[each.job.id] = each.gang
+            for uid in each.gang.assigned:
                 self.occupancy.drop(uid)
-        for gang in self.roster.gangs:
+        for gang in self.gang_index.gangs:
             if gang.stage is Stage.GATHERING and gang.members and gang.job is None:
                 name = job_id(gang, list(gang.members.values()))
                 gang.job = known.waiting.get(name)
                 if gang.job is not None:
-                    self.roster.by_job[name] = gang
-        self._context.desk = desk
-        self.roster.touch_all()
+                    self.gang_index.by_job[name] = gang
+        self._context.sink = sink
+        self.gang_index.touch_all()
         self._work.do(self._tick(), writes=False)
         self._flush()
 
     async def close(self) -> None:
         """Stop working; the pods continue to run."""
-        self._context.desk = None
+        self._context.sink = None
         await self._work.close()
 
     # -- orders ----------------------------------------------------------------------------------
@@ -235,19 +241,19 @@ class KubernetesDriver:
 
     def start(self, name: JobId, placement: Placement) -> None:
         """Bind all pods of a job."""
-        gang = self.roster.by_job[name]
+        gang = self.gang_index.by_job[name]
         if gang.stage is Stage.OVER:  # its end was reported, and the engine will order a stop
             gang.stage = Stage.LEAVING
             return
-        gang.stage, gang.ordered, gang.started = Stage.SEATED, None, False
-        sit_down(gang, placement, self._node_at)
-        crowded = self._headroom.crowded([str(place.seat.node.id) for place in gang.places], time.time())
+        gang.stage, gang.ordered, gang.started = Stage.PLACED, None, False
+        assign_slots(gang, placement, self._node_at)
+        crowded = self._headroom.crowded([str(slot.task.node.id) for slot in gang.slots], time.time())
         if crowded is not None:
-            gang.unseat()
+            gang.clear_slots()
             self._controller.turn_away(gang, crowded)
         else:
             gang.deadline_s = time.time() + self._settings.gang_timeout
-        self.roster.touch(gang)
+        self.gang_index.touch(gang)
         self._flush()
 
     def _node_at(self, index: int) -> Node:
@@ -255,38 +261,38 @@ class KubernetesDriver:
 
     def resize(self, name: JobId, placement: Placement) -> None:
         """Run a job on other slots: pods whose slot stays continue, the others are evicted, and more are bound."""
-        gang = self.roster.by_job[name]
-        if gang.stage is not Stage.SEATED:
+        gang = self.gang_index.by_job[name]
+        if gang.stage is not Stage.PLACED:
             return
         gang.started, gang.resizing = False, True
-        for pod in resit(gang, placement, self._node_at):
+        for pod in reassign_slots(gang, placement, self._node_at):
             gang.leavers.add(pod.uid)
             self._work.do(self._binder.evict(pod))
         gang.deadline_s = time.time() + self._settings.gang_timeout
-        self.roster.touch(gang)
+        self.gang_index.touch(gang)
         self._flush()
 
     def stop(self, name: JobId, cause: Cause) -> None:
         """Evict all pods of a job, each with its grace period."""
-        gang = self.roster.by_job.get(name)
-        if gang is None or gang.stage not in (Stage.SEATED, Stage.LEAVING):
+        gang = self.gang_index.by_job.get(name)
+        if gang is None or gang.stage not in (Stage.PLACED, Stage.LEAVING):
             return
         gang.ordered = cause
         if cause in (Cause.CANCELLED, Cause.TIME_LIMIT):
             self._controller.remove(gang)
-        if gang.stage is Stage.SEATED:
+        if gang.stage is Stage.PLACED:
             self._controller.leave(gang)
-        self.roster.touch(gang)
+        self.gang_index.touch(gang)
         self._flush()
 
-    async def bind_now(self, gang: Gang, place: PodSlot) -> None:
+    async def bind_now(self, gang: Gang, slot: PodSlot) -> None:
         """Bind the pod of a slot at the request of kube-scheduler."""
-        if place.pod in gang.members and not place.bound:
-            await self._controller.bind(gang, place, gang.members[place.pod])
+        if slot.pod in gang.members and not slot.bound:
+            await self._controller.bind(gang, slot, gang.members[slot.pod])
 
     def ended(self, name: JobId, *, cancelled: bool) -> None:
         """Forget an ended job. If it was cancelled while it waited, delete its pods so that they do not return."""
-        gang = self.roster.by_job.pop(name, None)
+        gang = self.gang_index.by_job.pop(name, None)
         if gang is not None and cancelled and gang.stage in (Stage.GATHERING, Stage.WAITING):
             gang.stage = Stage.OVER
             self._controller.remove(gang)
@@ -295,18 +301,18 @@ class KubernetesDriver:
 
     def _flush(self) -> None:
         """Examine every changed gang, and report the resulting events to the engine."""
-        desk = self._sink
-        if desk is None:
+        sink = self._sink
+        if sink is None:
             return
-        around = self._context
-        self.fleet.look_again(self._headroom.take_turned())
-        around.report.events.extend(self.fleet.news(desk.state))
-        for gang in self.roster.take_touched():
+        context = self._context
+        self.node_cache.look_again(self._headroom.take_turned())
+        context.report.events.extend(self.node_cache.news(sink.state))
+        for gang in self.gang_index.take_touched():
             self._controller.look(gang)
-        around.report.events.extend(self.occupancy.news(desk.state.inventory.by_name))
-        report, around.report = around.report, Report()
+        context.report.events.extend(self.occupancy.news(sink.state.inventory.by_name))
+        report, context.report = context.report, Report()
         if report.events:
-            desk.tell(report.events, report.told, report.why)
+            sink.deliver(report.events, report.arriving, report.why)
 
     async def _tick(self) -> None:
         while True:

@@ -35,12 +35,12 @@ class Extender:
         names: list[str] = body.get("NodeNames") or []
         items = (body.get("Nodes") or {}).get("items") or []
         names = names or [item["metadata"]["name"] for item in items]
-        gang = self._driver.roster.gang_of(body["Pod"]["metadata"]["uid"])
-        place = None if gang is None else gang.seated.get(body["Pod"]["metadata"]["uid"])
-        if gang is None or place is None:
+        gang = self._driver.gang_index.gang_of(body["Pod"]["metadata"]["uid"])
+        slot = None if gang is None else gang.assigned.get(body["Pod"]["metadata"]["uid"])
+        if gang is None or slot is None:
             why = "waits for its gang" if gang is None or gang.stage is Stage.GATHERING else "waits for devices"
             return _chosen([], items, dict.fromkeys(names, gang.refused if gang and gang.refused else why))
-        node = str(place.seat.node.id)
+        node = str(slot.task.node.id)
         if node not in names:
             return _chosen([], items, dict.fromkeys(names, f"has its devices on node {node}"))
         return _chosen([node], items, {name: f"has its devices on node {node}" for name in names if name != node})
@@ -48,12 +48,12 @@ class Extender:
     async def _bind(self, body: Json) -> str:
         """Bind a pod to its slot; return an error message, or an empty one."""
         uid, node = str(body.get("PodUID", "")), str(body.get("Node", ""))
-        gang = self._driver.roster.gang_of(uid)
-        place = None if gang is None else gang.seated.get(uid)
-        if gang is None or place is None or str(place.seat.node.id) != node:
+        gang = self._driver.gang_index.gang_of(uid)
+        slot = None if gang is None else gang.assigned.get(uid)
+        if gang is None or slot is None or str(slot.task.node.id) != node:
             return f"pod {body.get('PodNamespace')}/{body.get('PodName')} has no slot on node {node}"
-        await self._driver.bind_now(gang, place)
-        return "" if place.bound else "the pod could not be bound"
+        await self._driver.bind_now(gang, slot)
+        return "" if slot.bound else "the pod could not be bound"
 
 
 def _chosen(nodes: list[str], items: list[Json], failed: dict[str, str]) -> Json:

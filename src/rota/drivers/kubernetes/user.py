@@ -19,7 +19,7 @@ from rota.core.errors import RotaError, Unavailable
 from rota.core.model.job import WHOLE
 from rota.drivers.kubernetes.api.client import Api, MissingRight
 from rota.drivers.kubernetes.api.connection import connect
-from rota.drivers.kubernetes.gangs.gang import Gang, key_of, rank, said_size
+from rota.drivers.kubernetes.gangs.gang import Gang, key_of, rank, stated_size
 from rota.drivers.kubernetes.objects import owner_jobs
 from rota.drivers.kubernetes.objects.api_views import FINAL, expected_start, job_shown, job_to_come, node_shown
 from rota.drivers.kubernetes.objects.gang_jobs import job_id
@@ -181,7 +181,7 @@ class ClusterUser:
             gang, values = gangs.setdefault(key, (Gang(key), {}))
             gang.members[pod.uid] = pod
             gang.owner = gang.owner or pod.owner
-            gang.size = gang.size or said_size(pod, key)
+            gang.size = gang.size or stated_size(pod, key)
             values[pod.uid] = value
         return list(gangs.values())
 
@@ -260,22 +260,22 @@ class ClusterUser:
             if pod.phase is PodPhase.PENDING:
                 return
             params: dict[str, str | int] = {"follow": str(follow).lower()}
-            said = b""
+            output = b""
             async for chunk in api.stream(f"{pod.path}/log", **params):
                 if tail is None:
                     yield chunk
                 else:
-                    said = (said + chunk)[-tail:] if tail else b""
-            yield said
+                    output = (output + chunk)[-tail:] if tail else b""
+            yield output
             while follow and not (await self._pod_of(api, wanted, task)).phase.is_over:
                 await asyncio.sleep(POLL_S)
 
     async def _pod_of(self, api: Api, wanted: str, task: int) -> Pod:
         gang, _ = await self._named(api, wanted)
         newest = sorted(gang.members.values(), key=lambda pod: (-pod.created_s, rank(pod)))
-        by_seat = {pod.annotations.get("rota.dev/seat", ""): pod for pod in reversed(newest)}
-        if str(task) in by_seat:
-            return by_seat[str(task)]
+        by_rank = {pod.annotations.get("rota.dev/seat", ""): pod for pod in reversed(newest)}
+        if str(task) in by_rank:
+            return by_rank[str(task)]
         if task >= len(newest):
             raise RotaError(f"--task is {task}; the job has {len(newest)} tasks, counted from 0")
         return sorted(newest, key=rank)[task]

@@ -114,7 +114,7 @@ class Attempt:
     def is_decided(self) -> bool:
         """Return whether the remaining tasks can be stopped: enough of a role failed or succeeded, or one was lost."""
         for index, role in enumerate(self.launch.roles):
-            mine = [task for task in self.tasks if task.seat.role == index and task.phase is TaskPhase.ENDED]
+            mine = [task for task in self.tasks if task.slot.role == index and task.phase is TaskPhase.ENDED]
             succeeded = sum(task.succeeded for task in mine)
             if len(mine) - succeeded >= role.min_failed or any(task.lost or not task.ran for task in mine):
                 return True
@@ -136,7 +136,7 @@ class Attempt:
             return AttemptOutcome(
                 verdict=Verdict.LOST,
                 exit_code=lost.exit_code,
-                message=f"task {lost.seat.rank} was lost: its supervisor died",
+                message=f"task {lost.slot.rank} was lost: its supervisor died",
             )
         failure = classify(
             failed.state.get("exit_code"),
@@ -144,7 +144,7 @@ class Attempt:
             tail(failed.folder),
             memory_limit=failed.state.get("cause") == "memory",
         )
-        where = f"task {failed.seat.rank}: " if self.is_gang else ""
+        where = f"task {failed.slot.rank}: " if self.is_gang else ""
         kind = "" if failure.kind is FailureClass.UNKNOWN else f" ({failure.kind.value})"
         return AttemptOutcome(
             verdict=Verdict.FAILED,
@@ -166,11 +166,11 @@ class Attempt:
     def _failed_role(self) -> TaskHandle | None:
         """Return the task whose failure made the job fail; None if it succeeded."""
         for index, role in enumerate(self.launch.roles):
-            mine = [task for task in self.tasks if task.seat.role == index]
+            mine = [task for task in self.tasks if task.slot.role == index]
             if role.min_succeeded is not None and sum(task.succeeded for task in mine) >= role.min_succeeded:
                 return None
         for index, role in enumerate(self.launch.roles):
-            mine = [task for task in self.tasks if task.seat.role == index]
+            mine = [task for task in self.tasks if task.slot.role == index]
             bad = [task for task in mine if not task.succeeded]
             if len(bad) >= role.min_failed:
                 # The first to fail is the cause; what ended after it was ended because of it.

@@ -21,7 +21,7 @@ from rota.core.messages.events import Event
 from rota.core.model.cluster import Node
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
-from rota.core.model.ranks import seats
+from rota.core.model.ranks import task_ranks
 from rota.drivers.local import attempt_events
 from rota.drivers.local.attempt import Attempt, Verdict
 from rota.drivers.local.launch_order import LaunchOrder
@@ -110,7 +110,7 @@ class AttemptController:
         """Find the tasks of a running job, after a restart of the manager."""
         attempt = self._found(order)
         if not any(task.has_ended for task in attempt.tasks):
-            self._slicer.seat(order.job.id, order.placement)
+            self._slicer.add(order.job.id, order.placement)
         self._look(attempt)
 
     def share(self, job_id: JobId, placement: Placement) -> None:
@@ -118,7 +118,7 @@ class AttemptController:
         attempt = self._attempts.get(job_id)
         if attempt is not None:
             attempt.placement = placement
-            self._slicer.seat(job_id, placement)
+            self._slicer.add(job_id, placement)
             attempt.note_sharing()
 
     def suspend(self, job_id: JobId) -> None:
@@ -203,8 +203,8 @@ class AttemptController:
     def _attempt(self, order: LaunchOrder) -> Attempt:
         folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
         tasks = []
-        for seat in seats(order.placement, self._nodes):
-            task = TaskHandle(seat, folder / str(seat.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{seat.rank}")
+        for slot in task_ranks(order.placement, self._nodes):
+            task = TaskHandle(slot, folder / str(slot.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{slot.rank}")
             tasks.append(task)
         attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
         attempt.placement = order.placement
@@ -242,7 +242,7 @@ class AttemptController:
         try:
             task.spawn(task_order(attempt, task, port, self._settings), self._prefork)
         except OSError as error:
-            attempt.given_up = f"task {task.seat.rank} could not be started: {error.strerror}"
+            attempt.given_up = f"task {task.slot.rank} could not be started: {error.strerror}"
             self._loop.call_soon(self._spawn_failed, attempt, task)
             return
         self._watch(attempt, task)
@@ -317,7 +317,7 @@ class AttemptController:
             if self._loop.time() > deadline or not task.recorder_lives:
                 if not task.has_word_of_recorder():
                     task.give_up()
-                    about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.seat.rank}
+                    about = {"job": attempt.job.id, "attempt": attempt.number, "task": task.slot.rank}
                     log.warning("the result of a task is unknown", extra=about)
                 break
             await asyncio.sleep(0.02)
@@ -346,7 +346,7 @@ class AttemptController:
             self._open_barrier(attempt)
         if not attempt.announced and attempt.all_running:
             attempt.announced = True
-            self._slicer.seat(attempt.job.id, attempt.placement)
+            self._slicer.add(attempt.job.id, attempt.placement)
             self._answer(attempt_events.begun(attempt), ExitDetail())
         if attempt.turned and attempt.has_turned and not attempt.ending and not attempt.all_ended:
             attempt.turned = False

@@ -36,12 +36,12 @@ class Settings:
 
 def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings) -> Json:
     """Return what a supervisor has to know to run a task."""
-    seat = task.seat
-    role = attempt.job.roles[seat.role]
+    slot = task.slot
+    role = attempt.job.roles[slot.role]
     user, group, groups = settings.user or (None, None, ())
     cgroup = settings.limits.make(task.token, role.cpu_milli, role.memory_bytes)
     env = environment(
-        seat,
+        slot,
         attempt.job,
         attempt.launch,
         tasks=len(attempt.tasks),
@@ -52,7 +52,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         tell=str(task.folder / TELL),
     )
     return {
-        "argv": list(attempt.launch.roles[seat.role].argv),
+        "argv": list(attempt.launch.roles[slot.role].argv),
         "env": env,
         "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
         "barrier": attempt.is_gang,
@@ -61,7 +61,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "memory_bytes": role.memory_bytes,
         "cgroup": cgroup,
         "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),
-        "gpus": list(seat.devices) if settings.nvml else [],
+        "gpus": list(slot.devices) if settings.nvml else [],
         "nvml": settings.nvml,
         "log_bytes": settings.log_bytes,
         "log_files": settings.log_files,

@@ -27,8 +27,8 @@ class TaskPhase(Enum):
 class TaskHandle:
     """The manager's handle of one task. Its state is read from the folder, so that it survives a restart."""
 
-    def __init__(self, seat: TaskRank, folder: Path, token: str) -> None:
-        self.seat = seat
+    def __init__(self, slot: TaskRank, folder: Path, token: str) -> None:
+        self.slot = slot
         self.folder = folder
         self.token = token
         self.phase = TaskPhase.NEW
@@ -36,11 +36,11 @@ class TaskHandle:
         self.pidfd = -1
         self._child = 0
 
-    def spawn(self, order: Json, nursery: PreforkPool) -> None:
+    def spawn(self, order: Json, pool: PreforkPool) -> None:
         """Start a supervisor. It exits at once if another one has claimed the task."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / "task.json", order)
-        supervisor = nursery.start(self.folder)
+        supervisor = pool.start(self.folder)
         self._child, self.pidfd = supervisor.pid, supervisor.pidfd
 
     @property

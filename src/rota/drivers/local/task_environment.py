@@ -15,32 +15,32 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TM
 
 
 def environment(
-    seat: TaskRank, job: Job, launch: Launch, *, tasks: int, attempt: int, port: int, folder: str, token: str, tell: str
+    slot: TaskRank, job: Job, launch: Launch, *, tasks: int, attempt: int, port: int, folder: str, token: str, tell: str
 ) -> dict[str, str]:
     """Return the environment of a task; the job's own variables take precedence."""
-    role = launch.roles[seat.role]
+    role = launch.roles[slot.role]
     inherited = {name: os.environ[name] for name in _KEPT if name in os.environ}
     given: Mapping[str, object] = {
         "ROTA_JOB_ID": job.id,
         "ROTA_JOB_NAME": launch.name,
         "ROTA_TENANT": job.tenant,
         "ROTA_TASKS": tasks,
-        "ROTA_RANK": seat.rank,
+        "ROTA_RANK": slot.rank,
         "ROTA_ROLE": role.name,
-        "ROTA_ROLE_RANK": seat.role_rank,
+        "ROTA_ROLE_RANK": slot.role_rank,
         "ROTA_ROLE_TASKS": tasks if job.elastic is not None else role.count,
-        "ROTA_NODE": seat.node.id,
-        "ROTA_GPUS": len(seat.devices),
+        "ROTA_NODE": slot.node.id,
+        "ROTA_GPUS": len(slot.devices),
         "ROTA_ATTEMPT": attempt,
         "ROTA_RUN_DIR": folder,
         "ROTA_TELL": tell,
-        "CUDA_VISIBLE_DEVICES": ",".join(map(str, seat.devices)),
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.devices)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": port,
-        "RANK": seat.rank,
+        "RANK": slot.rank,
         "WORLD_SIZE": tasks,
-        "LOCAL_RANK": seat.local_rank,
+        "LOCAL_RANK": slot.local_rank,
     }
     extra: dict[str, object] = {"ROTA_STOP_SIGNAL": launch.signal}
     if launch.member is not None:

@@ -20,7 +20,7 @@ QUANTUM_S = 0.3
 LAPSE_S = 10.0
 """How long a pause lasts that is not renewed."""
 
-Seats = tuple[tuple[int, int], ...]
+DeviceSet = tuple[tuple[int, int], ...]
 
 
 class Hand(Protocol):
@@ -50,34 +50,34 @@ class TimeSlicer:
     def __init__(self, hand: Hand, later: Callable[[float, Callable[[], None]], asyncio.TimerHandle]) -> None:
         self._attempts = hand
         self._later = later
-        self._groups: dict[Seats, _Group] = {}
-        self._seats: dict[JobId, Seats] = {}
+        self._groups: dict[DeviceSet, _Group] = {}
+        self._devices_by_job: dict[JobId, DeviceSet] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def seat(self, job_id: JobId, placement: Placement) -> None:
+    def add(self, job_id: JobId, placement: Placement) -> None:
         """Take in a job with its fraction; a job that holds whole devices is not time-sliced."""
         self.leave(job_id)
         parts = [slot for slot in placement if slot.in_turn and slot.milli < WHOLE]
         if not parts:
             return
-        seats = tuple(sorted((slot.node, slot.devices) for slot in parts))
-        self._seats[job_id] = seats
-        group = self._groups.setdefault(seats, _Group())
+        devices = tuple(sorted((slot.node, slot.devices) for slot in parts))
+        self._devices_by_job[job_id] = devices
+        group = self._groups.setdefault(devices, _Group())
         group.parts[job_id] = parts[0].milli
         self._begin(group)
 
     def leave(self, job_id: JobId) -> None:
         """Remove a job; its tasks run on."""
-        seats = self._seats.pop(job_id, None)
-        if seats is None:
+        devices = self._devices_by_job.pop(job_id, None)
+        if devices is None:
             return
-        group = self._groups[seats]
+        group = self._groups[devices]
         del group.parts[job_id]
         self._attempts.let_run(job_id, None)
         if group.parts:
             self._begin(group)
         else:
-            del self._groups[seats]
+            del self._groups[devices]
 
     def close(self) -> None:
         """End time slicing."""

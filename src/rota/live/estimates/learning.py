@@ -47,7 +47,7 @@ REST = 4.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 3600.0
 """Pause after training failed."""
 LOWEST_PRIORITY = 19
-MOST_SAID = 1000
+MOST_CACHED = 1000
 """How many answers are cached until the next training."""
 
 
@@ -74,7 +74,7 @@ class Learning:
         """Succeeded jobs since the last training; at the start one training is due."""
         self._news = asyncio.Event()
         self._news.set()
-        self._said: dict[Hashable, dict[str, RunEstimate]] = {}
+        self._cached: dict[Hashable, dict[str, RunEstimate]] = {}
         """Cached answers by question, since the jobs of an array are alike."""
         self.bound = bound
         self._predicts_use = predicts_use
@@ -136,7 +136,7 @@ class Learning:
             raise
         finally:
             self._learns = None
-        before, self._answers, self._said = self._answers, pupil, {}
+        before, self._answers, self._cached = self._answers, pupil, {}
         if before is not None:
             await before.retire()
 
@@ -152,11 +152,11 @@ class Learning:
         helper = self._answers
         if helper is None:
             return {}, nothing
-        told = attributes(spec)
-        key = tuple(sorted(told.items()))
-        if key in self._said:
-            return self._said[key], nothing
-        asked = asyncio.ensure_future(helper.ask({"attributes": told}))
+        flags = attributes(spec)
+        key = tuple(sorted(flags.items()))
+        if key in self._cached:
+            return self._cached[key], nothing
+        asked = asyncio.ensure_future(helper.ask({"attributes": flags}))
         asked.add_done_callback(_look_at_error)
         try:
             answer = await asyncio.wait_for(asyncio.shield(asked), PATIENCE_S)
@@ -166,12 +166,12 @@ class Learning:
             return {}, str(error)
         except Unavailable as error:
             if self._answers is helper:  # it has exited, and with it what it had learned
-                self._answers, self._said = None, {}
+                self._answers, self._cached = None, {}
                 self._must_learn()
             return {}, str(error)
         found = {field: _estimate(answer[label]) for field, label in PREDICTED.items() if label in answer}
-        if self._answers is helper and len(self._said) < MOST_SAID:
-            self._said[key] = found
+        if self._answers is helper and len(self._cached) < MOST_CACHED:
+            self._cached[key] = found
         return found, nothing
 
     def _must_learn(self) -> None:
@@ -190,7 +190,7 @@ class Learning:
         return settled_by(known, values, self.bound, least, nothing=nothing, predicts_use=self._predicts_use, file=file)
 
     async def close(self) -> None:
-        """No more will be asked."""
+        """Close the workers; no more questions follow."""
         for helper in (self._answers, self._learns):
             if helper is not None:
                 await helper.close()
@@ -202,8 +202,8 @@ def _look_at_error(asked: asyncio.Future[Json]) -> None:
         asked.exception()
 
 
-def _estimate(told: Json) -> RunEstimate:
-    return RunEstimate(**{**told, "outside": tuple(told["outside"])})
+def _estimate(answer: Json) -> RunEstimate:
+    return RunEstimate(**{**answer, "outside": tuple(answer["outside"])})
 
 
 def amount(field: str, found: RunEstimate) -> float:
@@ -235,7 +235,7 @@ def settled_by(
     if predicts_use and shares_by_use(values, file or job_file(values)) and use is not None and use.is_trusted(bound):
         values = _with_use(values, use, known.get("gpu_memory"), bound, least)
     amounts: dict[str, object] = {}
-    told: dict[str, Json] = {}
+    estimated: dict[str, Json] = {}
     for field in autos(values):
         found = known.get(field)
         why = nothing if found is None else found.doubt(bound)
@@ -243,8 +243,10 @@ def settled_by(
         if field in least and parse_bytes(amounts[field]) < least[field].amount:
             amounts[field], why = least[field].amount, least[field].why
         error = None if found is None else found.error
-        told[field] = {"given": amounts[field], "trusted": not why, "error": error, "why": why or None}
-    return {**settled(values, amounts), "estimated": {**values.get("estimated", {}), **told}} if told else values
+        estimated[field] = {"given": amounts[field], "trusted": not why, "error": error, "why": why or None}
+    return (
+        {**settled(values, amounts), "estimated": {**values.get("estimated", {}), **estimated}} if estimated else values
+    )
 
 
 def shares_by_use(values: Mapping[str, Any], file: JobFile) -> bool:
@@ -260,14 +262,14 @@ def _with_use(
 ) -> Json:
     """The job file with how busy it will keep its GPU, and how much of its memory it needs if it does not say."""
     busy = round(min(use.value / 100, 1.0), 2)
-    told: Json = {UTILIZATION: {"given": busy, "trusted": True, "error": use.error}}
+    estimated: Json = {UTILIZATION: {"given": busy, "trusted": True, "error": use.error}}
     resources = dict(values["resources"])
     if "gpu_memory" not in resources and memory is not None and memory.is_trusted(bound):
         short = least.get("gpu_memory")
         resources["gpu_memory"] = max(int(amount("gpu_memory", memory)), 0 if short is None else short.amount)
-        told["gpu_memory"] = {"given": resources["gpu_memory"], "trusted": True, "error": memory.error}
+        estimated["gpu_memory"] = {"given": resources["gpu_memory"], "trusted": True, "error": memory.error}
     labels = {**(values.get("labels") or {}), UTILIZATION: str(busy)}
-    return {**values, "labels": labels, "resources": resources, "estimated": told}
+    return {**values, "labels": labels, "resources": resources, "estimated": estimated}
 
 
 def in_units(field: str, found: RunEstimate) -> Json:

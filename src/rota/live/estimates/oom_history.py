@@ -89,9 +89,9 @@ def _read(records: Records) -> Iterator[OomRecord]:
 
 def _least(spec: Mapping[str, Any], state: str, failure: str | None) -> Iterator[tuple[str, int]]:
     """What the job should have asked for, as far as it shows: what it was tried with last, or twice what failed."""
-    for field, told in (spec.get("estimated") or {}).items():
-        if told.get("raised"):
-            yield field, parse_bytes(told["given"])
+    for field, estimate in (spec.get("estimated") or {}).items():
+        if estimate.get("raised"):
+            yield field, parse_bytes(estimate["given"])
     field = FIELD_BY_FAILURE.get(failure or "")
     if field is not None and state == "failed":
         yield field, 2 * int(asked_of(spec)[field])

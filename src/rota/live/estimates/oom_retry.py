@@ -46,10 +46,10 @@ def more_memory(spec: str, live: LiveJob, nodes: Sequence[NodeAccount], failure:
     """Return what to do about a failed job; None if it did not run out of an amount that the manager chose."""
     values = json.loads(spec)
     field = FIELD_BY_FAILURE.get(failure or "")
-    told = (values.get("estimated") or {}).get(field)
-    if field is None or told is None:
+    estimate = (values.get("estimated") or {}).get(field)
+    if field is None or estimate is None:
         return None
-    had = parse_bytes(told["given"])
+    had = parse_bytes(estimate["given"])
     if field == "gpu_memory" and _had_all(live):
         had = max([had, *(nodes[slot.node].node.device_memory_bytes or 0 for slot in live.placement or ())])
         amount = min((size for size in _sizes(field, nodes) if size is not None and size > had), default=None)
@@ -61,7 +61,7 @@ def more_memory(spec: str, live: LiveJob, nodes: Sequence[NodeAccount], failure:
         return NoMore(message=f"{ran_out}; no {_WHERE[field]} is known to have more")
     limit = values.get("max_restarts")
     most = MOST_RAISES if limit is None else min(MOST_RAISES, limit)
-    if told.get("raised", 0) >= most:
+    if estimate.get("raised", 0) >= most:
         times = "time" if most == 1 else "times"
         return NoMore(message=f"{ran_out}; that is raised at most {most} {times}: ask for what it needs yourself")
     values = raised(values, field, amount, ran_out)

@@ -66,19 +66,19 @@ def attributes(spec: Mapping[str, Any]) -> dict[str, Value]:
     """What is known of a job before it runs: its command's flags, and whose it is."""
     roles = spec.get("roles") or {}
     command = spec.get("run") or next((role["run"] for role in roles.values() if role.get("run")), "")
-    told: dict[str, Value] = dict(attributes_of(command))
-    told["tenant"] = str(spec.get("tenant", "default"))
-    told["tasks"] = float(sum(role.get("count", 1) for role in roles.values()) or spec.get("workers", 1))
+    found: dict[str, Value] = dict(attributes_of(command))
+    found["tenant"] = str(spec.get("tenant", "default"))
+    found["tasks"] = float(sum(role.get("count", 1) for role in roles.values()) or spec.get("workers", 1))
     if spec.get("name"):
-        told["name"] = str(spec["name"])
-    return told
+        found["name"] = str(spec["name"])
+    return found
 
 
-def used_of(told: Mapping[str, float], run_s: float, tasks: float) -> dict[str, float]:
+def used_of(record: Mapping[str, float], run_s: float, tasks: float) -> dict[str, float]:
     """What a task used of each field, from what is known of an attempt; of GPUs only where they were seen."""
-    used = {"cpus": told["cpu_s"] / run_s / tasks, "memory": float(told["memory_bytes"])}
-    if "gpus" in told:
-        used |= {"gpus": told["gpus"], "gpu_memory": told["gpu_memory_bytes"]}
+    used = {"cpus": record["cpu_s"] / run_s / tasks, "memory": float(record["memory_bytes"])}
+    if "gpus" in record:
+        used |= {"gpus": record["gpus"], "gpu_memory": record["gpu_memory_bytes"]}
     return used
 
 
@@ -86,27 +86,27 @@ def past_uses(records: Records, home: Path, since_s: float = 0.0, limit: int = 2
     """Return jobs that succeeded at the first attempt, newest first; of others the true run time is unknown.
 
     Of those that were tried again with more memory, it is known how much they took of that. What was asked for is what
-    users said, not what the manager gave for `auto`.
+    users requested, not what the manager gave for `auto`.
     """
     for row in records.succeeded(since_s, limit):
         spec = json.loads(row.spec)
         ours = spec.get("estimated") or {}
         was_raised = any(part.get("raised") for part in ours.values())
-        told = usage(home, JobId(row.id), row.attempt) if row.attempt == 1 or was_raised else None
+        record = usage(home, JobId(row.id), row.attempt) if row.attempt == 1 or was_raised else None
         run_s = max(row.ended_s - row.started_s, 1e-3)
-        if told is None:
+        if record is None:
             continue
         known = attributes(spec)
         tasks = known["tasks"]
         assert isinstance(tasks, float)
         asked = {field: amount for field, amount in asked_of(spec).items() if field not in ours}
-        used = used_of(told, run_s, tasks)
+        used = used_of(record, run_s, tasks)
         labels = {"cpu_cores": used["cpus"], "host_memory_mb": used["memory"] / MB, "duration_s": run_s}
-        if "gpus" in told:
-            labels |= gpu_labels(told, row.started_s, row.ended_s)
-        said = progress(home, JobId(row.id))
-        if said is not None and said["steps_per_s"] > 0:
-            labels["step_s"] = 1 / said["steps_per_s"]
+        if "gpus" in record:
+            labels |= gpu_labels(record, row.started_s, row.ended_s)
+        reported = progress(home, JobId(row.id))
+        if reported is not None and reported["steps_per_s"] > 0:
+            labels["step_s"] = 1 / reported["steps_per_s"]
         if row.attempt > 1:
             used = {field: amount for field, amount in used.items() if field in ("memory", "gpu_memory")}
             labels = {label: value for label, value in labels.items() if label in _PEAKS}

@@ -84,7 +84,7 @@ class LoopEntry:
     audit: list[dict[str, Any]] = field(default_factory=list)
     cluster: Cluster | None = None
     """The cluster after the events, if they change it."""
-    stretch: JournalSegment | None = None
+    segment: JournalSegment | None = None
     """Begins before the events."""
     done: asyncio.Future[None] | None = None
 
@@ -271,9 +271,9 @@ class Control:
             self.kept.update(entry.records)
         made = Transaction(self.state, self.kept, self._dependents, self._names)
         for entry in entries:
-            if entry.stretch is not None:
-                entry.stretch.change()
-                made.batch.stretch = (self.steps, entry.stretch.header())
+            if entry.segment is not None:
+                entry.segment.change()
+                made.batch.segment = (self.steps, entry.segment.header())
         events = [event for entry in entries for event in entry.events if not self._is_late(event)]
         for first in range(0, len(events), MOST_EVENTS):
             if first:

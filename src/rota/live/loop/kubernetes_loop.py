@@ -49,24 +49,24 @@ class KubernetesLoop:
         self._records = records
         self._driver = driver
         self._settings = settings
-        control.listen(self._heard)
+        control.listen(self._on_news)
 
     @property
     def state(self) -> State:
         """What the engine knows; for reading only."""
         return self._control.state
 
-    def tell(self, events: Sequence[Event], told: dict[JobId, Gang], why: dict[JobId, str]) -> None:
-        """Pass events on to the loop; `told` are the gangs of arriving jobs, `why` the messages of ends."""
+    def deliver(self, events: Sequence[Event], arriving: dict[JobId, Gang], why: dict[JobId, str]) -> None:
+        """Pass events on to the loop; `arriving` are the gangs of arriving jobs, `why` the messages of ends."""
         entry = LoopEntry(list(events))
-        for name, gang in told.items():
+        for name, gang in arriving.items():
             assert gang.job is not None
             entry.records[name] = Record(dump(spec_of(gang.job, gang.key.namespace)), gang.job.user)
         for event in events:
             if isinstance(event, _FATES) and event.job_id in self._control.kept:
                 self._control.kept[event.job_id].message = why.get(event.job_id, "")
-        if any(isinstance(event, NodeAdded | NodeRemoved) for event in events) and self._driver.fleet.nodes:
-            entry.cluster = cluster_of(self._driver.fleet.nodes, self._settings)
+        if any(isinstance(event, NodeAdded | NodeRemoved) for event in events) and self._driver.node_cache.nodes:
+            entry.cluster = cluster_of(self._driver.node_cache.nodes, self._settings)
         self._control.happened(entry)
 
     def refuse(self, job: Job) -> str | None:
@@ -77,7 +77,7 @@ class KubernetesLoop:
         """Return whether a job of this id exists or existed."""
         return name in self._control.state.jobs or self._records.job(name) is not None
 
-    def _heard(self, news: Sequence[News]) -> None:
+    def _on_news(self, news: Sequence[News]) -> None:
         for each in news:
             if each.state in FINAL:
                 self._driver.ended(each.job_id, cancelled=each.state == JobState.CANCELLED.value)
@@ -90,7 +90,7 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
     """
     declared, options = find_policy(settings.policy)
     declared.refuse_driver(options, driver.contract, live=True)
-    nodes = driver.fleet.nodes
+    nodes = driver.node_cache.nodes
     cluster = cluster_of(nodes, settings)
     scheduling = Scheduling(
         cluster=cluster, policy=settings.policy, placement=settings.placement, tenancy=settings.tenancy
@@ -121,7 +121,7 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
     )
     state = snapshot.rebuild(cluster, pairs, frame)
     _write_new(records, state, kept, [name for name in kept if name not in rows])
-    driver.fleet.begin()
+    driver.node_cache.begin()
     about = f"Resynced: {len(found)} jobs found on {len(nodes)} nodes of a Kubernetes cluster"
     present = ClusterConfig(cluster, cluster, settings.tenancy, has_fixed_nodes=False)
     was = as_scheduled(scheduling, state, kept, present, LoopEntry([], cluster=cluster))

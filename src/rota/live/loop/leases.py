@@ -1,4 +1,4 @@
-"""Timers of leases: the engine is told when the lease of a job ends.
+"""Timers of leases: the engine is notified when the lease of a job ends.
 
 The tasks of a job whose lease is over run on until the plan for the next round, which follows at once when the last
 lease is over, says whether they stay: so a job that stays loses nothing.

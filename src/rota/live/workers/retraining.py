@@ -97,20 +97,20 @@ class Retraining:
             "placement": self._scheduling.placement,
         }
         try:
-            said = await self._helper.ask(question)
+            result = await self._helper.ask(question)
         finally:
             await self._helper.close()
-        if "old_s" not in said:
-            log.info("nothing learned", extra=said)
-            return said
-        what = "weights-swap" if said["better"] else "weights-keep"
-        audit: Json = {"at_s": time.time(), "who": ACTOR, "what": what, "thing": name, "detail": detail_of(said)}
+        if "old_s" not in result:
+            log.info("nothing learned", extra=result)
+            return result
+        what = "weights-swap" if result["better"] else "weights-keep"
+        audit: Json = {"at_s": time.time(), "who": ACTOR, "what": what, "thing": name, "detail": detail_of(result)}
         entry = LoopEntry([], audit=[audit])
-        if said["better"]:
-            entry.stretch = self._taken_up()
+        if result["better"]:
+            entry.segment = self._taken_up()
         await self._control.apply(entry)
-        log.info(what, extra=said)
-        return said
+        log.info(what, extra=result)
+        return result
 
     def _taken_up(self) -> JournalSegment | None:
         """Return the journal segment that begins with the weights in the manager's folder."""
@@ -144,9 +144,9 @@ def part_of(learn_s: float) -> float:
     return min(max(learn_s / WHOLE_S, LEAST_PART), 1.0)
 
 
-def detail_of(said: Json) -> str:
+def detail_of(result: Json) -> str:
     """Return the result of a retraining as the audit log shows it."""
     return (
-        f"{said['why']}: {said['new_s']:,.1f} s on average with what was learned from {said['seen']:,} speeds, "
-        f"{said['old_s']:,.1f} s with the weights in use"
+        f"{result['why']}: {result['new_s']:,.1f} s on average with what was learned from {result['seen']:,} speeds, "
+        f"{result['old_s']:,.1f} s with the weights in use"
     )

@@ -78,14 +78,14 @@ def teach(trial: Trial, weights: Path, *, fewest: int, part: float = 1.0) -> Jso
     now = load_learned(weights)
     with trial.journal.open(encoding="utf-8") as lines:
         seen = experience_of(lines, now.network.kinds, StepRates(trial.home).speed)
-    told = {"seen": seen.samples, "of_unknown_kinds": seen.nameless}
+    counts = {"seen": seen.samples, "of_unknown_kinds": seen.nameless}
     if seen.samples < fewest:
-        return {"better": False, "why": f"{seen.samples} speeds were seen; {fewest} are needed", **told}
+        return {"better": False, "why": f"{seen.samples} speeds were seen; {fewest} are needed", **counts}
     from rota.learn.retrain import retrain
 
     draft = weights_file(trial.home, trial.policy).with_suffix(".npz.new")
     save_learned(draft, retrain(seen, now, seen.samples, part))
-    return {**told, **judge(trial, weights, draft)}
+    return {**counts, **judge(trial, weights, draft)}
 
 
 def judge(trial: Trial, weights: Path, draft: Path) -> Json:
@@ -128,7 +128,7 @@ class StepRates:
         return _slope([(at_s, step) for at_s, step in known if from_s <= at_s <= to_s])
 
 
-def _slope(said: Sequence[tuple[float, int]]) -> float | None:
-    if len(said) < 2 or said[-1][0] <= said[0][0]:
+def _slope(points: Sequence[tuple[float, int]]) -> float | None:
+    if len(points) < 2 or points[-1][0] <= points[0][0]:
         return None
-    return (said[-1][1] - said[0][1]) / (said[-1][0] - said[0][0]) or None
+    return (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0]) or None

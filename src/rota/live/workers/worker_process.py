@@ -73,8 +73,8 @@ def answer_all(answer: Callable[[Json], Json]) -> None:
     os.nice(NICE)
     for line in sys.stdin:
         try:
-            said = answer(json.loads(line))
+            reply = answer(json.loads(line))
         except RotaError as error:
-            said = {"error": str(error)}
-        sys.stdout.write(f"{json.dumps(said)}\n")
+            reply = {"error": str(error)}
+        sys.stdout.write(f"{json.dumps(reply)}\n")
         sys.stdout.flush()

@@ -69,7 +69,7 @@ class Api:
         self._away_s = -math.inf
         self._is_away = False
         self._asked = 0
-        self._heard_s = 0.0
+        self._answered_s = 0.0
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True, keepalive_timeout=300)
         )
@@ -83,7 +83,7 @@ class Api:
     @property
     def is_silent(self) -> bool:
         """Whether the server is unreachable or silent, so that nothing can be changed now."""
-        is_slow = self._asked > 0 and asyncio.get_running_loop().time() > self._heard_s + SILENT_S
+        is_slow = self._asked > 0 and asyncio.get_running_loop().time() > self._answered_s + SILENT_S
         return self._is_away or is_slow
 
     async def close(self) -> None:
@@ -144,7 +144,7 @@ class Api:
             async with self._request("GET", path, None, JSON, wanted, timeout) as answer:
                 if answer.status >= 400:
                     raise _refusal(answer, await answer.read())
-                self._heard()
+                self._note_answer()
                 rest = b""
                 async for chunk in answer.content.iter_any():
                     lines = (rest + chunk).split(b"\n")
@@ -185,12 +185,12 @@ class Api:
     async def _ask(self, method: str, path: str, body: Any, kind: str, params: Params) -> Any:
         async with self._room:
             if not self._asked:
-                self._heard_s = asyncio.get_running_loop().time()
+                self._answered_s = asyncio.get_running_loop().time()
             self._asked += 1
             try:
                 async with self._request(method, path, body, kind, params) as answer:
                     content = await answer.read()
-                    self._heard()
+                    self._note_answer()
                     if answer.status >= 400:
                         raise _refusal(answer, content)
                     return orjson.loads(content) if content else None
@@ -201,8 +201,8 @@ class Api:
             finally:
                 self._asked -= 1
 
-    def _heard(self) -> None:
-        self._is_away, self._heard_s = False, asyncio.get_running_loop().time()
+    def _note_answer(self) -> None:
+        self._is_away, self._answered_s = False, asyncio.get_running_loop().time()
 
     def _not_there(self, error: Exception) -> Unreachable:
         self._is_away, self._away_s = True, asyncio.get_running_loop().time()

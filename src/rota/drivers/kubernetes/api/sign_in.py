@@ -63,8 +63,8 @@ class SignIn:
         except subprocess.TimeoutExpired:
             raise RotaError(f"{self._user}: {self._command[0]!r} did not respond within {LONGEST_S:.0f} s") from None
         if done.returncode:
-            said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
-            raise RotaError(f"{self._user}: {self._command[0]!r} could not sign in: {said[0]}")
+            message = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+            raise RotaError(f"{self._user}: {self._command[0]!r} could not sign in: {message[0]}")
         return self._read(done.stdout)
 
     def _read(self, text: str) -> Credential:

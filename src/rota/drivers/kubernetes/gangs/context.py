@@ -29,8 +29,8 @@ class EventSink(Protocol):
     def state(self) -> State:
         """The engine's state; read-only."""
 
-    def tell(self, events: Sequence[Event], told: dict[JobId, Gang], why: dict[JobId, str]) -> None:
-        """Deliver events in order; `told` holds the gangs of arriving jobs."""
+    def deliver(self, events: Sequence[Event], arriving: dict[JobId, Gang], why: dict[JobId, str]) -> None:
+        """Deliver events in order; `arriving` holds the gangs of arriving jobs."""
 
     def refuse(self, job: Job) -> str | None:
         """Why a job can never run here, or None."""
@@ -44,7 +44,7 @@ class Report:
     """Pending input of the engine: events in order, gangs of arriving jobs, and messages for ended ones."""
 
     events: list[Event] = field(default_factory=list)
-    told: dict[JobId, Gang] = field(default_factory=dict)
+    arriving: dict[JobId, Gang] = field(default_factory=dict)
     why: dict[JobId, str] = field(default_factory=dict)
 
 
@@ -55,8 +55,8 @@ class DriverContext:
     api: Api
     settings: ClusterSettings
     binder: Binder
-    roster: GangIndex
-    fleet: NodeCache
+    gang_index: GangIndex
+    node_cache: NodeCache
     occupancy: Occupancy
     headroom: Headroom
     work: BackgroundTasks
@@ -64,12 +64,12 @@ class DriverContext:
     outdated: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once gangs hold slots that will stay empty."""
     report: Report = field(default_factory=Report)
-    desk: EventSink | None = None
+    sink: EventSink | None = None
 
     def done_work(self, gang: Gang) -> float:
         """The work that a gang has done, as the engine counts it."""
-        assert self.desk is not None
-        live = self.desk.state.jobs.get(gang.id)
+        assert self.sink is not None
+        live = self.sink.state.jobs.get(gang.id)
         return 0.0 if live is None else live.work_done(time.time())
 
     def fail(self, gang: Gang, work: float) -> None:

@@ -29,7 +29,7 @@ class Stage(Enum):
     GATHERING = "gathering"
     """Pods are missing; the engine does not know the job, or the job is held."""
     WAITING = "waiting"
-    SEATED = "seated"
+    PLACED = "placed"
     """It was started: its pods are being bound, or run."""
     LEAVING = "leaving"
     """Its pods are being evicted."""
@@ -59,7 +59,7 @@ class GangKey(NamedTuple):
 class PodSlot:
     """A slot and its pod. `bound` once the API server has accepted the binding, `outcome` once the pod has ended."""
 
-    seat: TaskRank
+    task: TaskRank
     pod: str | None = None
     bound: bool = False
     outcome: PodPhase | None = None
@@ -90,8 +90,8 @@ class Gang:
     job: Job | None = None
     """The job as announced to the engine."""
     placement: Placement = ()
-    places: list[PodSlot] = field(default_factory=list)
-    seated: dict[str, PodSlot] = field(default_factory=dict)
+    slots: list[PodSlot] = field(default_factory=list)
+    assigned: dict[str, PodSlot] = field(default_factory=dict)
     """Slots by pod."""
     started: bool = False
     resizing: bool = False
@@ -142,29 +142,29 @@ class Gang:
     @property
     def missing(self) -> list[PodSlot]:
         """Slots without a bound pod."""
-        return [place for place in self.places if place.outcome is None and not place.bound]
+        return [slot for slot in self.slots if slot.outcome is None and not slot.bound]
 
     @property
     def holders(self) -> list[Pod]:
         """Pods with a slot, or being evicted from one, that still hold resources of their node."""
-        uids = (*self.seated, *self.leavers)
+        uids = (*self.assigned, *self.leavers)
         return [self.members[uid] for uid in uids if uid in self.members and self.members[uid].holds]
 
     def is_counted(self, uid: str) -> bool:
         """Whether a pod's resources are part of the gang's placement."""
-        return uid in self.seated or uid in self.leavers
+        return uid in self.assigned or uid in self.leavers
 
-    def seat(self, place: PodSlot, pod: Pod) -> None:
+    def assign(self, slot: PodSlot, pod: Pod) -> None:
         """Assign a slot to a pod."""
-        if place.pod is not None:
-            self.seated.pop(place.pod, None)
-        place.take(pod)
-        self.seated[pod.uid] = place
+        if slot.pod is not None:
+            self.assigned.pop(slot.pod, None)
+        slot.take(pod)
+        self.assigned[pod.uid] = slot
 
-    def unseat(self) -> None:
+    def clear_slots(self) -> None:
         """Remove all slots."""
-        self.places, self.placement, self.started, self.resizing = [], (), False, False
-        self.seated.clear()
+        self.slots, self.placement, self.started, self.resizing = [], (), False, False
+        self.assigned.clear()
         self.leavers.clear()
 
     @property
@@ -176,7 +176,7 @@ class Gang:
     @property
     def nodes(self) -> set[str]:
         """The nodes of its slots."""
-        return {str(place.seat.node.id) for place in self.places}
+        return {str(slot.task.node.id) for slot in self.slots}
 
 
 def key_of(pod: Pod) -> GangKey:
@@ -198,7 +198,7 @@ def key_of(pod: Pod) -> GangKey:
     return GangKey(pod.namespace, GangSource.OWNER, pod.owner.uid)
 
 
-def said_size(pod: Pod, key: GangKey) -> int | None:
+def stated_size(pod: Pod, key: GangKey) -> int | None:
     """The gang size that the pod itself states; for an elastic gang its maximum."""
     if key.source is GangSource.POD:
         return 1

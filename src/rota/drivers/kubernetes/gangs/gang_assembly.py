@@ -23,8 +23,8 @@ GROUP_S = 2.0
 class GangAssembly:
     """Assembles gangs from their first pod until the engine knows them, and again after pods were lost."""
 
-    def __init__(self, around: DriverContext) -> None:
-        self._around = around
+    def __init__(self, context: DriverContext) -> None:
+        self._context = context
 
     def gather(self, gang: Gang) -> None:
         """Announce a gang to the engine once it is complete."""
@@ -34,17 +34,17 @@ class GangAssembly:
         if not gang.is_whole:
             if gang.lost_pods and gang.waiting and gang.size is not None and not gang.asked_size:
                 gang.lost_pods, gang.asked_size = False, True
-                self._around.work.do(self._ask_size_again(gang), writes=False)
+                self._context.work.do(self._ask_size_again(gang), writes=False)
             if gang.job is not None:
                 self.linger(gang)
             elif not gang.members:
-                self._around.roster.retire(gang)
+                self._context.gang_index.retire(gang)
             return
         gang.deadline_s = None
         pods = [*gang.waiting, *gang.finished][: gang.size]
         if gang.job is not None and self._is_same_job(gang, pods):
             gang.stage = Stage.WAITING
-            self._around.report.events.append(JobReleased(gang.id))
+            self._context.report.events.append(JobReleased(gang.id))
             return
         self._announce(gang, pods)
 
@@ -52,7 +52,7 @@ class GangAssembly:
         """Whether the pods match the job that the engine knows in number and resources."""
         assert gang.job is not None
         try:
-            return job_of(gang, pods, self._around.settings, gang.id).roles == gang.job.roles
+            return job_of(gang, pods, self._context.settings, gang.id).roles == gang.job.roles
         except RotaError:
             return False
 
@@ -61,73 +61,73 @@ class GangAssembly:
         for pod in gang.members.values():
             if pod.holds and not pod.ending and PLACEMENT in pod.annotations:
                 pod.ending = True
-                self._around.work.do(self._around.binder.evict(pod))
+                self._context.work.do(self._context.binder.evict(pod))
 
     def _announce(self, gang: Gang, pods: list[Pod]) -> None:
-        assert self._around.desk is not None
+        assert self._context.sink is not None
         if gang.job is not None:  # the pods' requests changed, so it is another job
-            self._around.report.events.append(JobCancelled(gang.id))
-            self._around.roster.by_job.pop(gang.id, None)
+            self._context.report.events.append(JobCancelled(gang.id))
+            self._context.gang_index.by_job.pop(gang.id, None)
         name = job_id(gang, pods)
         tries = 1
         unique = name
         while (
-            unique in self._around.roster.by_job
-            or unique in self._around.report.told
-            or self._around.desk.is_used(unique)
+            unique in self._context.gang_index.by_job
+            or unique in self._context.report.arriving
+            or self._context.sink.is_used(unique)
         ):
             tries += 1
             unique = JobId(f"{name}.{tries}")
         gang.refused = next((pod.wants.refused for pod in pods if pod.wants.refused), "")
         try:
-            job = job_of(gang, pods, self._around.settings, unique)
-            gang.refused = gang.refused or self._around.desk.refuse(job) or ""
+            job = job_of(gang, pods, self._context.settings, unique)
+            gang.refused = gang.refused or self._context.sink.refuse(job) or ""
         except RotaError as error:
             gang.refused = str(error)
         if gang.refused:
             return
         gang.job, gang.stage = job, Stage.WAITING
-        self._around.roster.by_job[unique] = gang
-        self._around.report.told[unique] = gang
-        self._around.report.events.append(JobArrived(job))
+        self._context.gang_index.by_job[unique] = gang
+        self._context.report.arriving[unique] = gang
+        self._context.report.events.append(JobArrived(job))
 
     def _find_size(self, gang: Gang) -> None:
         """Ask the controller for the gang size; with an unknown controller, wait until no more pods arrive."""
         if gang.asked_size:
             return
         gang.asked_size = True
-        self._around.work.do(self._learn_size(gang), writes=False)
+        self._context.work.do(self._learn_size(gang), writes=False)
 
     async def _learn_size(self, gang: Gang) -> None:
         while gang.size is None and gang.members:
-            gang.size = await ask_size(self._around.api, gang)
+            gang.size = await ask_size(self._context.api, gang)
             if gang.size is None and gang.key.source is GangSource.GROUP:
                 await asyncio.sleep(GROUP_S)
             elif gang.size is None:
                 quiet_s = time.time() - gang.touched_s
-                if quiet_s < self._around.settings.settle:
-                    await asyncio.sleep(self._around.settings.settle - quiet_s)
+                if quiet_s < self._context.settings.settle:
+                    await asyncio.sleep(self._context.settings.settle - quiet_s)
                 else:
                     gang.size = len(gang.waiting) or None
         gang.asked_size = False
-        self._around.roster.touch(gang)
-        self._around.flush()
+        self._context.gang_index.touch(gang)
+        self._context.flush()
 
     async def _ask_size_again(self, gang: Gang) -> None:
         """Ask the controller of a gang with missing pods whether it wants fewer now."""
-        wanted = await ask_size(self._around.api, gang)
+        wanted = await ask_size(self._context.api, gang)
         gang.asked_size = False
         if wanted is not None and wanted != gang.size and gang.stage is Stage.GATHERING:
             gang.size = wanted
-            self._around.roster.touch(gang)
-            self._around.flush()
+            self._context.gang_index.touch(gang)
+            self._context.flush()
 
     def linger(self, gang: Gang) -> None:
         """Keep a job without pods for a while if a controller may create new ones."""
         if any(not pod.phase.is_over for pod in gang.members.values()):
             gang.deadline_s = None
         elif gang.deadline_s is None:
-            gang.deadline_s = time.time() + (self._around.settings.linger if gang.may_come_back else 0.0)
+            gang.deadline_s = time.time() + (self._context.settings.linger if gang.may_come_back else 0.0)
             self.watch_owner(gang)
 
     def watch_owner(self, gang: Gang) -> None:
@@ -135,12 +135,12 @@ class GangAssembly:
         path = maker_path(gang)
         if path is not None and not gang.watched:
             gang.watched = True
-            self._around.work.do(self._await_end(gang, path), writes=False)
+            self._context.work.do(self._await_end(gang, path), writes=False)
 
     async def _await_end(self, gang: Gang, path: str) -> None:
-        while gang.deadline_s is not None and gang.stage in (Stage.GATHERING, Stage.SEATED):
+        while gang.deadline_s is not None and gang.stage in (Stage.GATHERING, Stage.PLACED):
             try:
-                value = await self._around.api.get(path)
+                value = await self._context.api.get(path)
                 ended = has_ended(value) or not made(gang, value) or self._is_smaller(gang, value)
             except Unavailable as error:
                 ended = getattr(error, "status", 0) == 404
@@ -154,16 +154,16 @@ class GangAssembly:
 
     def _is_smaller(self, gang: Gang, owner: Json) -> bool:
         """Whether no pod is missing any more because fewer are wanted."""
-        is_its = gang.stage is Stage.SEATED and gang.key.source is GangSource.OWNER
-        return is_its and self._around.roster.does_without(gang, tasks_of(owner))
+        is_its = gang.stage is Stage.PLACED and gang.key.source is GangSource.OWNER
+        return is_its and self._context.gang_index.does_without(gang, tasks_of(owner))
 
     def expire(self, gang: Gang) -> None:
         """End a job whose pods were not recreated in time."""
-        around = self._around
+        context = self._context
         if any(pod.phase is PodPhase.FAILED for pod in gang.members.values()):
-            around.fail(gang, around.done_work(gang))
+            context.fail(gang, context.done_work(gang))
         else:
-            around.report.why[gang.id] = "its pods are gone"
-            around.report.events.append(JobCancelled(gang.id))
+            context.report.why[gang.id] = "its pods are gone"
+            context.report.events.append(JobCancelled(gang.id))
             gang.stage = Stage.OVER
-        around.roster.touch(gang)
+        context.gang_index.touch(gang)

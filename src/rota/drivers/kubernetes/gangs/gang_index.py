@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from rota.core.model.job import JobId
-from rota.drivers.kubernetes.gangs.gang import Gang, GangKey, GangSource, Stage, key_of, said_size
+from rota.drivers.kubernetes.gangs.gang import Gang, GangKey, GangSource, Stage, key_of, stated_size
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.objects.pods import Pod
@@ -27,7 +27,7 @@ class GangIndex:
 
     @property
     def gangs(self) -> list[Gang]:
-        """Close everything."""
+        """All gangs."""
         return list(self._gangs.values())
 
     def see(self, pod: Pod) -> None:
@@ -42,7 +42,7 @@ class GangIndex:
         if before is not None and before.node is not None and pod.node is None:
             pod.node = before.node  # a stale view of a pod that has been bound since
         gang.members[pod.uid] = pod
-        if pod.holds or pod.phase.is_over or pod.uid not in gang.seated:
+        if pod.holds or pod.phase.is_over or pod.uid not in gang.assigned:
             self._headroom.put(pod.uid, pod.node if pod.holds else None)
         if not gang.is_counted(pod.uid):
             self._occupancy.count(pod)
@@ -80,7 +80,7 @@ class GangIndex:
         gang.touched_s = time.time()
         gang.owner = gang.owner or pod.owner
         if gang.size is None:
-            gang.size = said_size(pod, key)
+            gang.size = stated_size(pod, key)
         self._gang_by_pod[pod.uid] = gang
         return gang
 
@@ -100,7 +100,7 @@ class GangIndex:
 
     def does_without(self, gang: Gang, wanted: int | None) -> bool:
         """Whether a gang with missing pods has as many as its controller wants now."""
-        left = len(gang.places) - len(gang.missing)
+        left = len(gang.slots) - len(gang.missing)
         return gang.started and left > 0 and wanted is not None and wanted <= left + len(self.late_of(gang))
 
     def gang_of(self, uid: str) -> Gang | None:

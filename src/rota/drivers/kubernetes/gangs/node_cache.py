@@ -35,7 +35,7 @@ class NodeCache:
         planned = settings.planned()
         self._planned: dict[str, Node] = {} if planned is None else {str(node.id): node for node in planned.nodes}
         self._seen: dict[str, NodeSeen] = {name: planned_node(None, node) for name, node in self._planned.items()}
-        self._told: dict[str, NodeSeen] = {}
+        self._reported: dict[str, NodeSeen] = {}
         self._stale: dict[str, None] = {}
         self.lost_since_s: dict[str, float] = {}
         """Unreachable nodes, with the time since when."""
@@ -79,7 +79,9 @@ class NodeCache:
 
     def begin(self) -> None:
         """Mark all nodes as reported to the engine and up."""
-        self._told = {name: NodeSeen(node=seen.node, ready=True, cordoned=False) for name, seen in self._seen.items()}
+        self._reported = {
+            name: NodeSeen(node=seen.node, ready=True, cordoned=False) for name, seen in self._seen.items()
+        }
         self._stale = dict.fromkeys(self._seen)
 
     def news(self, state: State) -> list[Event]:
@@ -87,7 +89,7 @@ class NodeCache:
         events: list[Event] = []
         later: dict[str, None] = {}
         for name in self._stale:
-            if not self._tell(name, state, events.append):
+            if not self._report(name, state, events.append):
                 later[name] = None
         self._stale = later
         return events
@@ -102,16 +104,16 @@ class NodeCache:
             self._seen[name] = seen
             self._stale[name] = None
 
-    def _tell(self, name: str, state: State, say: Callable[[Event], None]) -> bool:
+    def _report(self, name: str, state: State, emit: Callable[[Event], None]) -> bool:
         """Emit a node's events; return False if its change must wait until it is idle."""
-        seen, told = self._seen.get(name), self._told.get(name)
+        seen, reported = self._seen.get(name), self._reported.get(name)
         node_id = NodeId(name)
         if seen is None:
-            if told is not None:
-                say(NodeRemoved(node_id))
-                del self._told[name]
+            if reported is not None:
+                emit(NodeRemoved(node_id))
+                del self._reported[name]
             return True
-        if told is None or told.node != seen.node:
+        if reported is None or reported.node != seen.node:
             index = state.inventory.by_name.get(node_id)
             known = None if index is None else state.inventory.nodes[index].node
             if (
@@ -121,19 +123,21 @@ class NodeCache:
                 and not known.is_same_hardware(seen.node)
             ):
                 return False
-            if told is not None:
-                say(NodeRemoved(node_id))
-            say(NodeAdded(seen.node))
-            was = index is not None and state.is_in_use(index) and told is not None
-            told = told if was and told is not None else NodeSeen(node=seen.node, ready=True, cordoned=False)
+            if reported is not None:
+                emit(NodeRemoved(node_id))
+            emit(NodeAdded(seen.node))
+            was = index is not None and state.is_in_use(index) and reported is not None
+            reported = (
+                reported if was and reported is not None else NodeSeen(node=seen.node, ready=True, cordoned=False)
+            )
             if not was:
                 self._occupancy.forget(name)
         closed = seen.cordoned or self._is_shared(name) or self._headroom.is_full(name)
-        if told.ready != seen.ready:
-            say(NodeBack(node_id) if seen.ready else NodeLost(node_id))
-        if told.cordoned != closed:
-            say(NodeDrained(node_id) if closed else NodeUndrained(node_id))
-        self._told[name] = NodeSeen(node=seen.node, ready=seen.ready, cordoned=closed)
+        if reported.ready != seen.ready:
+            emit(NodeBack(node_id) if seen.ready else NodeLost(node_id))
+        if reported.cordoned != closed:
+            emit(NodeDrained(node_id) if closed else NodeUndrained(node_id))
+        self._reported[name] = NodeSeen(node=seen.node, ready=seen.ready, cordoned=closed)
         return True
 
     def _is_shared(self, name: str) -> bool:

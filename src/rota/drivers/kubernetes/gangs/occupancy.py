@@ -18,7 +18,7 @@ class Occupancy:
     def __init__(self) -> None:
         self._counted: dict[str, tuple[str, Amounts]] = {}
         self._by_node: dict[str, Amounts] = {}
-        self._told: dict[str, Amounts] = {}
+        self._reported: dict[str, Amounts] = {}
         self._stale: dict[str, None] = {}
 
     def count(self, pod: Pod) -> None:
@@ -41,7 +41,7 @@ class Occupancy:
 
     def forget(self, node: str) -> None:
         """Report a node again: the engine's account of it was reset."""
-        self._told.pop(node, None)
+        self._reported.pop(node, None)
         self._stale[node] = None
 
     def repeat(self, nodes: set[str]) -> None:
@@ -60,8 +60,8 @@ class Occupancy:
         for node in [name for name in self._stale if name in known]:
             del self._stale[node]
             held = self._by_node.get(node, _NOTHING)
-            if self._told.get(node, _NOTHING) != held:
-                self._told[node] = held
+            if self._reported.get(node, _NOTHING) != held:
+                self._reported[node] = held
                 found.append(NodeOccupied(NodeId(node), *held))
         return found
 

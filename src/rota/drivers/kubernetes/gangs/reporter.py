@@ -54,20 +54,20 @@ class Reporter:
     def __init__(
         self,
         api: Api,
-        roster: GangIndex,
+        gang_index: GangIndex,
         explain: Callable[[JobId], Reason | None],
         foresee: Callable[[JobId], Awaitable[Json | None]],
         identity: str = "rota",
     ) -> None:
         self._api = api
-        self._roster = roster
+        self._gang_index = gang_index
         self._explain = explain
         self._foresee = foresee
         self._identity = identity
-        self._told: dict[Gang, ReportedState] = {}
+        self._reported: dict[Gang, ReportedState] = {}
 
     async def run(self) -> None:
-        """For ever."""
+        """Report until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
@@ -77,32 +77,32 @@ class Reporter:
 
     async def round(self, now_s: float) -> None:
         """Report on all gangs once."""
-        gangs = self._roster.gangs
-        self._told = {gang: told for gang in gangs if (told := self._told.get(gang)) is not None}
+        gangs = self._gang_index.gangs
+        self._reported = {gang: reported for gang in gangs if (reported := self._reported.get(gang)) is not None}
         room = MOST_AT_ONCE
         for gang in gangs:
             if room <= 0:
                 break
-            if _unseated(gang) and now_s >= gang.touched_s + AFTER_S:
-                room -= await self._tell(gang, now_s)
+            if _unassigned(gang) and now_s >= gang.touched_s + AFTER_S:
+                room -= await self._report(gang, now_s)
             if gang.key.source is GangSource.GROUP:
-                await self._tell_group(gang)
+                await self._report_group(gang)
 
-    async def _tell(self, gang: Gang, now_s: float) -> int:
+    async def _report(self, gang: Gang, now_s: float) -> int:
         """Report to a gang's pods why they wait; return the number of writes."""
-        said = self._reason(gang)
-        if said is None:
+        reason = self._reason(gang)
+        if reason is None:
             return 0
-        told = self._told.setdefault(gang, ReportedState())
-        code, sentence = said
-        is_new = code != told.code or (sentence != told.sentence and now_s >= told.at_s + AGAIN_S)
-        waiting = _unseated(gang)
-        pods = waiting if is_new else [pod for pod in waiting if pod.uid not in told.pods]
+        reported = self._reported.setdefault(gang, ReportedState())
+        code, sentence = reason
+        is_new = code != reported.code or (sentence != reported.sentence and now_s >= reported.at_s + AGAIN_S)
+        waiting = _unassigned(gang)
+        pods = waiting if is_new else [pod for pod in waiting if pod.uid not in reported.pods]
         if not pods:
             return 0
         await asyncio.gather(*(self._condition(pod, f"{code}: {sentence}") for pod in pods))
-        told.code, told.sentence, told.at_s = code, sentence, now_s
-        told.pods = {pod.uid for pod in waiting}
+        reported.code, reported.sentence, reported.at_s = code, sentence, now_s
+        reported.pods = {pod.uid for pod in waiting}
         if is_new:
             await asyncio.gather(*(self._event(pod, "FailedScheduling", f"{code}: {sentence}") for pod in pods))
         return 2 * len(pods)
@@ -110,8 +110,8 @@ class Reporter:
     def _reason(self, gang: Gang) -> tuple[str, str] | None:
         if gang.refused:
             return REFUSED, gang.refused
-        if gang.stage is Stage.SEATED:
-            return SPARE, f"its job runs with {len(gang.places)} tasks now; this pod starts when the job grows"
+        if gang.stage is Stage.PLACED:
+            return SPARE, f"its job runs with {len(gang.slots)} tasks now; this pod starts when the job grows"
         if gang.stage is Stage.WAITING:
             reason = self._explain(gang.id)
             return None if reason is None else (reason.code.value, reason.sentence())
@@ -119,28 +119,28 @@ class Reporter:
             return INCOMPLETE, "its number of pods is unknown; label them with rota.dev/tasks"
         return INCOMPLETE, f"{len(gang.waiting)} of {gang.size} pods exist; all start together"
 
-    async def foretell(self) -> None:
+    async def forecast_starts(self) -> None:
         """Write the expected start onto the first pod of each waiting job, in turn, until cancelled."""
         while True:
             await asyncio.sleep(FORESEE_S)
-            waiting = [gang for gang in self._roster.gangs if gang.stage is Stage.WAITING]
+            waiting = [gang for gang in self._gang_index.gangs if gang.stage is Stage.WAITING]
             now_s = time.time()
             due = [gang for gang in waiting if self._is_due(gang, now_s)] if len(waiting) <= MOST_FORESEEN else []
             if due:
                 gang = min(
-                    due, key=lambda gang: (self._told.setdefault(gang, ReportedState()).foreseen_s, gang.touched_s)
+                    due, key=lambda gang: (self._reported.setdefault(gang, ReportedState()).foreseen_s, gang.touched_s)
                 )
-                self._told[gang].foreseen_s = now_s
+                self._reported[gang].foreseen_s = now_s
                 try:
-                    await self._tell_start(gang)
+                    await self._report_start(gang)
                 except Unavailable as error:
                     log.warning("could not report the expected start to a pod", extra={"why": str(error)})
 
     def _is_due(self, gang: Gang, now_s: float) -> bool:
-        last_s = self._told[gang].foreseen_s if gang in self._told else 0.0
+        last_s = self._reported[gang].foreseen_s if gang in self._reported else 0.0
         return bool(gang.waiting) and now_s >= max(gang.touched_s + FORESEE_S, last_s + FORESEE_AGAIN_S)
 
-    async def _tell_start(self, gang: Gang) -> None:
+    async def _report_start(self, gang: Gang) -> None:
         expected = await self._foresee(gang.id)
         if expected is not None and gang.stage is Stage.WAITING and gang.waiting:
             condition = {"type": EXPECTED, "status": "True", "reason": "Forecast", "message": json.dumps(expected)}
@@ -187,18 +187,18 @@ class Reporter:
             if error.status not in (403, 404):  # the namespace is being deleted, or gone
                 raise
 
-    async def _tell_group(self, gang: Gang) -> None:
+    async def _report_group(self, gang: Gang) -> None:
         phases = [pod.phase for pod in gang.members.values()]
-        said = self._reason(gang) if gang.stage in (Stage.GATHERING, Stage.WAITING) else None
+        reason = self._reason(gang) if gang.stage in (Stage.GATHERING, Stage.WAITING) else None
         status: Json = {
             "phase": _PHASES[gang.stage] if not gang.started else "Running",
             "pods": len(phases),
             "running": sum(phase is PodPhase.RUNNING for phase in phases),
-            "reason": None if said is None else said[0],
-            "message": None if said is None else said[1],
+            "reason": None if reason is None else reason[0],
+            "message": None if reason is None else reason[1],
         }
-        told = self._told.setdefault(gang, ReportedState())
-        if told.group == status:
+        reported = self._reported.setdefault(gang, ReportedState())
+        if reported.group == status:
             return
         path = f"{POD_GROUPS}/namespaces/{gang.key.namespace}/podgroups/{gang.key.name}/status"
         try:
@@ -206,24 +206,24 @@ class Reporter:
         except ApiRefused as error:
             if error.status != 404:
                 raise
-        told.group = status
+        reported.group = status
 
 
 _PHASES = {
     Stage.GATHERING: "Gathering",
     Stage.WAITING: "Waiting",
-    Stage.SEATED: "Starting",
+    Stage.PLACED: "Starting",
     Stage.LEAVING: "Leaving",
     Stage.OVER: "Over",
 }
 
 
-def _unseated(gang: Gang) -> list[Pod]:
+def _unassigned(gang: Gang) -> list[Pod]:
     """Waiting pods that get a reason."""
     if gang.stage in (Stage.GATHERING, Stage.WAITING):
         return gang.waiting
-    is_elastic = gang.stage is Stage.SEATED and gang.job is not None and gang.job.elastic is not None
-    return [pod for pod in gang.waiting if pod.uid not in gang.seated] if is_elastic else []
+    is_elastic = gang.stage is Stage.PLACED and gang.job is not None and gang.job.elastic is not None
+    return [pod for pod in gang.waiting if pod.uid not in gang.assigned] if is_elastic else []
 
 
 def _stamp() -> str:

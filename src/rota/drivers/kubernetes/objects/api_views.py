@@ -12,7 +12,7 @@ from rota.drivers.kubernetes.gangs.gang import Gang, rank
 from rota.drivers.kubernetes.objects.gang_jobs import is_elastic, job_id, job_name
 from rota.drivers.kubernetes.objects.nodes import node_seen
 from rota.drivers.kubernetes.objects.owner_jobs import held_tasks, id_of, name_of
-from rota.drivers.kubernetes.objects.pod_annotations import PREFIX, SEAT
+from rota.drivers.kubernetes.objects.pod_annotations import PREFIX, RANK
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase, devices_asked
 from rota.drivers.kubernetes.settings import ClusterSettings
 
@@ -96,15 +96,15 @@ def job_to_come(made: list[Json], settings: ClusterSettings) -> Json:
 def _of_last_attempt(pods: list[Pod]) -> list[Pod]:
     """The active pods, or if there are none the ended ones; of an elastic gang only those with a slot."""
     alive = [pod for pod in pods if not pod.phase.is_over]
-    seated = [pod for pod in alive if pod.node is not None] if is_elastic(pods[0]) else []
-    return seated or alive or pods
+    bound = [pod for pod in alive if pod.node is not None] if is_elastic(pods[0]) else []
+    return bound or alive or pods
 
 
 def _state(pods: list[Pod]) -> str:
     if all(pod.phase.is_over for pod in pods):
         return "failed" if any(pod.phase is PodPhase.FAILED for pod in pods) else "succeeded"
     if any(pod.node is None for pod in pods):
-        return "waiting" if not any(SEAT in pod.annotations for pod in pods) else "starting"
+        return "waiting" if not any(RANK in pod.annotations for pod in pods) else "starting"
     return "running" if all(pod.phase is not PodPhase.PENDING for pod in pods) else "starting"
 
 
@@ -121,8 +121,8 @@ def expected_start(values: Iterable[Json]) -> Json | None:
     for value in values:
         for each in (value.get("status") or {}).get("conditions") or ():
             if each["type"] == EXPECTED and not value["spec"].get("nodeName"):
-                told: Json = json.loads(each["message"])
-                return told
+                detail: Json = json.loads(each["message"])
+                return detail
     return None
 
 

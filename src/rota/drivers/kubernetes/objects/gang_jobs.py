@@ -99,15 +99,15 @@ def _locality(pod: Pod) -> Locality | None:
 
 
 def _seconds(pod: Pod, name: str) -> float | None:
-    said = pod.says(name)
-    return None if said is None else parse_duration(said)
+    value = pod.says(name)
+    return None if value is None else parse_duration(value)
 
 
 def _check_numbers(pod: Pod) -> None:
     for name in ("tasks", "min-tasks", "max-tasks"):
-        said = pod.says(name)
-        if said is not None and pod.number(name) is None:
-            raise RotaError(f"{PREFIX}{name} is {said!r}; write a whole number above 0")
+        value = pod.says(name)
+        if value is not None and pod.number(name) is None:
+            raise RotaError(f"{PREFIX}{name} is {value!r}; write a whole number above 0")
 
 
 def is_elastic(pod: Pod) -> bool:
@@ -136,8 +136,8 @@ def _tenant(pod: Pod, settings: ClusterSettings) -> str:
 def _labels(pod: Pod) -> tuple[tuple[str, str], ...]:
     """Labels for tenancy (`rota.dev/pinned-cell`, `rota.dev/lazy-preemption`) and the job's model."""
     names = {"pinned_cell": "pinned-cell", "lazy_preemption": "lazy-preemption", "model": "model"}
-    said = ((name, pod.says(label)) for name, label in names.items())
-    return tuple((name, value) for name, value in said if value)
+    stated = ((name, pod.says(label)) for name, label in names.items())
+    return tuple((name, value) for name, value in stated if value)
 
 
 def job_name(gang: Gang, pod: Pod) -> str:

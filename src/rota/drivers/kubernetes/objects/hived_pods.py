@@ -45,8 +45,8 @@ def notes_of(annotations: Mapping[str, str], pod: str) -> dict[str, str]:
     return {name: value for name, value in notes.items() if value}
 
 
-def told(annotations: Mapping[str, str], node: str) -> dict[str, str]:
-    """HiveD's annotations for a bound pod."""
+def hived_annotations(annotations: Mapping[str, str], node: str) -> dict[str, str]:
+    """Return HiveD's annotations for a bound pod."""
     devices = annotations[DEVICES]
     isolation = [int(index) for index in devices.split(",") if index]
     return {ISOLATION: devices, BIND_INFO: yaml.safe_dump({"node": node, "leafCellIsolation": isolation})}

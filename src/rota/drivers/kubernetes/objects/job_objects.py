@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job, JobId, Level, Role
-from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, GPU, GPU_MEMORY, JOB_ID, PREFIX, SEAT, SIZE
+from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, GPU, GPU_MEMORY, JOB_ID, PREFIX, RANK, SIZE
 from rota.files.job import Launch, RoleRun, job_of, launch_of
 from rota.files.job_shape import CompletionPart, JobFile, Secret
 
@@ -167,7 +167,7 @@ def _pod_spec(file: JobFile, launch: Launch, role: Role, run: RoleRun, job: Job,
 
 def _environment(launch: Launch, run: RoleRun, job: Job, hidden: dict[str, str], name: str) -> list[Json]:
     """The environment of a task; values known only at binding come from annotations."""
-    found = {"ROTA_JOB_ID": JOB_ID, "ROTA_RANK": SEAT, "RANK": SEAT, "NVIDIA_VISIBLE_DEVICES": DEVICES}
+    found = {"ROTA_JOB_ID": JOB_ID, "ROTA_RANK": RANK, "RANK": RANK, "NVIDIA_VISIBLE_DEVICES": DEVICES}
     plain = {"ROTA_JOB_NAME": launch.name, "ROTA_ROLE": run.name}
     if job.elastic is None:
         plain |= {"ROTA_TASKS": str(job.tasks), "WORLD_SIZE": str(job.tasks), "ROTA_ROLE_TASKS": str(run.count)}
@@ -175,17 +175,17 @@ def _environment(launch: Launch, run: RoleRun, job: Job, hidden: dict[str, str],
         found |= dict.fromkeys(("ROTA_TASKS", "WORLD_SIZE", "ROTA_ROLE_TASKS"), SIZE)
     if launch.checkpoint_path is not None:
         plain["ROTA_CHECKPOINT"] = launch.checkpoint_path
-    told = [
+    variables = [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{note}']"}}}
         for name, note in found.items()
     ]
-    told.append({"name": "ROTA_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
-    told += [
+    variables.append({"name": "ROTA_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
+    variables += [
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
         for variable, key in hidden.items()
     ]
     shown = {variable: value for variable, value in {**plain, **run.env}.items() if variable not in hidden}
-    return told + [{"name": variable, "value": value} for variable, value in shown.items()]
+    return variables + [{"name": variable, "value": value} for variable, value in shown.items()]
 
 
 def _volumes(file: JobFile) -> tuple[list[Json], list[Json]]:

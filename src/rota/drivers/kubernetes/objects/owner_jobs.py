@@ -32,8 +32,8 @@ def _is_ours(value: Json) -> bool:
 
 def held_tasks(value: Json) -> int | None:
     """The number of pods that a held Job would create; None if it is not held."""
-    said = (value["metadata"].get("annotations") or {}).get(HELD, "")
-    return int(said) if said.isdigit() else None
+    annotation = (value["metadata"].get("annotations") or {}).get(HELD, "")
+    return int(annotation) if annotation.isdigit() else None
 
 
 def has_ended(value: Json) -> bool:

@@ -101,8 +101,8 @@ class Pod:
 
     def number(self, name: str) -> int | None:
         """The same, if it is a positive integer."""
-        said = self.says(name) or ""
-        return int(said) if said.isdigit() and int(said) > 0 else None
+        text = self.says(name) or ""
+        return int(text) if text.isdigit() and int(text) > 0 else None
 
 
 def pod_of(value: Json, settings: ClusterSettings) -> Pod:

@@ -1,4 +1,4 @@
-"""What bound pods tell whoever starts after a crash, also when their controller wants fewer of them by then."""
+"""Recovery of slots from bound pods after a crash, also when the controller wants fewer pods by then."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rota.core.model.job import JobId
 from rota.core.model.placement import Slot
 from rota.drivers.kubernetes.gangs.gang import Gang, key_of
 from rota.drivers.kubernetes.objects.binding_annotations import (
+    assign_slots,
     binding_note,
-    found_again,
     has_gaps,
-    sit_down,
-    sit_down_again,
+    recover_gang,
+    restore_slots,
 )
 from rota.drivers.kubernetes.objects.gang_jobs import job_of
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase, pod_of
@@ -34,11 +34,11 @@ def bound(*names: str) -> Gang:
     pods = [pod_of(value, USUAL) for value in (HEAD, *WORKERS)]
     before = Gang(key_of(pods[0]), members={pod.uid: pod for pod in pods})
     before.job = job_of(before, pods, USUAL, JobId("ray-1"))
-    sit_down(before, PLACEMENT, NODES.__getitem__)
+    assign_slots(before, PLACEMENT, NODES.__getitem__)
     left: dict[str, Pod] = {}
-    for place, pod in zip(before.places, pods, strict=True):
-        pod.node, pod.phase = str(place.seat.node.id), PodPhase.RUNNING
-        pod.annotations = {**pod.annotations, **binding_note(before, place.seat, pod)}
+    for slot, pod in zip(before.slots, pods, strict=True):
+        pod.node, pod.phase = str(slot.task.node.id), PodPhase.RUNNING
+        pod.annotations = {**pod.annotations, **binding_note(before, slot.task, pod)}
         if pod.name in names:
             left[pod.uid] = pod
     return Gang(before.key, owner=pods[0].owner, members=left)
@@ -58,23 +58,23 @@ def test_seats_that_nobody_will_take_are_given_back(wanted: int | None, ranks: t
     gang = bound("head", "w-1", "w-3")
     gang.wanted = wanted
 
-    found = found_again(gang, NODES, USUAL)
+    found = recover_gang(gang, NODES, USUAL)
 
     assert has_gaps(gang)
     assert found is not None
     assert found.ranks == ranks
     assert found.job.tasks == len(ranks)
-    sit_down_again(gang, found, NODES)
-    taken = {place.seat.rank: place.pod for place in gang.places if place.pod is not None}
+    restore_slots(gang, found, NODES)
+    taken = {slot.task.rank: slot.pod for slot in gang.slots if slot.pod is not None}
     assert taken == {0: "uid-of-head", 2: "uid-of-w-1", 4: "uid-of-w-3"}
-    assert [place.seat.devices for place in gang.places if place.seat.rank in taken] == [(), (1,), (3,)]
+    assert [slot.task.devices for slot in gang.slots if slot.task.rank in taken] == [(), (1,), (3,)]
 
 
 def test_role_of_which_nobody_is_left_is_gone() -> None:
     gang = bound("w-0", "w-2")
     gang.wanted = 2
 
-    found = found_again(gang, NODES, USUAL)
+    found = recover_gang(gang, NODES, USUAL)
 
     assert found is not None
     assert [(role.name, role.count) for role in found.job.roles] == [("worker", 2)]
