@@ -52,6 +52,7 @@ WORDS = (
     _rule("whom", "which; or name the person"),
     _rule("somebody|someone", "a user; a job"),
     _rule("anybody|anyone", "any user; any job"),
+    _rule("everybody|everyone", "all users; all jobs"),
     _rule("nobody", "no job; no user; none"),
     _rule("anew", "again; from scratch"),
     _rule("nought", "0; zero; none"),

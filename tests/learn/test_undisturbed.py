@@ -20,7 +20,7 @@ b,100,600,1,alexnet
 c,200,300,1,alexnet
 d,250,500,1,resnet50
 """
-NOTE = "--contention: what neighbours had cost the jobs of"
+NOTE = "--contention: the slowdown by neighbours of the jobs of"
 
 
 class Lab:

@@ -32,7 +32,7 @@ def settled(values: Any, amounts: Mapping[str, object] = USUAL) -> Any:
 def unsettled(values: Mapping[str, Any]) -> dict[str, Any]:
     """The job file as it was before: `auto` where the manager gave an amount."""
     made = {name: value for name, value in values.items() if name != "estimated"}
-    given = {name: told["given"] for name, told in (values.get("estimated") or {}).items()}
+    given = {name: estimate["given"] for name, estimate in (values.get("estimated") or {}).items()}
 
     def back(part: Any) -> Any:
         if not isinstance(part, dict):
@@ -50,14 +50,14 @@ def unsettled(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def raised(values: Mapping[str, Any], field: str, amount: int, why: str) -> dict[str, Any]:
     """The job file with more of a field, wherever it has what the manager gave, and why."""
-    told = values["estimated"][field]
+    estimate = values["estimated"][field]
 
     def more(part: Any) -> Any:
-        is_ours = isinstance(part, dict) and field in part and part[field] == told["given"]
+        is_ours = isinstance(part, dict) and field in part and part[field] == estimate["given"]
         return {**part, field: amount} if is_ours else part
 
-    made = {**values, "estimated": {**values["estimated"], field: {**told, "given": amount, "why": why}}}
-    made["estimated"][field]["raised"] = told.get("raised", 0) + 1
+    made = {**values, "estimated": {**values["estimated"], field: {**estimate, "given": amount, "why": why}}}
+    made["estimated"][field]["raised"] = estimate.get("raised", 0) + 1
     if "resources" in made:
         made["resources"] = more(made["resources"])
     if isinstance(made.get("roles"), dict):

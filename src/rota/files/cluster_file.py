@@ -103,7 +103,7 @@ def _nodes(file: ClusterFile) -> Iterator[Node]:
 
 
 def _node(entry: NodeEntry, name: str, domain_by_rack: dict[str, str]) -> Node:
-    # A node of which only the domain is said stands in a rack of that domain, not in everybody's.
+    # A node with a domain but no rack is in a rack of that domain, not in the rack of all nodes.
     rack = entry.rack or entry.domain or _PLAIN.rack
     domain = entry.domain or domain_by_rack.get(rack) or _PLAIN.domain
     return Node(

@@ -92,7 +92,7 @@ def take(
     runs: dict[JobId, JournalRun], nodes: dict[str, int], value: dict[str, list[dict[str, object]]]
 ) -> list[JobId]:
     """Apply one step of the journal; return the jobs that it changes."""
-    heard: dict[JobId, None] = {}
+    seen_jobs: dict[JobId, None] = {}
     for each in value["in"]:
         event = decode_event(each)
         if isinstance(event, ev.JobArrived):
@@ -101,7 +101,7 @@ def take(
         run = runs.get(getattr(event, "job_id", JobId("")))
         if run is None:
             continue
-        heard[run.job.id] = None
+        seen_jobs[run.job.id] = None
         match event:
             case ev.Started() | ev.SpeedChanged() | ev.Resized() | ev.Moved() | ev.Resumed():
                 run.rate = event.rate
@@ -116,7 +116,7 @@ def take(
         placed = order.get("on")
         if run is not None and isinstance(placed, list):
             run.placement = _placement(placed, nodes)
-    return list(heard)
+    return list(seen_jobs)
 
 
 def _moment(

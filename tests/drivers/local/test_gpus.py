@@ -38,7 +38,7 @@ def used(looks: list[list[Look]], *, alone: bool = True) -> dict[str, float]:
     use.alone = alone
     for second in range(max(map(len, looks))):
         use.add(library.look(), {ME}, float(second))
-    return dict(use.told())
+    return dict(use.summary())
 
 
 def test_memory_is_that_of_own_processes_and_the_most_of_one_device() -> None:

@@ -192,7 +192,7 @@ def evaluate(
         list[str] | None, typer.Option(help="Only this way to place jobs; may be repeated.", metavar="NAME")
     ] = None,
     length: Annotated[
-        bool, typer.Option("--length/--no-length", help="Whether the learned placement is told how long jobs are.")
+        bool, typer.Option("--length/--no-length", help="Whether the learned placement knows the job lengths.")
     ] = True,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

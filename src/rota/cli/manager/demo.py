@@ -55,10 +55,10 @@ def demo(
     with _manager(out) as client:
         trained = _submit(client)
         jobs = _watch(client)
-        typer.echo("\nwhat the preempted job said:")
+        typer.echo("\noutput of the preempted job:")
         for attempt in range(1, client.job(trained)["attempt"] + 1):
-            said = b"".join(client.logs(trained, attempt=attempt)).decode()
-            typer.echo("".join(f"  attempt {attempt}: {line}\n" for line in said.splitlines()), nl=False)
+            output = b"".join(client.logs(trained, attempt=attempt)).decode()
+            typer.echo("".join(f"  attempt {attempt}: {line}\n" for line in output.splitlines()), nl=False)
         journal = out / "journal.jsonl"
         journal.write_bytes(b"".join(client.journal()))
     page = _page(journal, out)

@@ -56,7 +56,7 @@ class Transitions:
         self._orders = orders
         self._timers = timers
         self.changes = Changes()
-        """What the policy has not been told yet."""
+        """Changes that the policy has not been notified of yet."""
         self._cancelled: list[LiveJob] = []
         """Jobs that were cancelled with one that they depend on, and whose own dependents are still to follow."""
         methods = self._methods()

@@ -1,4 +1,4 @@
-"""Why a task failed, and whether trying again can help: told from exit code, signal and the end of its output."""
+"""Why a task failed, and whether a retry can help: derived from exit code, signal and the end of its output."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class IdleSupervisor:
     pid: int
     pidfd: int
     ear: int
-    """The end of a pipe through which it is told its folder."""
+    """The end of a pipe through which it receives its folder."""
 
     def give(self, folder: Path) -> bool:
         """Send it the folder of its task; return False if it has exited."""

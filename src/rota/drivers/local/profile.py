@@ -56,7 +56,7 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
         finally:
             _end(child)
         ended_s = time.time()
-        told = _progress(Path(folder), begun_s, ended_s)
+        progress = _progress(Path(folder), begun_s, ended_s)
     passed_s = ended_s - begun_s
     now_received, now_sent = _network()
     row = {
@@ -66,7 +66,7 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
         "net_received_mb_s": (now_received - received) / MB / passed_s,
         "net_sent_mb_s": (now_sent - sent) / MB / passed_s,
     }
-    found = row | _of_gpus(seen.gpus, begun_s, ended_s) | told
+    found = row | _of_gpus(seen.gpus, begun_s, ended_s) | progress
     return found if code is not None else {name: value for name, value in found.items() if name not in CUT_SHORT}, code
 
 
@@ -102,10 +102,10 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def _progress(folder: Path, begun_s: float, ended_s: float) -> dict[str, float]:
     """Step time and phases, if the command tells the SDK of its steps."""
     try:
-        told = read_json(folder / "progress-0.json")
-        if told is None:
+        progress = read_json(folder / "progress-0.json")
+        if progress is None:
             return {}
-        last_s, steps, speed = float(told["at_s"]), int(told["step"]), float(told["steps_per_s"])
+        last_s, steps, speed = float(progress["at_s"]), int(progress["step"]), float(progress["steps_per_s"])
     except (*_NOT_PROGRESS, json.JSONDecodeError):
         return {}
     if not (steps > 0 and speed > 0 and math.isfinite(speed)):
@@ -121,8 +121,8 @@ def _progress(folder: Path, begun_s: float, ended_s: float) -> dict[str, float]:
 
 def _of_gpus(use: GpuUse, begun_s: float, ended_s: float) -> dict[str, float]:
     """Memory and utilisation; utilisation and phases are those of the time in which a GPU was busy."""
-    told = use.told()
-    return gpu_labels(told, begun_s, ended_s) if told["gpus"] else {}
+    summary = use.summary()
+    return gpu_labels(summary, begun_s, ended_s) if summary["gpus"] else {}
 
 
 def _network() -> tuple[int, int]:

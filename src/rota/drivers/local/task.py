@@ -80,10 +80,10 @@ class TaskHandle:
 
     def has_word_of_recorder(self) -> bool:
         """Return whether the recorder wrote how the task ended after its supervisor died, and take it over."""
-        told = read_json(self.folder / "exit.json")
-        if told is None:
+        recorded = read_json(self.folder / "exit.json")
+        if recorded is None:
             return False
-        self.state = {**self.state, **told, "phase": "ended", "ran": True, "unsupervised": True}
+        self.state = {**self.state, **recorded, "phase": "ended", "ran": True, "unsupervised": True}
         self.phase = TaskPhase.ENDED
         return True
 

@@ -33,9 +33,13 @@ def use_now(home: Path, job_id: JobId, attempt: int) -> TaskUsage | None:
         return None
     sessions: set[str] = set()
     for path in ranks:
-        told = read_json(path / "state.json")
-        if told is not None and told.get("phase") == "running" and told["pid_start"] == start_time(told["pid"]) != 0:
-            sessions.add(str(told["pid"]))
+        state = read_json(path / "state.json")
+        if (
+            state is not None
+            and state.get("phase") == "running"
+            and state["pid_start"] == start_time(state["pid"]) != 0
+        ):
+            sessions.add(str(state["pid"]))
     if not sessions:
         return None
     cpu_s, memory_bytes = use_of_sessions(sessions)

@@ -54,7 +54,7 @@ class Setting:
     speed: SpeedModel = field(default_factory=SpeedModel)
     """How fast jobs really run."""
     estimate: SpeedEstimate | None = None
-    """What the policy is told of that instead, if it does not know all."""
+    """What the policy knows of it instead, if it does not know all."""
     observes: bool = True
     """Whether what is seen while jobs run corrects the estimate."""
     costs: Costs = field(default_factory=Costs)
@@ -129,7 +129,7 @@ def scheduler(policy: str, setting: Setting) -> tuple[Policy, Allocator, str]:
 
 
 def believed(setting: Setting, *, learns: bool = False) -> SpeedModel:
-    """Return the speeds that a policy is told: the true ones, or an estimate, which may learn."""
+    """Return the speeds that a policy knows: the true ones, or an estimate, which may learn."""
     if setting.estimate is None:
         return setting.speed
     speeds = LearningSpeeds(setting.estimate) if learns and setting.observes else setting.estimate.profiles
@@ -174,8 +174,8 @@ def simulate_with(
     """Run a workload to its end under a policy that was already built."""
     engine = Engine(State(setting.cluster), policy, alloc, journal=journal)
     meters = setting.speed.knows_pairs or any(said_by(each.job) is not None for each in workload.submissions)
-    told = believed(setting)
-    world = World(setting.cluster, setting.speed, setting.costs, told, overlaps=engine.overlaps, meters=meters)
+    known = believed(setting)
+    world = World(setting.cluster, setting.speed, setting.costs, known, overlaps=engine.overlaps, meters=meters)
     cost = run(engine, world, workload.submissions, faults=_faults(setting), progress=progress)
     history = history_of(engine.state)
     return _metered(history, world) if meters else history, cost

@@ -49,14 +49,14 @@ class World:
         cluster: Cluster,
         speed: SpeedModel,
         costs: Costs,
-        told: SpeedModel | None = None,
+        known_speed: SpeedModel | None = None,
         *,
         overlaps: bool = False,
         meters: bool = False,
     ) -> None:
         self._nodes: list[Node] = list(cluster.nodes)
         self._speed = speed
-        self._told = speed if told is None else told
+        self._known_speed = speed if known_speed is None else known_speed
         self._costs = costs
         self._overlaps = overlaps
         """Whether a job that only saves its result leaves its devices to others."""
@@ -75,8 +75,8 @@ class World:
         self._runs[submission.job.id] = JobRun(submission, self._costs.checkpoint_interval_s)
 
     def arrival(self, job: Job) -> JobArrived:
-        """Return the event of a submission, with the speed that the scheduler is told beforehand."""
-        return JobArrived(job, False, self._told.nominal_rate(job))
+        """Return the event of a submission, with the speed that the scheduler knows beforehand."""
+        return JobArrived(job, False, self._known_speed.nominal_rate(job))
 
     def busy_s(self, job_id: JobId) -> float | None:
         """Return the device-seconds in which a job kept devices busy, up to when its work was last counted."""

@@ -281,12 +281,12 @@ class RoundScheduler:
         if capacity == self._capacity:
             return
         self._types, self._capacity = tuple(pool.device_type for pool in inventory.pools), capacity
-        everyone = [job.live for job in self._jobs.values()]
+        all_jobs = [job.live for job in self._jobs.values()]
         self._jobs = {}
         self._pair_speeds = PairSpeeds(self._speed, self._types, self._features.mixed_sharing)
         self._placement = RoundPlacement(self._types, self._jobs)
         self._deficits = Deficits(len(self._types), self._quantum_s)
-        self._newcomers = dict.fromkeys([*everyone, *self._newcomers])
+        self._newcomers = dict.fromkeys([*all_jobs, *self._newcomers])
 
     def _admit(self, draft: Draft) -> None:
         pairs_up = self._rule.packs and self._lease_rules.lists_all_pairs and self._newcomers

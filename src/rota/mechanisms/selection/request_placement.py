@@ -27,7 +27,7 @@ class RequestPlacement:
         self._before = before
         self._passed = passed
         self._failed: set[Hashable] = set()
-        self._keepers: list[LiveJob] = []
+        self._kept_jobs: list[LiveJob] = []
         """Jobs that were given their old devices back, last in the order first."""
 
     def run(self) -> None:
@@ -35,10 +35,10 @@ class RequestPlacement:
         draft = self._draft
         for request in self._requests:
             if self._keep_devices(request):
-                self._keepers.insert(0, request.live)
+                self._kept_jobs.insert(0, request.live)
         for request in self._requests:
-            if self._keepers and self._keepers[-1] is request.live:
-                self._keepers.pop()
+            if self._kept_jobs and self._kept_jobs[-1] is request.live:
+                self._kept_jobs.pop()
             if request.live.placement is None and not self._keep_devices(request) and not self._has_failed(request):
                 placement = self._find(request)
                 if isinstance(placement, Reason):
@@ -78,17 +78,17 @@ class RequestPlacement:
         return request.live.wait_code is not None and self._request_key(request) in self._failed
 
     def _find(self, request: DeviceRequest) -> Placement | Reason:
-        """Free devices, or those of keepers later in the order, the last first."""
+        """Free devices, or those of kept jobs later in the order, the last first."""
         draft = self._draft
         found = reason = self._offer(request)
-        if not isinstance(found, Reason) or not self._keepers:
+        if not isinstance(found, Reason) or not self._kept_jobs:
             return found
         mark = draft.mark()
-        for gone, later in enumerate(self._keepers, start=1):
+        for gone, later in enumerate(self._kept_jobs, start=1):
             draft.release(later)
             found = self._offer(request)
             if not isinstance(found, Reason):
-                del self._keepers[:gone]
+                del self._kept_jobs[:gone]
                 return found
         draft.undo(mark)
         return reason

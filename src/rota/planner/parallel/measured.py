@@ -68,12 +68,12 @@ def _iteration(file: Path, line: int, row: dict[str, str], recompute: Recompute)
     return MeasuredIteration(setup=setup, plan=plan, iteration_s=iteration_s)
 
 
-def _recompute(file: Path, line: int, told: str | None, usual: Recompute) -> Recompute:
-    if told is None:
+def _recompute(file: Path, line: int, value: str | None, usual: Recompute) -> Recompute:
+    if value is None:
         return usual
-    if told not in {way.value for way in Recompute}:
-        raise RotaError(f"{file}, line {line}: recompute is {told!r}; it must be none or full")
-    return Recompute(told)
+    if value not in {way.value for way in Recompute}:
+        raise RotaError(f"{file}, line {line}: recompute is {value!r}; it must be none or full")
+    return Recompute(value)
 
 
 def read_bus_rate(file: Path, ranks: int) -> tuple[BusRate, float]:

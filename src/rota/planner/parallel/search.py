@@ -62,7 +62,7 @@ class CostedPlan:
 
 
 def usual_recompute(device: Accelerator, shape: TransformerShape) -> Recompute:
-    """Whether a model is trained with recomputation unless told otherwise.
+    """Whether a model is trained with recomputation by default.
 
     Activations are kept if one device holds the model's state and those of eight sequences. That depends on the model
     and the device alone, so that plans of one model compare.
@@ -172,18 +172,18 @@ def check_constraints(setup: TrainingSetup, constraints: PlanConstraints) -> Non
     share = (constraints.data or 1) * (constraints.micro_batch or 1)
     if setup.batch % share:
         options = {"data": constraints.data, "micro-batch": constraints.micro_batch}
-        told = " x ".join(f"--{option} {value}" for option, value in options.items() if value is not None)
-        raise RotaError(f"{told} does not divide --batch {setup.batch}; every replica needs whole micro-batches")
+        given = " x ".join(f"--{option} {value}" for option, value in options.items() if value is not None)
+        raise RotaError(f"{given} does not divide --batch {setup.batch}; every replica needs whole micro-batches")
 
 
 def _check_product(setup: TrainingSetup, degrees: dict[str, int]) -> None:
     """Raise if the given degrees cannot be those of a plan on all devices."""
     product = math.prod(degrees.values())
-    told = " x ".join(f"--{option} {value}" for option, value in degrees.items())
+    given = " x ".join(f"--{option} {value}" for option, value in degrees.items())
     if len(degrees) == 3 and product != setup.gpus:
-        raise RotaError(f"{told} is {product}, not --gpus {setup.gpus}; leave one of them out to have it chosen")
+        raise RotaError(f"{given} is {product}, not --gpus {setup.gpus}; leave one of them out to have it chosen")
     if setup.gpus % product:
-        raise RotaError(f"{told} does not divide --gpus {setup.gpus}; give a divisor of {setup.gpus}")
+        raise RotaError(f"{given} does not divide --gpus {setup.gpus}; give a divisor of {setup.gpus}")
 
 
 def _no_division(setup: TrainingSetup, constraints: PlanConstraints) -> str:

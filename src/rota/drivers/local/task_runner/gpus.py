@@ -26,7 +26,7 @@ class GpuUse:
     """Memory, utilisation and phases so far; utilisation is that of the time from first to last busy.
 
     Memory is that of the task's own processes where the library names them, otherwise what came to the device since
-    the first look. On devices that are shared, utilisation can't be told apart and is left out.
+    the first look. On devices that are shared, the utilisation of each task is unknown and left out.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class GpuUse:
         elif self._first_s is not None:
             self._idle = _added(self._idle, sample)
 
-    def told(self) -> Json:
+    def summary(self) -> Json:
         """Return the usage in GPUs, bytes and percent; unknown values are left out."""
         found: Json = {
             "gpus": len(self._used),
@@ -114,7 +114,7 @@ class GpuWatch:
         named = {pid for reading in readings for pid in reading.bytes_by_process}
         self._use.add(readings, {pid for pid in named if belongs(pid, session, self._token)}, time.time())
         with contextlib.suppress(OSError):
-            write("gpus.json", self._use.told())
+            write("gpus.json", self._use.summary())
 
 
 def watch_gpus(task: Json) -> GpuWatch | None:

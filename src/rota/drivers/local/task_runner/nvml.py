@@ -1,6 +1,6 @@
-"""NVIDIA's library as far as Rota needs it: the one place that asks it anything.
+"""The part of NVML that Rota needs; the only module that calls it.
 
-A keeper's interpreter knows no installed packages, so it is told in which folder `pynvml` lies.
+A supervisor's interpreter knows no installed packages, so it is given the folder of `pynvml`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DRIVER = "/dev/nvidiactl"
 
 
 class Reading:
-    """What one GPU shows at a moment: memory in use, by process where that is told, and how busy it is in percent."""
+    """What one GPU shows at a moment: memory in use, by process where known, and how busy it is in percent."""
 
     __slots__ = ("busy", "bytes_by_process", "memory_bytes")
 

@@ -8,7 +8,7 @@ import os
 class OutputFiles:
     """The output of a task, in files named by offset; the oldest are deleted when there are too many.
 
-    When the disk is full the task goes on: what can't be kept is counted, and said when there is room again.
+    When the disk is full the task continues: lost output is counted, and reported when there is room again.
     """
 
     def __init__(self, most_bytes: int, most_files: int) -> None:
@@ -19,21 +19,21 @@ class OutputFiles:
         self._lost = 0
         self._file = -1
 
-    def write(self, said: bytes) -> None:
+    def write(self, output: bytes) -> None:
         """Append."""
         try:
             if self._file < 0 or self._at - self._begun >= self._most_bytes:
                 self._turn()
             if self._lost:
-                said = b"\n[%d bytes were lost: the disk was full]\n" % self._lost + said
-            kept = os.write(self._file, said)
+                output = b"\n[%d bytes were lost: the disk was full]\n" % self._lost + output
+            kept = os.write(self._file, output)
         except OSError:
-            self._lost += len(said)
+            self._lost += len(output)
             return
         self._lost = 0
         self._at += kept
-        if kept < len(said):
-            self.write(said[kept:])
+        if kept < len(output):
+            self.write(output[kept:])
 
     def close(self) -> None:
         """Close the present file."""

@@ -57,16 +57,16 @@ def main() -> int:
 
 def _await_folder() -> bytes:
     """Return what the manager sends; empty if it has exited. Detach the standard input then."""
-    said = b""
-    while not said.endswith(b"\n"):
+    received = b""
+    while not received.endswith(b"\n"):
         more = os.read(0, CHUNK)
         if not more:
             return b""
-        said += more
+        received += more
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    return said.rstrip(b"\n")
+    return received.rstrip(b"\n")
 
 
 class Supervisor:
@@ -108,10 +108,10 @@ class Supervisor:
         self._tell(phase="launching")
         with contextlib.suppress(OSError):  # the disk is full: then it can't report
             self._tells = make_pipe(TELL, self._task.get("uid"), self._task.get("gid"))
-        output, told, recorder, alive = self._launch()
+        output, started, recorder, alive = self._launch()
         with contextlib.suppress(ValueError):
-            self._pid = int(os.read(told, 32) or b"0")
-        os.close(told)
+            self._pid = int(os.read(started, 32) or b"0")
+        os.close(started)
         self._tell(
             phase="running",
             pid=self._pid,
@@ -142,11 +142,11 @@ class Supervisor:
     def _launch(self) -> tuple[int, int, int, int]:
         """Fork the recorder, which forks the task; the output's end, the task's id, the recorder, our liveness pipe."""
         output, task_output = os.pipe()
-        told, tell = os.pipe()
+        started, tell = os.pipe()
         life, alive = os.pipe()
         recorder = os.fork()
         if recorder == 0:
-            for end in (output, told, alive, self._wake, *([self._tells] if self._tells >= 0 else [])):
+            for end in (output, started, alive, self._wake, *([self._tells] if self._tells >= 0 else [])):
                 os.close(end)
             code = 1
             try:
@@ -156,7 +156,7 @@ class Supervisor:
                 os._exit(code)
         for end in (task_output, tell, life):
             os.close(end)
-        return output, told, recorder, alive
+        return output, started, recorder, alive
 
     def _look_after(self, output: int, recorder: int) -> None:
         """Until the recorder is done: keep the output, obey orders, enforce the limits."""
@@ -199,8 +199,8 @@ class Supervisor:
 
     def _hear(self) -> None:
         """Read a message of the task; the only one known is that it only saves from now on."""
-        said = os.read(self._tells, CHUNK)
-        if b"saving" in said.split() and self._state.get("saves_since_s") is None:
+        received = os.read(self._tells, CHUNK)
+        if b"saving" in received.split() and self._state.get("saves_since_s") is None:
             self._tell(saves_since_s=time.time())
 
     def _let_finish(self, output: int) -> None:
@@ -262,12 +262,12 @@ class Supervisor:
     def _keep(self, output: int) -> bool:
         """Copy output of the task; return False at its end."""
         try:
-            said = os.read(output, CHUNK)
+            received = os.read(output, CHUNK)
         except BlockingIOError:
             return True
-        if said:
-            self._output.write(said)
-        return bool(said)
+        if received:
+            self._output.write(received)
+        return bool(received)
 
     def _drain(self, output: int) -> None:
         deadline, poller = time.monotonic() + DRAIN_S, select.poll()

@@ -120,16 +120,16 @@ class GandivaFair:
 
     def _settled_kinds(self, context: SelectionContext, jobs: Sequence[LiveJob]) -> dict[int, DeviceType]:
         """A type for every job; what depends only on the contending jobs is cached until one comes or leaves."""
-        everyone = context.contending()
-        key = [live.seq for live in everyone], [pool.usable for pool in context.inventory.pools]
+        contending = context.contending()
+        key = [live.seq for live in contending], [pool.usable for pool in context.inventory.pools]
         standing = self._standing
         if standing is None or standing.key != key:
             self._passes.set_jobs(key[0])
-            standing = self._standing = _Standing(key, self.shares(context, everyone))
+            standing = self._standing = _Standing(key, self.shares(context, contending))
         if standing.kinds is not None:
             return standing.kinds
         if len(standing.shares) == 1:
-            standing.kinds = self._kinds(context, everyone, standing.shares)
+            standing.kinds = self._kinds(context, contending, standing.shares)
             return standing.kinds
         return self._kinds(context, jobs, standing.shares)
 
