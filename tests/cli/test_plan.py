@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rota.cli.main import status
+from rota.planner.parallel.planners import PARALLEL_PLANNERS
 from rota.planner.registry import PLANNERS
 
 
@@ -62,7 +63,9 @@ def test_policies_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["plan", "policies", "-o", "json"]) == 0
 
     found = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in found] == [entry.name for entry in PLANNERS]
+    assert [row["name"] for row in found] == [each.name for each in PLANNERS] + [
+        each.name for each in PARALLEL_PLANNERS
+    ]
     assert all(row["cites"] and row["guarantee"] for row in found)
 
 

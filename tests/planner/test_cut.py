@@ -116,3 +116,12 @@ def test_one_device_can_not_be_cut() -> None:
 
     with pytest.raises(RotaError, match="two or more devices"):
         plan_cut(chain(alone, LAYERS), ONE)
+
+
+def test_cut_of_a_graph_with_branches_is_not_called_proved() -> None:
+    devices = tiers("phone", "cloud")
+    straight = chain(devices, LAYERS)
+    branched = problem_of(straight.graph.operators, [(0, 1), (0, 2), (1, 3), (2, 3)], devices)
+
+    assert plan_cut(straight, ONE).proved_optimal
+    assert not plan_cut(branched, ONE).proved_optimal

@@ -82,6 +82,22 @@ def test_pesto_finds_the_best_placement_of_branches() -> None:
     assert plan.value_ms == pytest.approx(best)
 
 
+def test_pesto_proves_only_where_its_program_is_a_bound() -> None:
+    even = plan_pesto(branches([5.0, 4.0]), PlannerOptions(time_limit_s=3.0, coarsen_to=10))
+    problem = branches([5.0, 4.0])
+    slower = DeviceLink(source="g0", target="g2", bytes_per_ms=1.0)
+    third = GraphDevice(name="g2", type=ACCELERATOR)
+    uneven = DeviceGraph(
+        devices=(*problem.devices.devices, third),
+        links=(*two_linked(3).links[:1], slower, DeviceLink(source="g1", target="g2", bytes_per_ms=1e6)),
+    )
+
+    plan = plan_pesto(PlanningProblem(graph=problem.graph, devices=uneven), SHORT)
+
+    assert not plan.proved_optimal
+    assert even.proved_optimal
+
+
 def test_pesto_keeps_branches_together_where_links_are_slow() -> None:
     plan = plan_pesto(branches([1.0, 1.0], output_bytes=10**9), SHORT)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rota.cli.plan_parallel import parallel
 from rota.cli.render import Column, OutputFormat, OutputOption, emit, progress
 from rota.core.errors import RotaError
 from rota.planner.description.devices import DeviceGraph, fully_connected
@@ -229,22 +228,15 @@ def profile(
 @app.command("policies", epilog=_examples("rota plan policies", "rota plan policies -o json"))
 def policies(output: OutputOption = OutputFormat.TABLE) -> None:
     """List the planners: what each optimises, guarantees and needs, and where it comes from."""
-    rows = [
-        {
-            "name": entry.name,
-            "summary": entry.summary,
-            "objective": entry.objective,
-            "guarantee": entry.guarantee,
-            "cites": entry.cites,
-            "needs": entry.needs,
-        }
-        for entry in PLANNERS
-    ]
+    from rota.planner.parallel.planners import PARALLEL_PLANNERS
+
+    fields = ("name", "summary", "objective", "guarantee", "cites")
+    rows = [{name: getattr(entry, name) for name in fields} | {"needs": entry.needs} for entry in PLANNERS]
+    rows += [{name: getattr(entry, name) for name in fields} | {"needs": None} for entry in PARALLEL_PLANNERS]
     emit(rows, _POLICY_COLUMNS, output)
 
 
-if find_spec("rota.cli.plan_parallel") is not None:
-    app.command("parallel")(import_module("rota.cli.plan_parallel").parallel)
+app.command("parallel")(parallel)
 
 
 def _devices(text: str | None) -> DeviceGraph | None:

@@ -110,7 +110,7 @@ PLANNERS: tuple[PlannerEntry, ...] = (
         summary="Cuts a chain of layers between device, edge and cloud; several jobs in Johnson's order.",
         cites="Han et al., PACT 2021; Duan and Wu, ICPP 2021",
         objective="latency, or energy of the device under a deadline, or makespan of several jobs",
-        guarantee="optimal for one job; Johnson's order is optimal for given cuts",
+        guarantee="optimal for one job of a chain; Johnson's order is optimal for given cuts",
         target="rota.planner.edge.cut:plan_cut",
         compared=False,
     ),

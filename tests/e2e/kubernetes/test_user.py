@@ -123,7 +123,7 @@ def test_dry_run_asks_the_server_and_makes_nothing(
 
     assert (tried.returncode, tried.stdout) == (
         0,
-        "the cluster would take it; when it would start is known at Rota's own address: --server URL\n",
+        "the cluster would admit it; Rota's own server forecasts the start: --server URL\n",
     )
     assert managed.admin.items("/apis/batch/v1/jobs") == []
     command = [*ROTA, "submit", "--dry-run", train, "--server", replica.url]

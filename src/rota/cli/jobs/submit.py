@@ -76,16 +76,8 @@ def submit(
     files = _files(what)
     jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what}]
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
-    own = {
-        "name": name,
-        "image": image,
-        "workers": workers,
-        "tenant": tenant,
-        "priority": priority,
-        "time_limit": time_limit,
-        "max_restarts": max_restarts,
-        "depends_on": after,
-    }
+    own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
+    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after}
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
             source = "job" if len(jobs) == 1 else f"job {number}"
@@ -94,9 +86,7 @@ def submit(
                 job.pop("image", None)
             _set_env(job, env or [], secret or [], source)
         if dry_run:
-            if len(jobs) > 1:
-                raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
-            return _try_out(jobs[0], server)
+            return _try_out(jobs, server)
         return _send(jobs, array, held=held, wait=wait, server=server)
 
 
@@ -151,12 +141,14 @@ def _warn(client: Client | ClusterUser, job_id: str) -> None:
         typer.echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
 
 
-def _try_out(job: Json, server: str | None) -> int:
+def _try_out(jobs: list[Json], server: str | None) -> int:
     from rota.cli.jobs.show import expectation
 
-    expected = client_for(server).try_out(job)["expected"]
+    if len(jobs) > 1:
+        raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
+    expected = client_for(server).try_out(jobs[0])["expected"]
     if expected is None:
-        typer.echo("the cluster would take it; when it would start is known at Rota's own address: --server URL")
+        typer.echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
     else:
         typer.echo(expectation(expected))
     return 0

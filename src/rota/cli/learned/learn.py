@@ -133,10 +133,7 @@ def train(
     validate: Annotated[int, typer.Option(help="Workloads on which the curve is measured; 0: none.", min=0)] = 4,
     without: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Leave out: reward-model, exploration or replay; may be repeated.",
-            metavar="WHAT",
-        ),
+        typer.Option(help="Leave out: reward-model, exploration or replay; may be repeated.", metavar="WHAT"),
     ] = None,
     ways: Annotated[
         int, typer.Option(help="Placements of each job that are compared; 1: only the critic says what is good.", min=1)
@@ -154,11 +151,7 @@ def train(
     """
     from rota.learn.session import TrainingRequest, run_training
 
-    for file in (out, checkpoint, reward):
-        if file is not None:
-            _refuse_unwritable(file)
-    if resume and checkpoint is None:
-        raise RotaError("--resume goes on from a checkpoint; say which with --checkpoint FILE")
+    _refuse_files(out, checkpoint, reward, resume=resume)
     order = TrainingRequest(
         experience=experience,
         out=out,
@@ -178,6 +171,15 @@ def train(
     with progress("training", intervals) as bar:
         curve = run_training(order, lambda done: bar.update(done), lambda line: typer.echo(line, err=True))
     emit(curve, _CURVE_COLUMNS, output)
+
+
+def _refuse_files(out: Path, checkpoint: Path | None, reward: Path | None, *, resume: bool) -> None:
+    """Refuse files that can't be written, and a resume without a checkpoint, before any work is done."""
+    for file in (out, checkpoint, reward):
+        if file is not None:
+            _refuse_unwritable(file)
+    if resume and checkpoint is None:
+        raise RotaError("--resume continues from a checkpoint; name it with --checkpoint FILE")
 
 
 @app.command("eval")

@@ -61,9 +61,7 @@ def up(
     ] = Cgroup.AUTO,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
-    log_format: Annotated[
-        LogFormat, typer.Option(help="One event in one line, for people or machines.")
-    ] = LogFormat.TEXT,
+    log_format: Annotated[LogFormat, typer.Option(help="One event per line, as text or JSON.")] = LogFormat.TEXT,
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged.")] = LogLevel.INFO,
 ) -> None:
     """Start the manager of this machine; it runs until it is stopped (Ctrl-C). Jobs keep running meanwhile.

@@ -20,9 +20,10 @@ from rota.core.messages.decisions import (
     Suspend,
 )
 from rota.core.messages.events import Event, Resized, SpeedChanged
-from rota.core.model.job import JobId, JobState
-from rota.core.model.placement import Placement, is_suspended_claim
+from rota.core.model.job import JobId
+from rota.core.model.placement import Placement
 from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import LEAVING, Phase
 from rota.core.state.state import State
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.files.job import launch_of
@@ -109,30 +110,32 @@ class LocalDriver:
         return answers
 
     def take_up(self) -> None:
-        """Continue after a restart: start, find, resize, suspend, resume or stop tasks as the state says."""
+        """Continue after a restart: find the tasks of each job, and repeat the order that was not answered."""
         for live in list(self._state.jobs.values()):
-            if live.state is JobState.STARTING and live.stopping is None:
-                self._attempts.start(self._order(live))
-            elif live.stopping is None and live.suspended_on is None and live.job.id in self._state.vacating:
-                self._attempts.resize(*self._resize_order(live))
-            elif live.state in (JobState.STARTING, JobState.RUNNING, JobState.SUSPENDED):
-                self._attempts.find(self._order(live))
-            if live.stopping is not None:
-                self._attempts.stop(live.job.id, live.stopping)
-            elif live.suspended_on is not None:
-                self._take_up_suspended(live)
+            self._take_up(live)
         self._attempts.settle()
+
+    def _take_up(self, live: LiveJob) -> None:
+        match live.phase:
+            case Phase.STARTING:
+                self._attempts.start(self._order(live))
+            case Phase.RESIZING | Phase.MOVING:
+                self._attempts.resize(*self._resize_order(live))
+            case Phase.RUNNING | Phase.SAVING | Phase.SUSPENDED | Phase.RESUME_RESERVED:
+                self._attempts.find(self._order(live))
+            case Phase.SUSPENDING:
+                self._attempts.find(self._order(live))
+                self._attempts.suspend(live.job.id)
+            case Phase.RESUMING:
+                self._attempts.find(self._order(live))
+                self._attempts.resume(live.job.id)
+            case phase if phase in LEAVING:
+                self._attempts.find(self._order(live))
+                self._attempts.stop(live.job.id, live.stopping or Cause.PREEMPTED)
 
     def close(self) -> None:
         """Stop watching; the tasks continue to run."""
         self._attempts.close()
-
-    def _take_up_suspended(self, live: LiveJob) -> None:
-        """Repeat an order to suspend or resume that was not answered."""
-        if live.job.id in self._state.vacating:
-            self._attempts.suspend(live.job.id)
-        elif live.placement is not None and not is_suspended_claim(live.placement) and not live.reserved:
-            self._attempts.resume(live.job.id)
 
     def _resize(self, live: LiveJob, now_s: float) -> list[Event]:
         """Start a new attempt for another size or place; another fraction of the same devices needs none."""
@@ -143,21 +146,27 @@ class LocalDriver:
         return [Resized(live.job.id, live.work_done(now_s), live.rate, now_s)]
 
     def _resize_order(self, live: LiveJob) -> tuple[LaunchOrder, Placement]:
-        """Return the order for the next attempt, and the placement that the job leaves."""
+        """Return the order for the next attempt, and the devices that the job leaves."""
         order = replace(self._order(live), resizes=True, moves=live.job.elastic is None)
-        return order, self._state.vacating[live.job.id][1]
+        return order, live.suspended_on or self._state.vacating[live.job.id][1]
 
     def _order(self, live: LiveJob) -> LaunchOrder:
         record = self._records[live.job.id]
-        held = self._state.vacating.get(live.job.id)
-        placement = live.placement if live.stopping is None else (held or (live, ()))[1]
-        if live.suspended_on is not None:
-            placement = live.suspended_on
         return LaunchOrder(
             job=live.job,
             launch=launch_of(record.file, live.job.id),
-            placement=placement or (),
+            placement=self._devices(live),
             attempt=record.attempt,
             failures=record.failures,
             work_s=live.work,
         )
+
+    def _devices(self, live: LiveJob) -> Placement:
+        """The devices of the attempt that an order is about: those to come if it is resized or moved."""
+        if live.phase in (Phase.RESIZING, Phase.MOVING):
+            return live.placement or ()
+        if live.suspended_on is not None:
+            return live.suspended_on
+        if live.phase in LEAVING:
+            return self._state.vacating.get(live.job.id, (live, ()))[1]
+        return live.placement or ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rota.core.engine.driver import DriverContract
 from rota.core.messages.decisions import ALL_KINDS, Decision, Move, Renew, Resize, Resume, Start, Stop, Suspend
@@ -42,7 +43,7 @@ CONTRACT = DriverContract(name="simulator", supports=ALL_KINDS)
 class World:
     """All runs. `carry_out` answers decisions; `due_s` and `pop_due` return which jobs end when."""
 
-    contract = CONTRACT
+    contract: ClassVar[DriverContract] = CONTRACT
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from rota.planner.edge.johnson import FlowJob, best_makespan_ms
 from rota.planner.methods.coarsen import topological
 from rota.planner.options import DEFAULTS, PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective, ReportProgress
-from rota.planner.simulate.loads import placed_stage
+from rota.planner.simulate.loads import placed_stage, refuse_misplaced
 
 _ALL_PAIRS = 40
 
@@ -72,19 +72,28 @@ def plan_cut(
         if end > start:
             operators = [number for layer in order[start:end] for number in layer]
             stages.append(placed_stage(problem, problem.devices.devices[tier].name, operators))
+    refuse_misplaced(problem, stages)
     return PlacementPlan(
         planner="cut",
         objective=PlanObjective.LATENCY,
         value_ms=value_ms,
         stages=tuple(stages),
         seconds=time.process_time() - began_s,
-        proved_optimal=jobs == 1 or options.deadline_ms is not None,
+        proved_optimal=_is_chain(problem) and (jobs == 1 or options.deadline_ms is not None),
         notes=tuple(notes),
     )
 
 
+def _is_chain(problem: PlanningProblem) -> bool:
+    """Whether every cut is one along the order."""
+    graph = problem.graph
+    return len(graph.edges) == len(graph) - 1 and all(
+        len(each) <= 1 for each in (*graph.successors, *graph.predecessors)
+    )
+
+
 def _layers(problem: PlanningProblem) -> list[tuple[int, ...]]:
-    """Operators in a topological order; those of one co-location class are one layer where they are neighbours."""
+    """Operators in one topological order, each a layer; cuts go along that order."""
     order = topological(len(problem.graph), tuple(problem.graph.edges))
     return [(number,) for number in order]
 

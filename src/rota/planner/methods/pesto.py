@@ -49,7 +49,7 @@ def plan_pesto(
     if not found:
         raise RotaError(f"{problem.graph.source}: no placement fits the devices' memory; add devices or memory")
     value_ms, name, stages, order = min(found, key=lambda each: each[0])
-    is_proved = is_exact and answer is not None and answer.is_optimal and not is_called(problem)
+    is_proved = is_exact and answer is not None and answer.is_optimal and _is_lower_bound(problem)
     return PlacementPlan(
         planner="pesto",
         objective=PlanObjective.LATENCY,
@@ -60,6 +60,12 @@ def plan_pesto(
         notes=(f"best: {name}", *(f"{each[1]}: {each[0]:.3f} ms" for each in found), *notes),
         order=order,
     )
+
+
+def _is_lower_bound(problem: PlanningProblem) -> bool:
+    """Whether the program's optimum bounds every placement: links alike, at most one CPU, and no model of calls."""
+    alike = {(link.bytes_per_ms, link.latency_ms) for link in problem.devices.links}
+    return len(alike) == 1 and len(problem.devices.of_type(CPU)) <= 1 and not is_called(problem)
 
 
 def _starting_points(problem: PlanningProblem) -> list[Candidate]:
