@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders import Script, cluster, job, node, on
-from keepers import Bench, until, with_driver
+from local_drivers import Bench, until, with_driver
 from rota.core.engine.draft import Draft
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Cause, Decision, Resize, Start, Stop

@@ -214,7 +214,7 @@ def full_disk(manager: Manager) -> Iterator[None]:
 
 @contextmanager
 def no_growth(manager: Manager) -> Iterator[None]:
-    """To the server the disk is full; tasks and their keepers do not notice."""
+    """To the server the disk is full; tasks and their supervisors do not notice."""
     assert manager.process is not None
     pid = manager.process.pid
     soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)

@@ -54,7 +54,7 @@ def bound(*names: str) -> Gang:
         pytest.param(1, (0, 2, 4), id="some-have-still-to-go"),
     ],
 )
-def test_seats_that_nobody_will_take_are_given_back(wanted: int | None, ranks: tuple[int, ...]) -> None:
+def test_slots_that_no_pod_will_take_are_released(wanted: int | None, ranks: tuple[int, ...]) -> None:
     gang = bound("head", "w-1", "w-3")
     gang.wanted = wanted
 

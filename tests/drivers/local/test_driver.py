@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from keepers import Bench, until, with_driver
+from local_drivers import Bench, until, with_driver
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, JobEnded, Started, StartFailed
 from rota.core.model.job import Elastic

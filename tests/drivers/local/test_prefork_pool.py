@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keepers import Bench, until, with_driver
+from local_drivers import Bench, until, with_driver
 from rota.core.messages.events import End, JobEnded
 from rota.drivers.local.prefork_pool import SPARES, IdleSupervisor
 from rota.drivers.local.task_runner.processes import start_time

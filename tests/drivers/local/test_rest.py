@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from builders import on
-from keepers import Bench, until, with_driver
+from local_drivers import Bench, until, with_driver
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import JobEnded, Moved, Resumed, Started, Stopped, Suspended
 from rota.core.model.job import JobId

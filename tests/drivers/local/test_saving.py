@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from keepers import Bench, until, with_driver
+from local_drivers import Bench, until, with_driver
 from rota.core.messages.events import JobEnded, Started, WorkDone
 from rota.sdk import saving
 

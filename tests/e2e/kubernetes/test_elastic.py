@@ -1,4 +1,4 @@
-"""Elastic gangs: pods without a seat wait while the others run, and a resize binds or evicts only who is concerned."""
+"""Elastic gangs: pods without a slot wait while the others run, and a resize binds or evicts only pods it affects."""
 
 from __future__ import annotations
 

@@ -107,8 +107,8 @@ def test_job_file_is_submitted_to_a_cluster_and_cancelled(
     assert made.returncode == 0, made.stderr
     name = made.stdout.strip()
     eventually(lambda: len(seen.running(name)) == 3)
-    seats = {pod["metadata"]["annotations"]["rota.dev/seat"] for pod in seen.running(name)}
-    assert seats == {"0", "1", "2"}
+    ranks = {pod["metadata"]["annotations"]["rota.dev/seat"] for pod in seen.running(name)}
+    assert ranks == {"0", "1", "2"}
     listed = json.loads(rota(managed, "ps", "-o", "json").stdout)
     assert [(each["name"], each["state"], each["gpus"], each["tasks"]) for each in listed] == [
         ("bert", "running", 8, 3)

@@ -158,7 +158,7 @@ def test_who_learns_often_takes_less_trouble(learn_s: float, part: float) -> Non
 
 
 @pytest.fixture
-def tutor(tmp_path: Path) -> Iterator[Retraining]:
+def retraining(tmp_path: Path) -> Iterator[Retraining]:
     records = Records(open_database(tmp_path / "rota.db"))
     yield Retraining(boot(records, scheduling(), LocalDriver.contract), scheduling(), records.url, tmp_path)
     records.close()
@@ -191,7 +191,7 @@ def test_spoiled_weights_in_the_managers_folder_are_left_alone(
 
 
 @pytest.mark.slow
-def test_process_that_learns_answers_a_manager(tutor: Retraining) -> None:
-    said = asyncio.run(tutor.learn())
+def test_process_that_learns_answers_a_manager(retraining: Retraining) -> None:
+    said = asyncio.run(retraining.learn())
 
     assert said == {"better": False, "why": "0 speeds were seen; 100 are needed", "seen": 0, "of_unknown_kinds": 0}
