@@ -72,7 +72,7 @@ def test_following_says_nothing_twice_when_the_oldest_output_is_gone(shared: Man
         (shared.folder / "followed").touch()
 
     assert b"".join(said) == b"late\n"
-    with pytest.raises(Refused, match="no attempt 5; its last is 1"):
+    with pytest.raises(Refused, match="no attempt 5; its latest is 1"):
         list(shared.client.logs(job_id, attempt=5))
 
 

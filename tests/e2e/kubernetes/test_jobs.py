@@ -126,7 +126,7 @@ def test_job_file_without_an_image_is_refused(managed: Bed, tmp_path: Path) -> N
 
     assert (made.returncode, made.stderr) == (
         2,
-        "error: job: image is missing: pods run containers, name an image\n",
+        f"error: {file}: image is missing: pods run containers, name an image\n",
     )
 
 

@@ -97,7 +97,7 @@ def test_waiting_job_is_held_so_that_others_go_first(
     eventually(lambda: {name: state for _, name, state in listed(managed)}["second"] == "waiting")
     managed.admin.make(pod("alone", 8))
     eventually(lambda: "alone" in {name for _, name, _ in listed(managed)})
-    assert "only jobs that a Job makes can be held" in rota(managed, "hold", "alone").stderr
+    assert "only jobs created by a Job can be held" in rota(managed, "hold", "alone").stderr
 
 
 def test_secret_is_kept_apart_and_goes_with_its_job(managed: Bed, seen: View, train: str) -> None:
