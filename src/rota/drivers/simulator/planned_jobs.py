@@ -1,0 +1,163 @@
+"""Jobs that name a model to plan: the sizes that fit into memory, their work in steps, and plans that stay fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
+from rota.core.model.job import WHOLE, DeviceType, Elastic, Job
+from rota.perf.profiles.catalogue import REFERENCE
+from rota.perf.profiles.speed_table import Profiles, Speeds
+from rota.planner.parallel.catalogue import MODELS
+from rota.planner.parallel.cluster_speeds import SOURCE, PlannedSpeeds, best_plan, devices_per_node, why_not
+from rota.planner.parallel.model_names import is_planned, pinned
+from rota.traces.workload import Submission, Workload
+
+FIXED = f"{SOURCE}:fixed"
+NAMES = (SOURCE, FIXED)
+"""What `--profiles` can be for speeds by plan: the best plan wherever a job runs, or the plan of its request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlanner:
+    """Turns jobs of planned models into jobs that the speed model can run."""
+
+    speeds: PlannedSpeeds
+    devices: Mapping[DeviceType, int]
+    """The devices of the cluster by type."""
+    reference: DeviceType
+    fixed: bool
+    """Whether a job keeps the plan that is best for its request."""
+    counts_steps: bool
+
+    def planned(self, submission: Submission) -> Submission | str:
+        """Return the submission with sizes that fit and work in steps; a text says why no size fits."""
+        job = submission.job
+        if not is_planned(job.model) or not job.gpu_milli:
+            return submission
+        if len(job.roles) > 1 or job.roles[0].device_milli % WHOLE:
+            return f"model {job.model} needs one kind of task with whole devices; give roles or fractions no such model"
+        sized = self._within_memory(job)
+        if isinstance(sized, str):
+            return sized
+        if self.fixed:
+            sized = self._with_fixed_plan(sized)
+        if not self.counts_steps and sized.work is not None:
+            sized = replace(sized, work=sized.work * self._steps_per_s(job, sized))
+        return replace(submission, job=sized)
+
+    def _kinds(self, job: Job, devices: int) -> Sequence[DeviceType]:
+        """Return the types that a job may run on, with so many devices if there are any such types."""
+        asked = job.roles[0].device_types
+        kinds = [kind for kind in self.speeds.per_node if not asked or kind in asked]
+        return [kind for kind in kinds if self.devices[kind] >= devices] or kinds
+
+    def _fits(self, job: Job, devices: int) -> bool:
+        return any(self.speeds.rate(kind, str(job.model), devices) for kind in self._kinds(job, devices))
+
+    def _within_memory(self, job: Job) -> Job | str:
+        """Return the job with the sizes at which a plan fits on some type, or why there are none."""
+        role = job.roles[0]
+        each = role.device_milli // WHOLE
+        if job.elastic is None:
+            return job if self._fits(job, role.count * each) else self._refusal(job, role.count * each)
+        low, high = job.elastic.min_tasks, job.elastic.max_tasks
+        most = max((self.devices[kind] for kind in self._kinds(job, 0)), default=0)
+        tried = range(low, max(min(high, most // each), low) + 1)
+        fitting = next((tasks for tasks in tried if self._fits(job, tasks * each)), None)
+        if fitting is None:
+            return self._refusal(job, tried[-1] * each)
+        bounds = Elastic(min_tasks=fitting, max_tasks=high)
+        return replace(job, elastic=bounds, roles=(replace(role, count=max(role.count, fitting)),))
+
+    def _refusal(self, job: Job, devices: int) -> str:
+        among = {kind: self.speeds.per_node[kind] for kind in self._kinds(job, devices)}
+        return f"model {job.model} does not fit: {why_not(str(job.model), among, devices)}"
+
+    def _fastest(self, job: Job) -> tuple[DeviceType, int]:
+        """Return the type on which a job of the requested size is fastest, and its devices."""
+        devices = job.gpu_milli // WHOLE
+        rates = {kind: self.speeds.rate(kind, str(job.model), devices) or 0.0 for kind in self._kinds(job, devices)}
+        return max(rates, key=lambda kind: rates[kind]), devices
+
+    def _with_fixed_plan(self, job: Job) -> Job:
+        """Return the job with the plan of its request in its model's name, and sizes that this plan can use."""
+        kind, devices = self._fastest(job)
+        plan = best_plan(str(job.model), kind, devices, self.speeds.per_node[kind]).plan
+        assert plan is not None, "the requested size fits"
+        fixed = self._within_memory(replace(job, model=pinned(str(job.model), plan)))
+        assert isinstance(fixed, Job), "the plan fits at the requested size"
+        return fixed
+
+    def _steps_per_s(self, asked: Job, sized: Job) -> float:
+        """Return the speed in whose seconds the work is: on the reference at the requested size, or the fastest."""
+        model, devices = str(asked.model), sized.gpu_milli // WHOLE
+        at_reference = self.speeds.rate(self.reference, model, devices) or 0.0
+        return at_reference or self.speeds.rate(self._fastest(replace(sized, model=model))[0], model, devices) or 0.0
+
+
+def with_plans(
+    name: str, workload: Workload, cluster: Cluster, reference: str | None, *, skip: bool
+) -> tuple[Workload, PlannedSpeeds, int]:
+    """Return the workload with its planned jobs ready to run, their speeds, and how many were left out.
+
+    A job that fits into memory at none of its sizes is left out with `skip`, and an error otherwise.
+    """
+    if not any(is_planned(submission.job.model) for submission in workload.submissions):
+        raise RotaError(f"--profiles {name}: no job of {workload.source} names a model to plan ({', '.join(MODELS)})")
+    planner = JobPlanner(
+        speeds=PlannedSpeeds(per_node=devices_per_node(cluster)),
+        devices=cluster.devices_by_type,
+        reference=REFERENCE if reference is None else DeviceType(reference),
+        fixed=name == FIXED,
+        counts_steps=workload.counts_steps,
+    )
+    kept, refused = [], []
+    for submission in workload.submissions:
+        answer = planner.planned(submission)
+        if isinstance(answer, str):
+            refused.append((submission.job, answer))
+        else:
+            kept.append(answer)
+    if refused and (not skip or not kept):
+        job, why = refused[0]
+        raise RotaError(f"job {job.id}: {why}; or leave such jobs out with --skip-oversized ({len(refused):,} here)")
+    return replace(workload, submissions=tuple(kept)), planner.speeds, len(refused)
+
+
+def plan_table(speeds: PlannedSpeeds, workload: Workload, others: Profiles | None) -> Profiles:
+    """Return the speeds of a workload's planned models at all sizes that its jobs may have, with those of others."""
+    sizes: dict[str, set[int]] = {}
+    for submission in workload.submissions:
+        job = submission.job
+        if job.model is not None and is_planned(job.model) and job.gpu_milli:
+            sizes.setdefault(job.model, set()).update(device_counts(job))
+    return speeds.table({model: sorted(counts) for model, counts in sizes.items()}, others)
+
+
+def device_counts(job: Job) -> list[int]:
+    """Return every number of devices that a job may run on."""
+    if job.elastic is None:
+        return [max(job.gpu_milli // WHOLE, 1)]
+    each = job.roles[0].device_milli
+    return [max(tasks * each // WHOLE, 1) for tasks in range(job.elastic.min_tasks, job.elastic.max_tasks + 1)]
+
+
+def at_requested_size(submissions: Sequence[Submission], profiles: Speeds) -> tuple[Submission, ...]:
+    """Return the submissions for a policy that never resizes: types on which the requested size does not fit go."""
+    return tuple(
+        replace(submission, job=_at_requested_size(submission.job, profiles))
+        if submission.job.elastic is not None
+        and submission.job.model is not None
+        and profiles.has_sizes(submission.job.model)
+        else submission
+        for submission in submissions
+    )
+
+
+def _at_requested_size(job: Job, profiles: Speeds) -> Job:
+    role, devices = job.roles[0], job.gpu_milli // WHOLE
+    able = tuple(kind for kind in role.device_types if profiles.rate(kind, str(job.model), devices))
+    return replace(job, roles=(replace(role, device_types=able or role.device_types),))
