@@ -145,10 +145,14 @@ def device_counts(job: Job) -> list[int]:
     return [max(tasks * each // WHOLE, 1) for tasks in range(job.elastic.min_tasks, job.elastic.max_tasks + 1)]
 
 
-def at_requested_size(submissions: Sequence[Submission], profiles: Speeds) -> tuple[Submission, ...]:
-    """Return the submissions for a policy that never resizes: types on which the requested size does not fit go."""
+def on_any_type(submissions: Sequence[Submission], profiles: Speeds, least: float) -> tuple[Submission, ...]:
+    """Return the submissions for a policy that does not see speeds at each size when it places a job.
+
+    Elastic jobs of planned models keep the types on which their requested size reaches this part of the best speed, and
+    the sizes that fit on all of these types.
+    """
     return tuple(
-        replace(submission, job=_at_requested_size(submission.job, profiles))
+        replace(submission, job=_on_any_type(submission.job, profiles, least))
         if submission.job.elastic is not None
         and submission.job.model is not None
         and profiles.has_sizes(submission.job.model)
@@ -157,7 +161,14 @@ def at_requested_size(submissions: Sequence[Submission], profiles: Speeds) -> tu
     )
 
 
-def _at_requested_size(job: Job, profiles: Speeds) -> Job:
-    role, devices = job.roles[0], job.gpu_milli // WHOLE
-    able = tuple(kind for kind in role.device_types if profiles.rate(kind, str(job.model), devices))
-    return replace(job, roles=(replace(role, device_types=able or role.device_types),))
+def _on_any_type(job: Job, profiles: Speeds, least: float) -> Job:
+    assert job.elastic is not None
+    role, model = job.roles[0], str(job.model)
+    each = role.device_milli // WHOLE
+    speeds = {kind: profiles.rate(kind, model, role.count * each) or 0.0 for kind in role.device_types}
+    best = max(speeds.values(), default=0.0)
+    kept = tuple(kind for kind, speed in speeds.items() if speed > 0 and speed >= least * best)
+    sizes = range(job.elastic.min_tasks, role.count + 1)
+    low = next((size for size in sizes if all(profiles.rate(kind, model, size * each) for kind in kept)), role.count)
+    bounds = Elastic(min_tasks=low, max_tasks=job.elastic.max_tasks)
+    return replace(job, elastic=bounds, roles=(replace(role, device_types=kept or role.device_types),))

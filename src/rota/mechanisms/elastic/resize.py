@@ -12,11 +12,16 @@ from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.perf.speed.model import SpeedModel
 
+SLOWEST_TYPE = 0.5
+"""Least speed on a type, relative to the fastest, where a rule names no type: jobs keep their type, so that a slow one
+costs more than some waiting. Assumed."""
+
 
 class Resizer:
     """Places elastic jobs at a given size; caches the job records of the sizes that were tried.
 
-    With a speed model that knows jobs at each size, a job gets no devices of a type on which it cannot run at its size.
+    With a speed model that knows jobs at each size, a job gets no devices of a type on which it cannot run at its size,
+    or where the rule leaves the type open, on which it is much slower than on another.
     """
 
     def __init__(self, speed: SpeedModel | None = None) -> None:
@@ -49,14 +54,19 @@ class Resizer:
         return self._speed.at_size(job, device_type, tasks) > 0
 
     def _able(self, sized: Job, job: Job, tasks: int, inventory: Inventory) -> Job | Reason:
-        """Return the sized job with the types on which it runs at this size, or that there are none."""
-        role = sized.roles[0]
-        named = role.device_types or tuple(pool.device_type for pool in inventory.pools)
-        types = tuple(kind for kind in named if self.runs_at(job, tasks, kind))
-        if types == named:
+        """Return the sized job with the types on which it runs well at this size, or that there are none."""
+        if self._speed is None or job.elastic is None or not self._speed.knows_sizes(job):
             return sized
+        role = sized.roles[0]
+        wanted = tasks * role.device_milli
+        pools = [pool for pool in inventory.pools if not role.device_types or pool.device_type in role.device_types]
+        large = [pool for pool in pools if pool.usable * WHOLE >= wanted]
+        speeds = {pool.device_type: self._speed.at_size(job, pool.device_type, tasks) for pool in large or pools}
+        least = SLOWEST_TYPE * max(speeds.values(), default=0.0)
+        fastest_first = sorted(speeds, key=lambda kind: -speeds[kind])
+        types = tuple(kind for kind in fastest_first if speeds[kind] > 0 and speeds[kind] >= least)
         if not types:
-            return Reason(code=ReasonCode.MEMORY_TOO_SMALL, need_milli=tasks * role.device_milli)
+            return Reason(code=ReasonCode.MEMORY_TOO_SMALL, need_milli=wanted)
         return replace(sized, roles=(replace(role, device_types=types),))
 
     def place(self, draft: Draft, live: LiveJob, tasks: int, device_type: DeviceType | None) -> Reason | None:
