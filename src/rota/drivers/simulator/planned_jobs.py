@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.errors import RotaError
@@ -11,7 +11,8 @@ from rota.core.model.job import WHOLE, DeviceType, Elastic, Job
 from rota.perf.profiles.catalogue import REFERENCE
 from rota.perf.profiles.speed_table import Profiles, Speeds
 from rota.planner.parallel.catalogue import MODELS
-from rota.planner.parallel.cluster_speeds import SOURCE, PlannedSpeeds, best_plan, devices_per_node, why_not
+from rota.planner.parallel.cluster_speeds import SOURCE, PlannedSpeeds, best_plan
+from rota.planner.parallel.job_memory import MemoryCheck, memory_check
 from rota.planner.parallel.model_names import is_planned, pinned
 from rota.traces.workload import Submission, Workload
 
@@ -24,9 +25,7 @@ NAMES = (SOURCE, FIXED)
 class JobPlanner:
     """Turns jobs of planned models into jobs that the speed model can run."""
 
-    speeds: PlannedSpeeds
-    devices: Mapping[DeviceType, int]
-    """The devices of the cluster by type."""
+    check: MemoryCheck
     reference: DeviceType
     fixed: bool
     """Whether a job keeps the plan that is best for its request."""
@@ -37,9 +36,7 @@ class JobPlanner:
         job = submission.job
         if not is_planned(job.model) or not job.gpu_milli:
             return submission
-        if len(job.roles) > 1 or job.roles[0].device_milli % WHOLE:
-            return f"model {job.model} needs one kind of task with whole devices; give roles or fractions no such model"
-        sized = self._within_memory(job)
+        sized = self.check.within_memory(job)
         if isinstance(sized, str):
             return sized
         if self.fixed:
@@ -48,54 +45,31 @@ class JobPlanner:
             sized = replace(sized, work=sized.work * self._steps_per_s(job, sized))
         return replace(submission, job=sized)
 
-    def _kinds(self, job: Job, devices: int) -> Sequence[DeviceType]:
-        """Return the types that a job may run on, with so many devices if there are any such types."""
-        asked = job.roles[0].device_types
-        kinds = [kind for kind in self.speeds.per_node if not asked or kind in asked]
-        return [kind for kind in kinds if self.devices[kind] >= devices] or kinds
-
-    def _fits(self, job: Job, devices: int) -> bool:
-        return any(self.speeds.rate(kind, str(job.model), devices) for kind in self._kinds(job, devices))
-
-    def _within_memory(self, job: Job) -> Job | str:
-        """Return the job with the sizes at which a plan fits on some type, or why there are none."""
-        role = job.roles[0]
-        each = role.device_milli // WHOLE
-        if job.elastic is None:
-            return job if self._fits(job, role.count * each) else self._refusal(job, role.count * each)
-        low, high = job.elastic.min_tasks, job.elastic.max_tasks
-        most = max((self.devices[kind] for kind in self._kinds(job, 0)), default=0)
-        tried = range(low, max(min(high, most // each), low) + 1)
-        fitting = next((tasks for tasks in tried if self._fits(job, tasks * each)), None)
-        if fitting is None:
-            return self._refusal(job, tried[-1] * each)
-        bounds = Elastic(min_tasks=fitting, max_tasks=high)
-        return replace(job, elastic=bounds, roles=(replace(role, count=max(role.count, fitting)),))
-
-    def _refusal(self, job: Job, devices: int) -> str:
-        among = {kind: self.speeds.per_node[kind] for kind in self._kinds(job, devices)}
-        return f"model {job.model} does not fit: {why_not(str(job.model), among, devices)}"
-
     def _fastest(self, job: Job) -> tuple[DeviceType, int]:
         """Return the type on which a job of the requested size is fastest, and its devices."""
         devices = job.gpu_milli // WHOLE
-        rates = {kind: self.speeds.rate(kind, str(job.model), devices) or 0.0 for kind in self._kinds(job, devices)}
+        rates = {
+            kind: self.check.speeds.rate(kind, str(job.model), devices) or 0.0
+            for kind in self.check.kinds(job, devices)
+        }
         return max(rates, key=lambda kind: rates[kind]), devices
 
     def _with_fixed_plan(self, job: Job) -> Job:
         """Return the job with the plan of its request in its model's name, and sizes that this plan can use."""
         kind, devices = self._fastest(job)
-        plan = best_plan(str(job.model), kind, devices, self.speeds.per_node[kind]).plan
+        plan = best_plan(str(job.model), kind, devices, self.check.speeds.per_node[kind]).plan
         assert plan is not None, "the requested size fits"
-        fixed = self._within_memory(replace(job, model=pinned(str(job.model), plan)))
+        fixed = self.check.within_memory(replace(job, model=pinned(str(job.model), plan)))
         assert isinstance(fixed, Job), "the plan fits at the requested size"
         return fixed
 
     def _steps_per_s(self, asked: Job, sized: Job) -> float:
         """Return the speed in whose seconds the work is: on the reference at the requested size, or the fastest."""
         model, devices = str(asked.model), sized.gpu_milli // WHOLE
-        at_reference = self.speeds.rate(self.reference, model, devices) or 0.0
-        return at_reference or self.speeds.rate(self._fastest(replace(sized, model=model))[0], model, devices) or 0.0
+        at_reference = self.check.speeds.rate(self.reference, model, devices) or 0.0
+        return (
+            at_reference or self.check.speeds.rate(self._fastest(replace(sized, model=model))[0], model, devices) or 0.0
+        )
 
 
 def with_plans(
@@ -108,8 +82,7 @@ def with_plans(
     if not any(is_planned(submission.job.model) for submission in workload.submissions):
         raise RotaError(f"--profiles {name}: no job of {workload.source} names a model to plan ({', '.join(MODELS)})")
     planner = JobPlanner(
-        speeds=PlannedSpeeds(per_node=devices_per_node(cluster)),
-        devices=cluster.devices_by_type,
+        check=memory_check(cluster),
         reference=REFERENCE if reference is None else DeviceType(reference),
         fixed=name == FIXED,
         counts_steps=workload.counts_steps,
@@ -124,7 +97,7 @@ def with_plans(
     if refused and (not skip or not kept):
         job, why = refused[0]
         raise RotaError(f"job {job.id}: {why}; or leave such jobs out with --skip-oversized ({len(refused):,} here)")
-    return replace(workload, submissions=tuple(kept)), planner.speeds, len(refused)
+    return replace(workload, submissions=tuple(kept)), planner.check.speeds, len(refused)
 
 
 def plan_table(speeds: PlannedSpeeds, workload: Workload, others: Profiles | None) -> Profiles:
