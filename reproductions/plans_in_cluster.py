@@ -28,7 +28,7 @@ CLUSTERS = {
     "32 A100s of 80 GiB and 32 V100s of 16 GiB": Cluster.uniform(("a100", 32, 8), ("v100", 32, 8)),
     "32 A100s of 80 GiB and 32 of 40 GiB": Cluster.uniform(("a100-80gb", 32, 8), ("a100-40gb", 32, 8)),
 }
-POLICIES = ("sia", "afs-l", "afs-p", "optimus", "pollux", "gavel/max_min_fairness_perf", "srtf")
+POLICIES = ("afs-l", "afs-p", "optimus", "gavel/max_min_fairness_perf", "srtf", "sia", "pollux")
 JOBS, LARGE = 120, 30
 ORDINARY_LOAD, LARGE_LOAD = 0.5, 0.8
 """Of all 64 devices, in seconds of a V100 where there are any; and of the A100s of 80 GiB, in their own seconds."""
