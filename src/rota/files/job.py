@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,8 @@ class Launch:
     max_restarts: int | None = None
     array: int | None = None
     member: Member | None = None
+    plan: str | None = None
+    """The job's own plan, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +129,7 @@ def job_of(file: JobFile, job_id: JobId, depends_on: tuple[JobId, ...] = (), use
         else Locality(
             level=locality.level, hard=locality.hard, relax_after_s=math.inf if relax_after is None else relax_after
         ),
+        model=file.model,
         exclusive=file.exclusive,
         labels=tuple(sorted(file.labels.items())),
         elastic=None if file.elastic is None else Elastic(min_tasks=file.elastic.min, max_tasks=file.elastic.max),
@@ -152,6 +156,7 @@ def launch_of(file: JobFile, job_id: JobId) -> Launch:
         max_restarts=file.max_restarts,
         array=file.array,
         member=None if file.member is None else Member(**file.member.model_dump()),
+        plan=None if file.plan is None else json.dumps(file.plan),
     )
 
 

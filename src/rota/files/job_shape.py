@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -96,6 +97,16 @@ def _level(value: object) -> object:
     if isinstance(value, str) and value in words:
         return words[value]
     raise ValueError(f"unknown level {_short(value)}; {did_you_mean(str(value)[:40], words)}")
+
+
+def _plan(value: object) -> object:
+    if isinstance(value, str):
+        raise ValueError(
+            f"{_short(value)} is no plan; give its fields here, or the file to `rota submit`, which reads it"
+        )
+    if value is not None and len(json.dumps(value, default=str)) > MOST_TEXT:
+        raise ValueError(f"it is longer than {MOST_TEXT} characters; keep it in a file that the job reads")
+    return value
 
 
 def _short(value: object) -> str:
@@ -217,6 +228,10 @@ class JobFile(FileModel):
     max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
     checkpoint: CheckpointPart | None = None
     completion: CompletionPart = CompletionPart()
+    model: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
+    """The model that it trains; with a name of the planner's catalogue it is placed by plans and gets one."""
+    plan: Annotated[dict[Text, Any], BeforeValidator(_plan), Field(max_length=1000)] | None = None
+    """A plan of its own, handed to its tasks unchanged."""
     image: Text | None = None
     volumes: tuple[Text, ...] = ()
     workdir: Text | None = None

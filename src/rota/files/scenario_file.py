@@ -162,7 +162,7 @@ def read_scenario_file(path: Path) -> dict[str, object]:
     for name in ("trace", "faults"):
         if given.get(name) is not None:
             given[name] = str(folder / given[name])
-    if given.get("profiles") not in (None, "catalogue", "none"):
+    if given.get("profiles") not in (None, "catalogue", "none", "plans", "plans:fixed"):
         given["profiles"] = str(folder / given["profiles"])
     if given.get("cluster") is not None:
         given["cluster"] = _beside(given["cluster"], folder)

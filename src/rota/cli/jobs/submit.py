@@ -172,7 +172,22 @@ def _from_file(path: Path) -> Json:
         plain: Json = json.loads(json.dumps(read_job_values(path), default=_as_text))
     except (TypeError, ValueError, RecursionError) as error:
         raise RotaError(f"{path}: it can't be sent to a manager: {error}") from error
+    if isinstance(plain.get("plan"), str):
+        plain["plan"] = _plan(path.parent / plain["plan"], path)
     return plain
+
+
+def _plan(path: Path, source: Path) -> Json:
+    """The plan in a file that a job file names, relative to it."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RotaError(f"{source}: plan: {path} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise RotaError(f"{source}: plan: {path} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise RotaError(f"{source}: plan: {path} is a {type(found).__name__}, not an object of fields")
+    return found
 
 
 def _as_text(value: object) -> str:

@@ -68,7 +68,11 @@ class SimOptions:
     tenancy: Annotated[str, _option("How devices are divided among tenants: none, quota or cells.")] = "none"
     profiles: Annotated[
         str | None,
-        _option("Speeds by model and device type: a file in Gavel's or Rota's form, catalogue, or none.", "FILE"),
+        _option(
+            "Speeds by model and device type: a file in Gavel's or Rota's form, catalogue, plans, plans:fixed, "
+            "or none.",
+            "FILE",
+        ),
     ] = None
     reference: Annotated[
         str | None, _option("The device type in whose seconds work is counted; v100 if not given.", "TYPE")

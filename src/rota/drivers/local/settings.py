@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rota.drivers.local.attempt import Attempt
 from rota.drivers.local.cgroup import Cgroups, NoCgroups
+from rota.drivers.local.plan_environment import plan_variables
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
@@ -51,9 +52,11 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         token=task.token,
         tell=str(task.folder / TELL),
     )
+    tasks = [other.slot for other in attempt.tasks]
+    plan = plan_variables(attempt.job, attempt.launch.plan, tasks, slot, address=env["MASTER_ADDR"], port=port)
     return {
         "argv": list(attempt.launch.roles[slot.role].argv),
-        "env": env,
+        "env": {**plan, **env},
         "workdir": attempt.launch.workdir or str(shared_folder(settings.home, attempt.job.id)),
         "barrier": attempt.is_gang,
         "barrier_s": settings.barrier_s,

@@ -12,6 +12,8 @@ from rota.core.model.job import Job
 from rota.drivers.simulator.deadlines import due_by_slo
 from rota.drivers.simulator.device_types import typed_by_speed
 from rota.drivers.simulator.guarantees import refuse_broken_guarantees
+from rota.drivers.simulator.planned_jobs import NAMES as PLANS
+from rota.drivers.simulator.planned_jobs import with_plans
 from rota.drivers.simulator.speeds import ScenarioSpeeds, scenario_speeds
 from rota.drivers.simulator.study import Setting, believed, oversized, refuse_unknown_types, setting_of
 from rota.files.cluster import read_cluster
@@ -38,7 +40,7 @@ class LoadedScenario:
     setting: Setting
     speeds: ScenarioSpeeds
     left_out: int
-    """Jobs larger than the cluster, left out as the scenario asks."""
+    """Jobs larger than the cluster or than the memory of its devices, left out as the scenario asks."""
 
     def run_of(self, policy: str) -> Scenario:
         """One policy's run as it can be repeated: with the cluster, placement and profiles that were used."""
@@ -80,7 +82,13 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
     if scenario.jobs is not None:
         workload = replace(workload, submissions=workload.submissions[: scenario.jobs])
     cluster = _cluster(scenario, workload)
-    speeds = scenario_speeds(scenario, workload, cluster)
+    plans, never_fit = None, 0
+    if scenario.profiles in PLANS:
+        scenario = replace(scenario, speed=replace(scenario.speed, scattered=True))
+        workload, plans, never_fit = with_plans(
+            str(scenario.profiles), workload, cluster, scenario.reference, skip=scenario.skip_oversized
+        )
+    speeds = scenario_speeds(scenario, workload, cluster, plans)
     setting = _setting(scenario, cluster, speeds)
     known = believed(setting).profiles
     if known is not None:
@@ -94,7 +102,7 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
         workload=_without(workload, misfits, scenario, setting),
         setting=setting,
         speeds=speeds,
-        left_out=len(misfits),
+        left_out=len(misfits) + never_fit,
     )
 
 

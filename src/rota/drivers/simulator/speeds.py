@@ -8,11 +8,14 @@ from pathlib import Path
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import WHOLE, DeviceType, Job
+from rota.core.model.job import DeviceType
+from rota.drivers.simulator.planned_jobs import device_counts, plan_table
 from rota.perf.profiles.catalogue import NAME, REFERENCE, catalogue
 from rota.perf.profiles.partial_profiles import KnownSpeeds, SpeedEstimate, estimate, gaps_of
 from rota.perf.profiles.profile_files import read_profiles
 from rota.perf.profiles.speed_table import Profiles
+from rota.planner.parallel.cluster_speeds import PlannedSpeeds
+from rota.planner.parallel.model_names import is_planned
 from rota.scenario import Scenario
 from rota.traces.readers.journal import JOURNAL
 from rota.traces.workload import Workload
@@ -31,16 +34,24 @@ class ScenarioSpeeds:
     """Whether the profiles are those of a file, unchanged."""
 
 
-def scenario_speeds(scenario: Scenario, workload: Workload, cluster: Cluster) -> ScenarioSpeeds:
-    """Read or choose the profiles for a workload, and estimate what policies do not know of them."""
+def scenario_speeds(
+    scenario: Scenario, workload: Workload, cluster: Cluster, plans: PlannedSpeeds | None = None
+) -> ScenarioSpeeds:
+    """Read or choose the profiles for a workload, and estimate what policies do not know of them.
+
+    With `plans`, those are the speeds of models that are planned; other models have those of the catalogue, if any.
+    """
     spec = scenario.estimate
-    profiles = _profiles(scenario.profiles, scenario.reference, workload, cluster)
+    if plans is None:
+        profiles = _profiles(scenario.profiles, scenario.reference, workload, cluster)
+    else:
+        profiles = plan_table(plans, workload, _of_others(scenario, workload, cluster))
     if profiles is None:
         if spec is not None:
             raise RotaError("there are no profiles of which part could be hidden; give them with --profiles FILE")
         return ScenarioSpeeds(profiles=None)
-    notes = [f"speeds: {profiles.source}"] if profiles.source == NAME else []
-    is_file = workload.counts_steps and profiles.source != NAME
+    notes = [f"speeds: {profiles.source}"] if profiles.source == NAME or plans is not None else []
+    is_file = workload.counts_steps and profiles.source != NAME and plans is None
     if spec is None:
         return ScenarioSpeeds(profiles=profiles, notes=tuple(notes), is_file=is_file)
     missing = _gaps(profiles, workload, cluster)
@@ -53,6 +64,12 @@ def scenario_speeds(scenario: Scenario, workload: Workload, cluster: Cluster) ->
     known = spec.estimate(profiles)
     notes.append(f"policies know: {known.sentence()}")
     return ScenarioSpeeds(profiles=profiles, estimate=known, notes=tuple(notes), is_file=is_file)
+
+
+def _of_others(scenario: Scenario, workload: Workload, cluster: Cluster) -> Profiles | None:
+    """The speeds of the models that are not planned."""
+    others = tuple(each for each in workload.submissions if not is_planned(each.job.model))
+    return _profiles(None, scenario.reference, replace(workload, submissions=others), cluster) if others else None
 
 
 def _profiles(name: str | None, reference: str | None, workload: Workload, cluster: Cluster) -> Profiles | None:
@@ -106,19 +123,11 @@ def _from_catalogue(reference: str | None, workload: Workload, cluster: Cluster,
         )
         raise RotaError(f"the catalogue has no {what} {missing!r}; {did_you_mean(missing, known)}")
     types = list(cluster.devices_by_type)
-    counts = sorted({count for job in jobs if job.model in book.models for count in _sizes(job)})
+    counts = sorted({count for job in jobs if job.model in book.models for count in device_counts(job)})
     if workload.counts_steps:
         return book.profiles(types, counts)
     base = DeviceType(reference) if reference is not None else REFERENCE
     return _only(_relative(book.profiles({*types, base} & book.types.keys(), counts), reference), types)
-
-
-def _sizes(job: Job) -> list[int]:
-    """Every number of devices that a job may run on."""
-    if job.elastic is None:
-        return [max(job.gpu_milli // WHOLE, 1)]
-    each = job.roles[0].device_milli
-    return [max(tasks * each // WHOLE, 1) for tasks in range(job.elastic.min_tasks, job.elastic.max_tasks + 1)]
 
 
 def _relative(profiles: Profiles, reference: str | None) -> Profiles:
@@ -148,6 +157,6 @@ def _gaps(profiles: Profiles, workload: Workload, cluster: Cluster) -> KnownSpee
         (submission.job.model, count)
         for submission in workload.submissions
         if submission.job.model is not None and profiles.knows(submission.job.model)
-        for count in _sizes(submission.job)
+        for count in device_counts(submission.job)
     }
     return gaps_of(profiles, wanted, list(cluster.devices_by_type))

@@ -20,13 +20,17 @@ from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.simulator.faults import faults_at_random, faults_from
+from rota.drivers.simulator.planned_jobs import on_any_type
 from rota.drivers.simulator.run import Faults, RunOutcome, run
 from rota.drivers.simulator.world import CONTRACT as SIMULATOR
 from rota.drivers.simulator.world import World
 from rota.mechanisms.declare import Knowledge
+from rota.mechanisms.elastic.resize import SLOWEST_TYPE
+from rota.mechanisms.elastic.scheduler import ElasticScheduler
 from rota.mechanisms.rounds.multi_type import may_spread, spread_out
 from rota.mechanisms.rounds.round_placement import RoundPlacement
 from rota.mechanisms.rounds.rule import round_job
+from rota.mechanisms.rounds.scheduler import RoundScheduler
 from rota.perf.profiles.online_estimates import LearningSpeeds
 from rota.perf.profiles.partial_profiles import SpeedEstimate
 from rota.perf.profiles.speed_table import Profiles
@@ -146,6 +150,9 @@ def simulate(
 ) -> Result:
     """Run a workload to its end under a policy."""
     built, alloc, placement = scheduler(policy, setting)
+    if setting.speed.profiles is not None and not isinstance(built, ElasticScheduler):
+        least = 0.0 if isinstance(built, RoundScheduler) else SLOWEST_TYPE
+        workload = replace(workload, submissions=on_any_type(workload.submissions, setting.speed.profiles, least))
     history, cost = simulate_with(workload, built, alloc, setting, journal=journal, progress=progress)
     return Result(
         policy=policy,

@@ -32,6 +32,7 @@ from rota.files.job import apart, job_file, job_of
 from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import Learning
 from rota.live.loop.control import Control, LoopEntry
+from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, dump
 from rota.live.workers.forecast import Forecast
 from rota.live.workers.forecast_worker import ForecastWorker
@@ -211,11 +212,11 @@ class Requests:
         return await self._foresight.ask(job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name))))
 
     def _admitted(self, job: Job) -> Job:
-        """The job, unless its tenant can never have what it asks for."""
+        """The job, unless its tenant can never have what it asks for, or its model fits on no devices it may have."""
         why = self._control.engine.refuse(job)
         if why is not None:
             raise RotaError(f"job: {why}")
-        return job
+        return job if self._control.present is None else within_memory(job, self._control.present.cluster)
 
     async def cancel(self, job_id: JobId, asker: Asker) -> None:
         """End a job, whatever it is doing."""

@@ -11,7 +11,7 @@ from rota.mechanisms.family import Build, Family
 
 
 def _schedule(rule: SizeRule, build: Build) -> Policy:
-    return ElasticScheduler(rule, build.allocator, name=build.name)
+    return ElasticScheduler(rule, build.allocator, name=build.name, speed=build.knowledge.speed)
 
 
 elastic = Family(schedule=_schedule, check=CheckedSizeRule, emits=RESIZES)

@@ -5,17 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rota.core.engine.draft import Draft
-from rota.core.messages.reasons import Reason
+from rota.core.messages.reasons import Reason, ReasonCode
 from rota.core.model.job import WHOLE, DeviceType, Job
 from rota.core.model.placement import Placement, Slot, lowest
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
+from rota.perf.speed.model import SpeedModel
+
+SLOWEST_TYPE = 0.5
+"""Least speed on a type, relative to the fastest, where a rule names no type: jobs keep their type, so that a slow one
+costs more than some waiting. Assumed."""
 
 
 class Resizer:
-    """Places elastic jobs at a given size; caches the job records of the sizes that were tried."""
+    """Places elastic jobs at a given size; caches the job records of the sizes that were tried.
 
-    def __init__(self) -> None:
+    With a speed model that knows jobs at each size, a job gets no devices of a type on which it cannot run at its size,
+    or where the rule leaves the type open, on which it is much slower than on another.
+    """
+
+    def __init__(self, speed: SpeedModel | None = None) -> None:
+        self._speed = speed
         self._probes: dict[tuple[int, int, DeviceType | None], LiveJob] = {}
 
     def forget(self, live: LiveJob) -> None:
@@ -30,11 +40,34 @@ class Resizer:
         key = (live.seq, tasks, device_type)
         probe = self._probes.get(key)
         if probe is None:
-            probe = self._probes[key] = LiveJob(
-                _sized(live.job, tasks, device_type), live.seq, live.submitted_s, live.nominal_rate
-            )
+            sized = self._able(_sized(live.job, tasks, device_type), live.job, tasks, draft.inventory)
+            if isinstance(sized, Reason):
+                return sized
+            probe = self._probes[key] = LiveJob(sized, live.seq, live.submitted_s, live.nominal_rate)
         probe.since_s = live.since_s
         return draft.offer(probe)
+
+    def runs_at(self, job: Job, tasks: int, device_type: DeviceType) -> bool:
+        """Return whether a job can run at this size on a type, as far as is known."""
+        if self._speed is None or job.elastic is None or not self._speed.knows_sizes(job):
+            return True
+        return self._speed.at_size(job, device_type, tasks) > 0
+
+    def _able(self, sized: Job, job: Job, tasks: int, inventory: Inventory) -> Job | Reason:
+        """Return the sized job with the types on which it runs well at this size, or that there are none."""
+        if self._speed is None or job.elastic is None or not self._speed.knows_sizes(job):
+            return sized
+        role = sized.roles[0]
+        wanted = tasks * role.device_milli
+        pools = [pool for pool in inventory.pools if not role.device_types or pool.device_type in role.device_types]
+        large = [pool for pool in pools if pool.usable * WHOLE >= wanted]
+        speeds = {pool.device_type: self._speed.at_size(job, pool.device_type, tasks) for pool in large or pools}
+        least = SLOWEST_TYPE * max(speeds.values(), default=0.0)
+        fastest_first = sorted(speeds, key=lambda kind: -speeds[kind])
+        types = tuple(kind for kind in fastest_first if speeds[kind] > 0 and speeds[kind] >= least)
+        if not types:
+            return Reason(code=ReasonCode.MEMORY_TOO_SMALL, need_milli=wanted)
+        return replace(sized, roles=(replace(role, device_types=types),))
 
     def place(self, draft: Draft, live: LiveJob, tasks: int, device_type: DeviceType | None) -> Reason | None:
         """Place a job at this size, or return the reason why it does not fit."""
@@ -44,16 +77,22 @@ class Resizer:
         draft.assign_offered(live, found)
         return None
 
-    def shrink(self, draft: Draft, live: LiveJob, tasks: int) -> None:
-        """Shrink a job, first on the nodes where it has the fewest tasks."""
+    def shrink(self, draft: Draft, live: LiveJob, tasks: int) -> bool:
+        """Shrink a job, first on the nodes where it has the fewest tasks; return whether that vacates devices.
+
+        A job that cannot run at this size on its type goes to another type, or else keeps its size.
+        """
         held = live.placement or ()
-        if live.job.roles[0].is_fraction:
+        kind = draft.inventory.nodes[held[0].node].node.device_type
+        if live.job.roles[0].is_fraction or not self.runs_at(live.job, tasks, kind):
             draft.release(live)
-            if self.place(draft, live, tasks, None) is not None:
+            is_placed = self.place(draft, live, tasks, None) is None
+            if not is_placed:
                 draft.assign_offered(live, held)
-            return
+            return is_placed
         draft.release(live)
         draft.assign_offered(live, fewer(held, tasks, live.job.roles[0].device_milli // WHOLE))
+        return True
 
     def grow(self, draft: Draft, live: LiveJob, tasks: int, device_type: DeviceType | None) -> bool:
         """Grow a job on its own nodes, else place all of its tasks again; return whether it fits."""

@@ -21,6 +21,7 @@ from rota.core.state.state import State
 from rota.mechanisms.elastic.defragment import Defragmenter
 from rota.mechanisms.elastic.resize import Resizer
 from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, SizeRule, Target, candidate
+from rota.perf.speed.model import SpeedModel
 
 
 class ElasticScheduler:
@@ -28,15 +29,16 @@ class ElasticScheduler:
 
     capabilities = Capabilities()
 
-    def __init__(self, rule: SizeRule, allocator: Allocator, *, name: str) -> None:
+    def __init__(self, rule: SizeRule, allocator: Allocator, *, name: str, speed: SpeedModel | None = None) -> None:
         self._rule = rule
         self._allocator = allocator
         self._name = name
+        self._speed = speed
         self._reset()
 
     def _reset(self) -> None:
         self._jobs: dict[LiveJob, None] = {}
-        self._resizer = Resizer()
+        self._resizer = Resizer(self._speed)
         self._stale = False
         self._unfinished = False
         """Whether part of the plan has to wait until the driver has answered earlier orders."""
@@ -191,8 +193,7 @@ class ElasticScheduler:
             draft.release(live)
             return True
         if target.tasks < found.tasks:
-            self._resizer.shrink(draft, live, target.tasks)
-            return True
+            return self._resizer.shrink(draft, live, target.tasks)
         return False
 
     def _place(self, draft: Draft, found: Candidate, target: Target, defragmenter: Defragmenter | None) -> bool:

@@ -81,6 +81,10 @@ class LearningSpeeds:
         """Return whether there is any speed of a model."""
         return self._profiles.knows(model)
 
+    def has_sizes(self, model: str) -> bool:
+        """Return whether a model's speeds are in steps at each size."""
+        return self._profiles.has_sizes(model)
+
     def rate(self, device_type: DeviceType, model: str, devices: int, *, scattered: bool = False) -> float | None:
         """Return the expected speed of a model."""
         belief = self._alone.get((device_type, model, devices))

@@ -51,6 +51,8 @@ def write_profiles(profiles: Profiles, path: Path) -> None:
     value: dict[str, Any] = {OWN: VERSION, "source": profiles.source, "speeds": speeds, "pairs": pairs}
     if profiles.is_relative:
         value["relative"] = True
+    if profiles.sized:
+        value["sized"] = sorted(profiles.sized)
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -131,7 +133,17 @@ def _read_own(table: dict[str, Any], path: Path) -> Profiles:
     relative = table.get("relative", False)
     if not isinstance(relative, bool):
         raise RotaError(f"profiles {path}: relative is {relative!r}; it must be true or false")
-    return Profiles(steps_per_s=speeds, source=str(path), scattered=scattered, pairs=pairs, is_relative=relative)
+    sized = table.get("sized", [])
+    if not isinstance(sized, list) or not all(isinstance(model, str) for model in sized):
+        raise RotaError(f"profiles {path}: sized is {sized!r}; it must be a list of models")
+    return Profiles(
+        steps_per_s=speeds,
+        source=str(path),
+        scattered=scattered,
+        pairs=pairs,
+        is_relative=relative,
+        sized=frozenset(sized),
+    )
 
 
 def _each(table: dict[str, Any], name: str, read: Callable[[dict[str, Any]], None], path: Path) -> None:

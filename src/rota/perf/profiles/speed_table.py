@@ -31,6 +31,9 @@ class Speeds(Protocol):
     def knows(self, model: str) -> bool:
         """Return whether there is any speed of a model."""
 
+    def has_sizes(self, model: str) -> bool:
+        """Return whether a model's speeds are in steps at each size, so that no rule of scaling applies to them."""
+
     def rate(self, device_type: DeviceType, model: str, devices: int, *, scattered: bool = False) -> float | None:
         """Return the speed of a model, None if it was not measured."""
 
@@ -46,7 +49,8 @@ class Profiles:
     """Steps per second of whole jobs, by (device type, model, devices). 0 means that it cannot run there.
 
     `scattered` has the speeds of jobs whose devices are on several nodes, where measured. A pair is keyed by (device
-    type, model, packed model, devices): both models on the same devices, each at its speed.
+    type, model, packed model, devices): both models on the same devices, each at its speed. Models in `sized` have
+    speeds in steps at every size, also where the others are relative.
     """
 
     steps_per_s: Mapping[SpeedKey, float]
@@ -54,6 +58,7 @@ class Profiles:
     scattered: Mapping[SpeedKey, float] = field(default_factory=dict)
     pairs: Mapping[PairKey, tuple[float, float]] = field(default_factory=dict)
     is_relative: bool = False
+    sized: frozenset[str] = frozenset()
     _best: dict[str, dict[int, float]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +76,10 @@ class Profiles:
     def knows(self, model: str) -> bool:
         """Return whether there is any speed of a model."""
         return model in self._best
+
+    def has_sizes(self, model: str) -> bool:
+        """Return whether a model's speeds are in steps at each size, so that no rule of scaling applies to them."""
+        return model in self.sized
 
     def rate(self, device_type: DeviceType, model: str, devices: int, *, scattered: bool = False) -> float | None:
         """Return the speed of a model, None if it was not measured."""

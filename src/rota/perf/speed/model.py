@@ -162,7 +162,15 @@ class SpeedModel:
             return self.type_speed.get(device_type, 1.0) * self._growth(job, tasks, several_nodes)
         devices = max(tasks * job.roles[0].device_milli // WHOLE, 1)
         rate = profiles.rate(device_type, job.model, devices, scattered=several_nodes) or 0.0
-        return rate * self._growth(job, tasks, several_nodes) if profiles.is_relative else rate
+        return rate * self._growth(job, tasks, several_nodes) if self._scales(job, profiles) else rate
+
+    def knows_sizes(self, job: Job) -> bool:
+        """Return whether the speed of a job's model is known at each size, so that it need not be learned."""
+        return self.profiles is not None and job.model is not None and self.profiles.has_sizes(job.model)
+
+    def _scales(self, job: Job, profiles: Speeds) -> bool:
+        """Return whether the speed at a size is the profiled one times the growth by that size."""
+        return profiles.is_relative and not self.knows_sizes(job)
 
     def _growth(self, job: Job, tasks: int, several_nodes: bool) -> float:
         """Return the speed of an elastic job of this size relative to its requested size on one node."""
@@ -334,7 +342,7 @@ class SpeedModel:
             measured = profiles.rate(device_type, job.model, devices, scattered=self.scattered and several_nodes)
             if measured is None:
                 raise RotaError(f"profiles {profiles.source}: no speed of {job.model!r} on {devices} x {device_type!r}")
-            if not profiles.is_relative:
+            if not self._scales(job, profiles):
                 return measured
             rate = measured
         return rate if job.elastic is None else rate * self._growth(job, tasks_of(placement), several_nodes)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rota.core.errors import RotaError
-from rota.planner.parallel.catalogue import named_model
 from rota.planner.parallel.hardware import accelerator
+from rota.planner.parallel.model_names import planned_model
 from rota.planner.parallel.plans import ParallelPlan, Recompute, Sharding, TrainingSetup
-from rota.planner.parallel.search import CostedPlan, PlanConstraints, by_search
+from rota.planner.parallel.search import CostedPlan, by_search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,12 @@ class PlannedSpeed:
 def planned_speed(model: str, gpu: str, gpus: int, nodes: int = 1, batch: int | None = None) -> PlannedSpeed:
     """The best plan of a named model on `gpus` devices of a type, spread evenly over `nodes`.
 
-    Recomputation and a sharded optimizer are used where they help. A model that does not fit, or devices that cannot
-    be divided evenly, are an answer; an unknown name is an error.
+    The name may give parts of the plan, as `gpt-39b:tensor=8`. Recomputation and a sharded optimizer are used where
+    they help. A model that does not fit, or devices that cannot be divided evenly, are an answer; an unknown name is
+    an error.
     """
-    device, named = accelerator(gpu), named_model(model)
+    device, wanted = accelerator(gpu), planned_model(model)
+    named = wanted.named
     if gpus < 1 or nodes < 1:
         raise RotaError(f"{gpus} GPUs on {nodes} nodes cannot run {model}; give positive numbers")
     if gpus % nodes:
@@ -52,8 +54,7 @@ def planned_speed(model: str, gpu: str, gpus: int, nodes: int = 1, batch: int | 
     setup = TrainingSetup(shape=named.shape, batch=batch or named.batch, gpus=gpus, per_node=gpus // nodes)
     found: list[CostedPlan] = []
     reason = ""
-    for sharding in (Sharding.NONE, Sharding.OPTIMIZER):
-        constraints = PlanConstraints(recompute=(Recompute.NONE, Recompute.FULL), sharding=sharding)
+    for constraints in wanted.constraints:
         try:
             found.append(by_search(device, setup, constraints)[0])
         except RotaError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from functools import cache
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.planner.parallel.collectives import BusRate, Interconnect
@@ -142,9 +144,31 @@ ACCELERATORS: dict[str, Accelerator] = {
 }
 
 
+_WORDS = re.compile(r"[a-z0-9]+")
+_MEMORY = re.compile(r"([1-9][0-9]{0,3})gi?b")
+
+
+@cache
+def _found(name: str) -> Accelerator | None:
+    """The device type of a name or of a longer name that has it as a word, with the memory that it states."""
+    if name.lower() in ACCELERATORS:
+        return ACCELERATORS[name.lower()]
+    words = _WORDS.findall(name.lower())
+    types = [ACCELERATORS[word] for word in words if word in ACCELERATORS]
+    if len(types) != 1:
+        return None
+    sizes = [int(found[1]) for word in words if (found := _MEMORY.fullmatch(word))]
+    return replace(types[0], memory_bytes=sizes[0] * GIB) if len(sizes) == 1 else types[0]
+
+
+def is_accelerator(name: str) -> bool:
+    """Whether `accelerator` knows a name."""
+    return _found(name) is not None
+
+
 def accelerator(name: str) -> Accelerator:
-    """The device type of that name, in any case."""
-    found = ACCELERATORS.get(name.lower())
+    """The device type of that name, in any case; also of a product's, as `NVIDIA-A100-SXM4-40GB`."""
+    found = _found(name)
     if found is None:
         raise RotaError(f"unknown --gpu {name!r}; {did_you_mean(name.lower(), ACCELERATORS)}")
     return found

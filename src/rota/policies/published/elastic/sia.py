@@ -3,7 +3,8 @@
 A configuration is a fraction of a node by powers of two, or whole nodes, of one type. Goodputs of a job are normalised
 by its smallest; the program minimises the sum of goodput^p (p = -0.5) over chosen configurations, with 1.1 for a job
 without one. A configuration that needs a restart is discounted by what the restart costs a job of its age. Goodput is
-learned while jobs run, scaled between types by a short profile, and a job at most doubles its size.
+learned while jobs run, scaled between types by a short profile, and a job at most doubles its size. A job whose speed
+is known at each size, as by its plans, has nothing to learn and may get any size.
 """
 
 from __future__ import annotations
@@ -67,8 +68,24 @@ class Sia(GoodputRule):
         self._params = params
         self._speed = knowledge.speed
         self._restart_s = knowledge.restart_s
+        self._solved: tuple[float, SizePlan] = (-math.inf, SizePlan({}))
 
     def choose(self, jobs: list[Candidate], question: SizeQuestion, mark: int) -> SizePlan:
+        """Solve the integer program; at the same moment again, complete its plan.
+
+        Jobs whose speeds are known have the same gain where they have the same model: solved again, equal jobs could
+        take turns without end.
+        """
+        solved_s, plan = self._solved
+        if solved_s == question.now_s and any(self._speed.knows_sizes(found.live.job) for found in jobs):
+            present = {found.seq: found for found in jobs}
+            kept = {seq: target for seq, target in plan.targets.items() if seq in present}
+            started = [found for found in jobs if found.tasks and found.seq not in kept]
+            return SizePlan({**kept, **{found.seq: Target(found.tasks) for found in started}})
+        self._solved = (question.now_s, self._solution(jobs, question))
+        return self._solved[1]
+
+    def _solution(self, jobs: list[Candidate], question: SizeQuestion) -> SizePlan:
         """Solve the integer program over the configurations of these jobs."""
         choices = [choice for at, found in enumerate(jobs) for choice in self._choices(at, found, question)]
         if not choices:
@@ -112,9 +129,10 @@ class Sia(GoodputRule):
 
     def _choices(self, at: int, found: Candidate, question: SizeQuestion) -> list[SiaConfiguration]:
         choices: list[SiaConfiguration] = []
-        allowed = set(self._observations.allowed(found))
+        is_known = found.is_elastic and self._speed.knows_sizes(found.live.job)
+        allowed = set(found.sizes if is_known else self._observations.allowed(found))
         for index, pool in enumerate(question.pools):
-            ratio = self._type_ratio(found, pool.device_type)
+            ratio = 1.0 if is_known else self._type_ratio(found, pool.device_type)
             if not ratio or not pool.usable:
                 continue
             per_node = _node_devices(pool)
@@ -122,12 +140,20 @@ class Sia(GoodputRule):
             sizes = tuple(tasks for tasks in shapes if tasks * found.per_task_milli <= pool.usable * WHOLE)
             if not sizes:
                 continue
-            goodput = self._observations.goodput(found, sizes, per_node)
-            for tasks, rate in zip(sizes, goodput.tolist(), strict=True):
+            if is_known:
+                goodput = [self._planned(found, tasks, pool.device_type, per_node) for tasks in sizes]
+            else:
+                goodput = self._observations.goodput(found, sizes, per_node).tolist()
+            for tasks, rate in zip(sizes, goodput, strict=True):
                 target = Target(tasks, pool.device_type if len(found.live.job.roles) == 1 else None)
                 if rate > 0:
                     choices.append(SiaConfiguration(at, target, index, tasks * found.per_task_milli, rate * ratio))
         return choices
+
+    def _planned(self, found: Candidate, tasks: int, kind: DeviceType, per_node: int) -> float:
+        """Return the speed at a size on a type of a job whose speed is known at each size."""
+        several = found.gpus(tasks) > per_node
+        return self._speed.at_size(found.live.job, kind, tasks, several_nodes=several)
 
     def _type_ratio(self, found: Candidate, kind: DeviceType) -> float:
         """Return the relative speed of a job on a type, by a short profile at its smallest size."""
