@@ -45,7 +45,7 @@ def test_fixed_plan_runs_in_multiples_of_its_replica() -> None:
     fixed = "gpt-7.5b:tensor=2,pipeline=2"
     assert SPEEDS.rate(A100, fixed, 3) == 0.0
     assert SPEEDS.rate(A100, fixed, 4) == SPEEDS.rate(A100, fixed, 7)
-    assert SPEEDS.rate(A100, fixed, 8) > SPEEDS.rate(A100, fixed, 7)
+    assert (SPEEDS.rate(A100, fixed, 8) or 0.0) > (SPEEDS.rate(A100, fixed, 7) or 0.0) > 0
 
 
 def test_pinned_name_gives_the_plan_it_was_made_of() -> None:

@@ -74,7 +74,7 @@ class Sia(GoodputRule):
         """Solve the integer program; at the same moment again, complete its plan.
 
         Jobs whose speeds are known have the same gain where they have the same model: solved again, equal jobs could
-        take turns without end.
+        alternate without end.
         """
         solved_s, plan = self._solved
         if solved_s == question.now_s and any(self._speed.knows_sizes(found.live.job) for found in jobs):
