@@ -24,7 +24,7 @@ def test_speed_is_that_of_the_best_plan() -> None:
 def test_speed_is_zero_where_no_plan_fits_into_memory() -> None:
     assert SPEEDS.rate(A100, "gpt-7.5b", 1) == 0.0
     assert SPEEDS.rate(V100, "gpt-7.5b", 8) == 0.0
-    assert SPEEDS.rate(V100, "gpt-7.5b", 16) > 0.0
+    assert (SPEEDS.rate(V100, "gpt-7.5b", 16) or 0.0) > 0.0
     assert SPEEDS.rate(TPU, "gpt-7.5b", 64) == 0.0
 
 

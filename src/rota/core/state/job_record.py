@@ -9,7 +9,7 @@ from rota.core.messages.decisions import Cause, Lease
 from rota.core.messages.reasons import ReasonCode
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, Job, JobState
 from rota.core.model.placement import Placement, held_milli, is_suspended_claim
-from rota.core.state.phases import AFTER_ORDER, IN_TRANSITION, RESERVATIONS, STATE_BY_PHASE, Order, Phase
+from rota.core.state.phases import IS_IN_TRANSITION, IS_RESERVATION, PHASE_AFTER, STATE_BY_PHASE, Order, Phase
 
 
 class JobView(Protocol):
@@ -166,7 +166,7 @@ class LiveJob:
     @property
     def reserved(self) -> bool:
         """Whether it claims devices that are still to be vacated."""
-        return self.phase in RESERVATIONS
+        return IS_RESERVATION[self.phase]
 
     @property
     def is_contending(self) -> bool:
@@ -188,7 +188,7 @@ class LiveJob:
     @property
     def is_in_transition(self) -> bool:
         """Whether an order for it is outstanding, or will be when the draft at hand is carried out."""
-        return self.phase in IN_TRANSITION or (self.phase is Phase.RUNNING and self.run_milli != self.gpu_milli)
+        return IS_IN_TRANSITION[self.phase] or (self.phase is Phase.RUNNING and self.run_milli != self.gpu_milli)
 
     @property
     def is_suspended(self) -> bool:
@@ -198,7 +198,7 @@ class LiveJob:
     @property
     def held(self) -> Placement:
         """What it claims and need not wait for; empty for a job that only has a reservation."""
-        return () if self.placement is None or self.phase in RESERVATIONS else self.placement
+        return () if self.placement is None or IS_RESERVATION[self.phase] else self.placement
 
     @property
     def gpus(self) -> float:
@@ -292,7 +292,7 @@ class LiveJob:
 
     def follow(self, order: Order) -> None:
         """Go on to the phase that follows an order."""
-        after = AFTER_ORDER[order].get(self.phase)
+        after = PHASE_AFTER[order][self.phase]
         if after is None:
             raise InvariantBroken(f"job {self.job.id} is {self.phase.label}: {order.label!r} can't be ordered")
         self.enter(after)

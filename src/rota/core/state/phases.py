@@ -8,6 +8,7 @@ event does in each phase.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from rota.core.model.job import JobState
 
@@ -194,3 +195,10 @@ AFTER_ORDER: dict[Order, dict[Phase, Phase]] = {
     },
 }
 """The phase that follows an order, by order and phase. An order in any other phase breaks an invariant."""
+
+# Tables by number, for the hot path: looking an enum member up in a set or a dict costs a call of its hash.
+IS_RESERVATION: Final[tuple[bool, ...]] = tuple(phase in RESERVATIONS for phase in Phase)
+IS_IN_TRANSITION: Final[tuple[bool, ...]] = tuple(phase in IN_TRANSITION for phase in Phase)
+PHASE_AFTER: Final[tuple[tuple[Phase | None, ...], ...]] = tuple(
+    tuple(AFTER_ORDER[order].get(phase) for phase in Phase) for order in Order
+)

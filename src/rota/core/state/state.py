@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rota.core.errors import InvariantBroken, RotaError
 from rota.core.messages.decisions import Cause, Lease
@@ -26,7 +26,8 @@ _FINAL_PHASES = {
     JobState.FAILED: Phase.FAILED,
     JobState.CANCELLED: Phase.CANCELLED,
 }
-_RUNNING_AFTER = {Phase.STOPPING_START: Phase.STOPPING, Phase.RELOCATING_START: Phase.RELOCATING}
+_STARTED = {Phase.STOPPING_START: Phase.STOPPING, Phase.RELOCATING_START: Phase.RELOCATING}
+_RUNNING_AFTER: Final[tuple[Phase, ...]] = tuple(_STARTED.get(phase, Phase.RUNNING) for phase in Phase)
 """The phase of a job that reports its start when a stop was already ordered."""
 
 
@@ -302,7 +303,7 @@ class State:
         """Record that all tasks run."""
         now_s = self.now_s
         live.settle(now_s)
-        live.enter(_RUNNING_AFTER.get(live.phase, Phase.RUNNING))
+        live.enter(_RUNNING_AFTER[live.phase])
         live.suspended_on = None
         live.rate = rate
         live.run_since_s = now_s
