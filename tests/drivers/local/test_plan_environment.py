@@ -12,7 +12,7 @@ from rota.core.model.job import Elastic, Job, JobId, Role
 from rota.core.model.ranks import TaskRank
 from rota.drivers.local.plan_environment import plan_variables
 from rota.files.job import job_file, job_of, launch_of
-from rota.live.loop.planned_models import within_memory
+from rota.live.loop.planned_models import planned_speeds, within_memory
 from rota.planner.parallel.deployment import planned_speed
 
 CLUSTER = Cluster.uniform(("a100", 16, 8), ("v100", 8, 8))
@@ -90,3 +90,12 @@ def test_submission_gets_the_sizes_that_fit() -> None:
 
 def test_cluster_of_unknown_types_refuses_nothing() -> None:
     assert within_memory(job("gpt-39b", 1, 1), Cluster.uniform(("gpu", 4, 4))) == job("gpt-39b", 1, 1)
+
+
+def test_policies_of_a_manager_see_speeds_relative_to_the_request() -> None:
+    speed, elastic = planned_speeds(CLUSTER), job("gpt-7.5b", 4, 1, (1, 16))
+    asked, more = (planned_speed("gpt-7.5b", "a100", gpus).steps_per_s for gpus in (4, 8))
+    assert speed.at_size(elastic, CLUSTER.nodes[0].device_type, 4) == 1.0
+    assert speed.at_size(elastic, CLUSTER.nodes[0].device_type, 8) == pytest.approx(more / asked)
+    assert speed.at_size(elastic, CLUSTER.nodes[2].device_type, 8) == 0.0, "it does not fit on 8 v100s"
+    assert speed.at_size(job(None, 4, 1, (1, 16)), CLUSTER.nodes[0].device_type, 8) == 2.0

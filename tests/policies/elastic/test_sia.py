@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -10,11 +11,16 @@ from builders import job
 from elastic import elastic, ends
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import DeviceType
+from rota.core.model.job import DeviceType, Elastic
+from rota.core.state.inventory import Inventory
+from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
+from rota.mechanisms.declare import Knowledge
+from rota.mechanisms.elastic.rule import Candidate, SizePlan, SizeQuestion, Target
 from rota.perf.profiles.speed_table import Profiles
 from rota.perf.speed.model import Costs, SpeedModel
 from rota.policies import find_policy
+from rota.policies.published.elastic.sia import Sia, SiaParams
 from rota.traces.workload import Submission, Workload
 
 FAST, SLOW = DeviceType("fast"), DeviceType("slow")
@@ -72,3 +78,35 @@ def test_with_too_few_devices_as_many_jobs_run_as_can() -> None:
 def test_parameters_that_make_no_sense_are_refused(options: str) -> None:
     with pytest.raises(RotaError, match=options.partition("=")[0]):
         find_policy("sia")[0].read(options)
+
+
+def test_speed_that_is_known_at_each_size_need_not_be_learned() -> None:
+    """Four fast devices at once, instead of one and then twice as many in every round."""
+    speeds = {(FAST, "m", size): float(size) for size in (1, 2, 3, 4)}
+    known = Profiles(steps_per_s=speeds, source="test", is_relative=True, sized=frozenset({"m"}))
+    setting = Setting(cluster=Cluster.uniform((FAST, 4, 4)), speed=SpeedModel(profiles=known))
+    bounds = Elastic(min_tasks=1, max_tasks=4)
+    asked = replace(job("a", model="m", work=400.0, device_types=(FAST,)), elastic=bounds)
+    work = Workload(submissions=(Submission(job=asked, submit_s=0.0),), source="test", format="rota")
+    assert [row.end_s for row in simulate(work, "sia", setting).history.jobs] == [100.0]
+
+
+def test_plan_is_completed_at_the_same_moment_where_speeds_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solved again, two equal jobs could swap without end."""
+    known = Profiles(steps_per_s={(FAST, "m", 1): 1.0}, source="test", sized=frozenset({"m"}))
+    rule = Sia(SiaParams(), Knowledge(speed=SpeedModel(profiles=known)))
+    one, two = (
+        Candidate(LiveJob(job(name, model="m"), seq, 0.0, 1.0), (1,), 1000) for seq, name in enumerate(("a", "b"))
+    )
+    solutions = iter([SizePlan({0: Target(1, FAST)}), SizePlan({1: Target(1, FAST)})])
+    monkeypatch.setattr(rule, "_solution", lambda jobs, question: next(solutions))
+
+    def asked(now_s: float) -> dict[int, Target]:
+        inventory = Inventory(Cluster.uniform((FAST, 1, 1)))
+        question = SizeQuestion(now_s, [one, two], 1000, inventory.pools, 1, inventory)
+        return dict(rule.choose([one, two], question, 0).targets)
+
+    assert asked(5.0) == {0: Target(1, FAST)}
+    two.tasks = 1
+    assert asked(5.0) == {0: Target(1, FAST), 1: Target(1)}
+    assert asked(6.0) == {1: Target(1, FAST)}

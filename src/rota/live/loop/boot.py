@@ -20,8 +20,10 @@ from rota.core.state.state import State
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig, as_json, kept_from
 from rota.live.loop.control import PAST_KEY, Control, LoopEntry, StepRecorder
+from rota.live.loop.planned_models import planned_speeds
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
+from rota.mechanisms.declare import Knowledge
 from rota.placement import style
 from rota.policies import find_policy
 from rota.scenario import Scenario
@@ -92,8 +94,9 @@ def as_scheduled(
     placement = scheduling.placement or declared.placement_with(options)
 
     def build() -> tuple[Policy, Allocator]:
-        alloc = allocator(scheduling.tenancy, style(placement), present.whole(state))
-        return declared.build(options, alloc), alloc
+        cluster = present.whole(state)
+        alloc = allocator(scheduling.tenancy, style(placement), cluster)
+        return declared.build(options, alloc, Knowledge(speed=planned_speeds(cluster))), alloc
 
     return Restored(
         state=state,

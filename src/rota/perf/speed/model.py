@@ -105,6 +105,8 @@ class SpeedModel:
     is_estimate: bool = False
     uneven: bool = False
     contention: bool = False
+    by_request: bool = False
+    """Whether policies see planned speeds relative to the best at the requested size: work is then in seconds."""
     factor: str = ""
     """A user's function that every speed is multiplied with, as `FILE.py:FUNCTION` or by entry point."""
 
@@ -150,7 +152,8 @@ class SpeedModel:
             return 0.0
         profiles = self._profiles_of(job)
         if profiles is not None and job.model is not None:
-            return profiles.rate(device_type, job.model, max(job.gpu_milli // WHOLE, 1)) or 0.0
+            rate = profiles.rate(device_type, job.model, max(job.gpu_milli // WHOLE, 1)) or 0.0
+            return rate / self._unit(job, profiles)
         return self.type_speed.get(device_type, 1.0)
 
     def at_size(self, job: Job, device_type: DeviceType, tasks: int, *, several_nodes: bool = False) -> float:
@@ -162,7 +165,15 @@ class SpeedModel:
             return self.type_speed.get(device_type, 1.0) * self._growth(job, tasks, several_nodes)
         devices = max(tasks * job.roles[0].device_milli // WHOLE, 1)
         rate = profiles.rate(device_type, job.model, devices, scattered=several_nodes) or 0.0
-        return rate * self._growth(job, tasks, several_nodes) if self._scales(job, profiles) else rate
+        if self._scales(job, profiles):
+            return rate * self._growth(job, tasks, several_nodes)
+        return rate / self._unit(job, profiles)
+
+    def _unit(self, job: Job, profiles: Speeds) -> float:
+        """Return the speed that counts as 1 for a job."""
+        if not self.by_request or not self.knows_sizes(job):
+            return 1.0
+        return profiles.fastest(str(job.model), max(job.gpu_milli // WHOLE, 1)) or 1.0
 
     def knows_sizes(self, job: Job) -> bool:
         """Return whether the speed of a job's model is known at each size, so that it need not be learned."""
