@@ -12,7 +12,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from rota.core.errors import did_you_mean
 from rota.core.model.job import OPPORTUNISTIC, WHOLE, Level
-from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus, parse_duration
+from rota.files.durations import Seconds
+from rota.files.quantities import NotAQuantity, parse_bytes, parse_cpus
 from rota.files.shape import FileModel
 
 MOST_TASKS = 4096
@@ -121,7 +122,6 @@ Count = Annotated[int, Field(strict=True, ge=1, le=MOST_TASKS)]
 Bytes = Annotated[int, _amount(parse_bytes), Field(le=1 << 62)]
 Cpus = Annotated[int, _amount(parse_cpus), Field(le=1 << 40), PlainSerializer(lambda milli: milli / 1000)]
 Gpus = Annotated[int, _amount(_devices), Field(le=1 << 30), PlainSerializer(lambda milli: milli / WHOLE)]
-Seconds = Annotated[float, _read(parse_duration), Field(ge=0)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 LevelName = Annotated[Level, BeforeValidator(_level), PlainSerializer(lambda level: level.name.lower())]
 Command = Text | Annotated[tuple[Text, ...], Field(min_length=1, max_length=4096)]

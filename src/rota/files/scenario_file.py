@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import DeviceType, Level
 from rota.files.document import read_document
-from rota.files.job_shape import Seconds
+from rota.files.durations import Seconds
 from rota.files.quantities import NotAQuantity, parse_duration
 from rota.files.shape import FileModel, checked
 from rota.perf.profiles.matrix_completion import Fill

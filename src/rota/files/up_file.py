@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rota.files.document import read_document
-from rota.files.job_shape import Seconds
+from rota.files.durations import Seconds
 from rota.files.shape import FileModel, checked
 
 Text = Annotated[str, Field(min_length=1)]

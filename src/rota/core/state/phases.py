@@ -196,6 +196,9 @@ AFTER_ORDER: dict[Order, dict[Phase, Phase]] = {
 }
 """The phase that follows an order, by order and phase. An order in any other phase breaks an invariant."""
 
+STARTED_WHILE_STOPPING = {Phase.STOPPING_START: Phase.STOPPING, Phase.RELOCATING_START: Phase.RELOCATING}
+"""Phases after the report of a start that was to be stopped."""
+
 # Tables by number, for the hot path: looking an enum member up in a set or a dict costs a call of its hash.
 IS_RESERVATION: Final[tuple[bool, ...]] = tuple(phase in RESERVATIONS for phase in Phase)
 IS_IN_TRANSITION: Final[tuple[bool, ...]] = tuple(phase in IN_TRANSITION for phase in Phase)

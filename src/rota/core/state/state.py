@@ -15,7 +15,7 @@ from rota.core.model.placement import Placement, suspended_claim
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
-from rota.core.state.phases import Order, Phase
+from rota.core.state.phases import STARTED_WHILE_STOPPING, Order, Phase
 from rota.core.state.vacating import is_blocked_by
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ _FINAL_PHASES = {
     JobState.FAILED: Phase.FAILED,
     JobState.CANCELLED: Phase.CANCELLED,
 }
-_STARTED = {Phase.STOPPING_START: Phase.STOPPING, Phase.RELOCATING_START: Phase.RELOCATING}
-_RUNNING_AFTER: Final[tuple[Phase, ...]] = tuple(_STARTED.get(phase, Phase.RUNNING) for phase in Phase)
+_RUNNING_AFTER: Final[tuple[Phase, ...]] = tuple(STARTED_WHILE_STOPPING.get(phase, Phase.RUNNING) for phase in Phase)
 """The phase of a job that reports its start when a stop was already ordered."""
 
 

@@ -13,7 +13,7 @@ from rota.core.model.cells import CellPlan
 from rota.core.model.cluster import Cluster
 from rota.core.model.tenants import TenantPlan
 from rota.files.cluster_file import cluster_from_document
-from rota.files.job_shape import Seconds
+from rota.files.durations import Seconds
 from rota.files.shape import FileModel, checked
 from rota.files.tenants import FairnessEntry, TenantEntry, tenant_plan
 

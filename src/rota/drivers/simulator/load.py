@@ -12,8 +12,7 @@ from rota.core.model.job import Job
 from rota.drivers.simulator.deadlines import due_by_slo
 from rota.drivers.simulator.device_types import typed_by_speed
 from rota.drivers.simulator.guarantees import refuse_broken_guarantees
-from rota.drivers.simulator.planned_jobs import NAMES as PLANS
-from rota.drivers.simulator.planned_jobs import with_plans
+from rota.drivers.simulator.planned_sizes import NAMES as PLANS
 from rota.drivers.simulator.speeds import ScenarioSpeeds, scenario_speeds
 from rota.drivers.simulator.study import Setting, believed, oversized, refuse_unknown_types, setting_of
 from rota.files.cluster import read_cluster
@@ -84,6 +83,8 @@ def load(scenario: Scenario, workload: Workload | None = None) -> LoadedScenario
     cluster = _cluster(scenario, workload)
     plans, never_fit = None, 0
     if scenario.profiles in PLANS:
+        from rota.drivers.simulator.planned_jobs import with_plans
+
         scenario = replace(scenario, speed=replace(scenario.speed, scattered=True))
         workload, plans, never_fit = with_plans(
             str(scenario.profiles), workload, cluster, scenario.reference, skip=scenario.skip_oversized

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
-from rota.core.model.job import WHOLE, DeviceType, Elastic, Job
+from rota.core.model.job import WHOLE, DeviceType, Job
+from rota.drivers.simulator.planned_sizes import FIXED, device_counts
 from rota.perf.profiles.catalogue import REFERENCE
-from rota.perf.profiles.speed_table import Profiles, Speeds
+from rota.perf.profiles.speed_table import Profiles
 from rota.planner.parallel.catalogue import MODELS
-from rota.planner.parallel.cluster_speeds import SOURCE, PlannedSpeeds, best_plan
+from rota.planner.parallel.cluster_speeds import PlannedSpeeds, best_plan
 from rota.planner.parallel.job_memory import MemoryCheck, memory_check
 from rota.planner.parallel.model_names import is_planned, pinned
 from rota.traces.workload import Submission, Workload
-
-FIXED = f"{SOURCE}:fixed"
-NAMES = (SOURCE, FIXED)
-"""What `--profiles` can be for speeds by plan: the best plan wherever a job runs, or the plan of its request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,40 +104,3 @@ def plan_table(speeds: PlannedSpeeds, workload: Workload, others: Profiles | Non
         if job.model is not None and is_planned(job.model) and job.gpu_milli:
             sizes.setdefault(job.model, set()).update(device_counts(job))
     return speeds.table({model: sorted(counts) for model, counts in sizes.items()}, others)
-
-
-def device_counts(job: Job) -> list[int]:
-    """Return every number of devices that a job may run on."""
-    if job.elastic is None:
-        return [max(job.gpu_milli // WHOLE, 1)]
-    each = job.roles[0].device_milli
-    return [max(tasks * each // WHOLE, 1) for tasks in range(job.elastic.min_tasks, job.elastic.max_tasks + 1)]
-
-
-def on_any_type(submissions: Sequence[Submission], profiles: Speeds, least: float) -> tuple[Submission, ...]:
-    """Return the submissions for a policy that does not see speeds at each size when it places a job.
-
-    Elastic jobs of planned models keep the types on which their requested size reaches this part of the best speed, and
-    the sizes that fit on all of these types.
-    """
-    return tuple(
-        replace(submission, job=_on_any_type(submission.job, profiles, least))
-        if submission.job.elastic is not None
-        and submission.job.model is not None
-        and profiles.has_sizes(submission.job.model)
-        else submission
-        for submission in submissions
-    )
-
-
-def _on_any_type(job: Job, profiles: Speeds, least: float) -> Job:
-    assert job.elastic is not None
-    role, model = job.roles[0], str(job.model)
-    each = role.device_milli // WHOLE
-    speeds = {kind: profiles.rate(kind, model, role.count * each) or 0.0 for kind in role.device_types}
-    best = max(speeds.values(), default=0.0)
-    kept = tuple(kind for kind, speed in speeds.items() if speed > 0 and speed >= least * best)
-    sizes = range(job.elastic.min_tasks, role.count + 1)
-    low = next((size for size in sizes if all(profiles.rate(kind, model, size * each) for kind in kept)), role.count)
-    bounds = Elastic(min_tasks=low, max_tasks=job.elastic.max_tasks)
-    return replace(job, elastic=bounds, roles=(replace(role, device_types=kept or role.device_types),))

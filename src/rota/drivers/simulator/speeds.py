@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import DeviceType
-from rota.drivers.simulator.planned_jobs import device_counts, plan_table
+from rota.drivers.simulator.planned_sizes import device_counts
 from rota.perf.profiles.catalogue import NAME, REFERENCE, catalogue
 from rota.perf.profiles.partial_profiles import KnownSpeeds, SpeedEstimate, estimate, gaps_of
 from rota.perf.profiles.profile_files import read_profiles
 from rota.perf.profiles.speed_table import Profiles
-from rota.planner.parallel.cluster_speeds import PlannedSpeeds
-from rota.planner.parallel.model_names import is_planned
 from rota.scenario import Scenario
 from rota.traces.readers.journal import JOURNAL
 from rota.traces.workload import Workload
+
+if TYPE_CHECKING:
+    from rota.planner.parallel.cluster_speeds import PlannedSpeeds
 
 NONE = "none"
 
@@ -45,6 +47,8 @@ def scenario_speeds(
     if plans is None:
         profiles = _profiles(scenario.profiles, scenario.reference, workload, cluster)
     else:
+        from rota.drivers.simulator.planned_jobs import plan_table
+
         profiles = plan_table(plans, workload, _of_others(scenario, workload, cluster))
     if profiles is None:
         if spec is not None:
@@ -68,6 +72,8 @@ def scenario_speeds(
 
 def _of_others(scenario: Scenario, workload: Workload, cluster: Cluster) -> Profiles | None:
     """The speeds of the models that are not planned."""
+    from rota.planner.parallel.model_names import is_planned
+
     others = tuple(each for each in workload.submissions if not is_planned(each.job.model))
     return _profiles(None, scenario.reference, replace(workload, submissions=others), cluster) if others else None
 

@@ -20,7 +20,7 @@ from rota.core.state.inventory import Inventory
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.simulator.faults import faults_at_random, faults_from
-from rota.drivers.simulator.planned_jobs import on_any_type
+from rota.drivers.simulator.planned_sizes import on_any_type
 from rota.drivers.simulator.run import Faults, RunOutcome, run
 from rota.drivers.simulator.world import CONTRACT as SIMULATOR
 from rota.drivers.simulator.world import World
