@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 
 from rota.cli.main import status
 from rota.core.errors import RotaError
+from rota.core.messages.decisions import DecisionKind
+from rota.mechanisms.declare import LEASES
+from rota.placement import style
+from rota.policies import DeclaredPolicy, find_policy
 from rota.policies import __all__ as exported
-from rota.policies import find_policy
+from rota.tenancy import allocator
 
 HEAD = "import math, random\nimport numpy as np\nfrom rota.policies import *\nfrom dataclasses import dataclass\n"
 TRACE = """\
@@ -362,15 +366,83 @@ def test_numpy_numbers_are_numbers(run: Callable[[str], tuple[int, list[str]]]) 
 
 
 def test_memory_that_json_can_not_hold_is_named(tmp_path: Path) -> None:
-    from rota.placement import style
-    from rota.tenancy import allocator
-
     path = tmp_path / "mine.py"
     path.write_text(HEAD + SELECTION_RULE.format(member="memory = {1, 2}"))
     policy = find_policy(f"{path}:p")[0].build("", allocator("none", style("any")))
 
     with pytest.raises(RotaError, match=r"p\.memory is \{1, 2\}; expected None, numbers, text"):
         _ = policy.memory
+
+
+def _find(folder: Path, text: str) -> DeclaredPolicy:
+    path = folder / "mine.py"
+    path.write_text(HEAD + text)
+    return find_policy(f"{path}:p")[0]
+
+
+PACKING = """
+@rounds("p"{about})
+class p(DefaultShareRule):
+    {member}
+    def shares(self, question):
+        return {{}}
+"""
+
+
+def test_rounds_that_pack_emit_shares(tmp_path: Path) -> None:
+    packing = _find(tmp_path, PACKING.format(about="", member="packs = True"))
+    plain = _find(tmp_path, PACKING.format(about="", member=""))
+
+    assert packing.packs
+    assert packing.kinds("") == LEASES | {DecisionKind.SHARE}
+    assert not plain.packs
+    assert plain.kinds("") == LEASES
+    packing.build("", allocator("none", style("any")))
+    plain.build("", allocator("none", style("any")))
+
+
+@pytest.mark.parametrize(
+    ("about", "member"), [("", "def __init__(self): self.packs = True"), (", packs=False", "packs = True")]
+)
+def test_rounds_that_pack_undeclared_are_refused(tmp_path: Path, about: str, member: str) -> None:
+    declared = _find(tmp_path, PACKING.format(about=about, member=member))
+
+    with pytest.raises(RotaError, match=r"policy .*mine\.py:p: p\.packs is True, but .* declare it with packs=True$"):
+        declared.build("", allocator("none", style("any")))
+
+
+def test_rounds_whose_instances_pack_are_declared_so(tmp_path: Path) -> None:
+    text = PACKING.format(about=", packs=True", member="def __init__(self): self.packs = True")
+    declared = _find(tmp_path, text)
+
+    declared.build("", allocator("none", style("any")))
+    assert DecisionKind.SHARE in declared.kinds("")
+
+
+@pytest.mark.parametrize(
+    ("emits", "told"),
+    [
+        ("5", "emits is 5; expected a set of DecisionKind, such as {DecisionKind.START}, or a function"),
+        ("'start'", "emits is 'start'; expected a set of DecisionKind"),
+        ("frozenset({'nonsense'})", "emits is frozenset({'nonsense'}); expected a set of DecisionKind"),
+        ("lambda values: 1 / 0", "emits() raised ZeroDivisionError: division by zero (mine.py, line "),
+        ("lambda: None", "emits() raised TypeError"),
+        ("lambda values: None", "emits() returned None; expected a set of DecisionKind"),
+        ("lambda values: [DecisionKind.START]", "expected a set of DecisionKind"),
+    ],
+)
+def test_kinds_that_are_none_are_named(run: Callable[[str], tuple[int, list[str]]], emits: str, told: str) -> None:
+    text = f"@elastic('p', emits={emits})\nclass p(DefaultSizeRule):\n    def plan(self, q): return SizePlan({{}})"
+    error = _refused(run, text)
+
+    assert error.startswith("error: policy ./mine.py:p: emits")
+    assert told in error
+
+
+def test_kinds_of_a_user_are_used(tmp_path: Path) -> None:
+    text = "@elastic('p', emits=lambda values: {DecisionKind.MOVE})\nclass p(DefaultSizeRule): ..."
+
+    assert _find(tmp_path, text).kinds("") == {DecisionKind.MOVE}
 
 
 def test_all_that_is_exported_is_there() -> None:

@@ -65,6 +65,8 @@ class Family:
     """A rule that answers as the given one does, and refuses answers that the scheduler can't use."""
     emits: Emits
     """The kinds of decision that the scheduler emits, unless a policy states others."""
+    packs: Callable[[object], bool] | None = None
+    """Whether a rule, or the class of one, lets jobs run concurrently on one device; None: the declaration decides."""
     params: type = NoParams
     """The parameters that all policies of the family have: the base class of a policy's own."""
     whole_cluster: bool = True
@@ -98,7 +100,7 @@ class Family:
         traits: Traits | None = None,
         placement: str = "",
         emits: Emits | None = None,
-        packs: bool = False,
+        packs: bool | None = None,
         spans_types: Callable[[Any], bool] | None = None,
         remarks: Callable[[Any, SimulationInput], Iterable[str]] | None = None,
         number_labels: Mapping[str, str] | None = None,
@@ -110,6 +112,8 @@ class Family:
     ) -> DeclaredPolicy:
         """Declare a policy. With `params`, the rule is made from them and `Knowledge`; otherwise by its annotations."""
         construct: Callable[[Any, Knowledge], Any] = rule
+        states_packs = self.packs is not None and isinstance(rule, type) and self.packs(rule)
+        packing = states_packs if packs is None else packs
         if params is None:
             params, construct = by_annotations(rule, self.params)
 
@@ -120,7 +124,13 @@ class Family:
         def make_checked(values: Any, allocator: Allocator, knowledge: Knowledge, user: UserCode) -> Policy:
             build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
             made = user.call(getattr(rule, "__name__", name), construct, values, knowledge)
-            return self.schedule(self.check(made, user), build)
+            checked = self.check(made, user)
+            if self.packs is not None and self.packs(checked) and not packing:
+                raise RotaError(
+                    f"policy {user.policy}: {type(made).__name__}.packs is True, but the policy is declared without "
+                    "sharing; set packs = True in the class, or declare it with packs=True"
+                )
+            return self.schedule(checked, build)
 
         where = placement or self.placement
         return DeclaredPolicy(
@@ -133,7 +143,7 @@ class Family:
             make=make,
             make_checked=make_checked,
             emits=self.emits if emits is None else emits,
-            packs=packs,
+            packs=packing,
             spans_types=spans_types,
             remarks=remarks,
             number_labels=number_labels or {},
