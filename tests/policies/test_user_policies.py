@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from rota.core.errors import RotaError
 from rota.core.messages.decisions import DecisionKind
 from rota.mechanisms.declare import LEASES
 from rota.placement import style
-from rota.policies import DeclaredPolicy, find_policy
+from rota.policies import DeclaredPolicy, Knowledge, find_policy
 from rota.policies import __all__ as exported
 from rota.tenancy import allocator
 
@@ -443,6 +445,72 @@ def test_kinds_of_a_user_are_used(tmp_path: Path) -> None:
     text = "@elastic('p', emits=lambda values: {DecisionKind.MOVE})\nclass p(DefaultSizeRule): ..."
 
     assert _find(tmp_path, text).kinds("") == {DecisionKind.MOVE}
+
+
+KNOWING = """
+asked = []
+@ordering("p")
+class p:
+    def __init__(self, knowledge: Knowledge): asked.append(knowledge)
+    def turn(self, job, now_s): return Turn((job.seq,))
+"""
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_orderings_know_what_they_are_given(tmp_path: Path, checked: bool) -> None:
+    declared = _find(tmp_path, KNOWING)
+    given = Knowledge(seed=7, restart_s=30.0)
+
+    made = declared if checked else replace(declared, user=None)
+    made.build("", allocator("none", style("any")), given)
+
+    assert sys.modules["rota_policy_mine"].asked == [given]
+
+
+LEARNING = """
+@ordering("p")
+class p:
+    def turn(self, job, now_s): return Turn((job.seq,))
+    {member}
+"""
+
+
+def test_ordering_that_is_told_of_ends_must_keep_a_memory(tmp_path: Path) -> None:
+    silent = _find(tmp_path, LEARNING.format(member="ended = None"))
+    assert silent.build("", allocator("none", style("any"))).memory is None
+
+    learner = _find(tmp_path, LEARNING.format(member="def ended(self, job, now_s): return False"))
+    with pytest.raises(RotaError, match=r"p\.memory can't be read: AttributeError"):
+        _ = learner.build("", allocator("none", style("any"))).memory
+
+
+BATCHES = """
+@dataclass(frozen=True)
+class Params:
+    interval_s: {kind} = {seconds}
+
+@learned("p")
+class p(DefaultChooser):
+    def __init__(self, params: Params): ...
+    def choose(self, room, live, now_s): return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"), [("float", "-1.0"), ("float", "math.inf"), ("float", "math.nan"), ("str", "'x'")]
+)
+def test_interval_that_is_none_is_named(tmp_path: Path, kind: str, seconds: str) -> None:
+    declared = _find(tmp_path, BATCHES.format(kind=kind, seconds=seconds))
+
+    with pytest.raises(RotaError, match=r"^policy 'p': interval_s is .*; it must be a finite number of seconds, 0"):
+        declared.build("", allocator("none", style("any")))
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("float", "0.0"), ("int", "60"), ("float | None", "None")])
+def test_interval_of_a_learned_policy_is_used(tmp_path: Path, kind: str, seconds: str) -> None:
+    declared = _find(tmp_path, BATCHES.format(kind=kind, seconds=seconds))
+
+    assert declared.build("", allocator("none", style("any"))).wakeup_s == math.inf
 
 
 def test_all_that_is_exported_is_there() -> None:
