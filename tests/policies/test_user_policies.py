@@ -25,6 +25,25 @@ from rota.policies import __all__ as exported
 from rota.tenancy import allocator
 
 HEAD = "import math, random\nimport numpy as np\nfrom rota.policies import *\nfrom dataclasses import dataclass\n"
+ODD = """
+import sys
+from fractions import Fraction
+
+def knot():
+    found = []
+    found.append(found)
+    return found
+
+class Mute(Exception):
+    def __str__(self): raise ValueError("no text")
+
+class Hidden:
+    def __repr__(self): raise Mute
+
+def fail(error):
+    raise error
+"""
+"""Values and errors that are hard to report."""
 TRACE = """\
 id,submit_s,gpus,work,work_unit,model
 a,0,1,600,seconds,alexnet
@@ -85,6 +104,7 @@ FAMILIES = {
     "learned": (LEARNED, "p.choose()"),
 }
 NONSENSE_FOR_ALL = ["math.nan", "5", "'x'", "(1,)*3+('a',)", "[]", "{1: 2}", "object()", "1/0", "len(5)", "lambda: 1"]
+NONSENSE_FOR_ALL += ["Hidden()", "10**400", "fail(Mute())", "sys.exit(3)", "fail(RotaError('boo'))"]
 """An empty list is no answer of any family; neither is None, except where it means that there is none."""
 NONSENSE = {
     "ordering": [
@@ -103,6 +123,10 @@ NONSENSE = {
         "Turn((1.0, job.seq), until_s=math.nan)",
         "Turn((1.0, job.seq), until_s=None)",
         "Turn((1.0, job.seq), memo=object())",
+        "Turn((Fraction(10**400), job.seq))",
+        "Turn((1.0, job.seq), until_s=Fraction(10**400))",
+        "Turn((1.0, job.seq), memo=knot())",
+        "Turn((1.0, job.seq), memo={'x': knot()})",
     ],
     "rounds": [
         "None",
@@ -116,6 +140,8 @@ NONSENSE = {
         "{(seq, seq + 1): [1.0]}",
         "{(999,): [1.0]}",
         "{(seq, -1, 0): [1.0]}",
+        "{(seq, -1, 2): [1.0]}",
+        "{(seq,): [Fraction(10**400)]}",
         "{(): [1.0]}",
         "{(float(seq),): [1.0]}",
     ],
@@ -145,6 +171,7 @@ NONSENSE = {
         "SizePlan({}, until_s=math.nan)",
         "SizePlan({}, until_s=question.now_s)",
         "SizePlan({}, until_s=-1)",
+        "SizePlan({}, until_s=Fraction(10**400))",
     ],
     "colocation": ["()", "(math.nan,)", "('a',)", "True", "(None,)"],
     "learned": [
@@ -195,10 +222,19 @@ def _refused(run: Callable[[str], tuple[int, list[str]]], text: str) -> str:
 def test_nonsense_is_named(run: Callable[[str], tuple[int, list[str]]], family: str, answer: str) -> None:
     template, function = FAMILIES[family]
 
-    error = _refused(run, template.format(answer=answer))
+    error = _refused(run, ODD + template.format(answer=answer))
 
+    if "boo" in answer:
+        assert error == f"error: policy ./mine.py:p: {function}: boo"
+        return
     assert error.startswith(f"error: policy ./mine.py:p: {function} ")
     assert ("returned" in error and "; expected " in error) or "raised" in error
+    if answer == "Hidden()":
+        assert "returned a value of type Hidden; expected" in error
+    if answer == "fail(Mute())":
+        assert "raised Mute (mine.py, line " in error
+    if answer == "sys.exit(3)":
+        assert "raised SystemExit: 3 (mine.py, line " in error
     if answer in ("1/0", "len(5)"):
         assert "raised " in error
         assert "(mine.py, line " in error
@@ -271,6 +307,26 @@ def test_any_value_is_refused_by_name_or_leads_to_a_run(
             "@dataclass\nclass Params:\n    x: int = 1\n@rounds('p')\nclass p(DefaultShareRule):\n"
             "    def __init__(self, params: Params): ...\n    def shares(self, q): ...",
             "its parameters Params must extend RoundParams",
+        ),
+        (
+            "@dataclass\nclass Params:\n    x: int = 1\n    def __post_init__(self): raise RotaError('x is 1')\n"
+            "@ordering('p')\ndef p(job, now_s, params: Params): ...",
+            "error: policy ./mine.py:p: Params(): x is 1",
+        ),
+        (
+            "@dataclass(frozen=True, kw_only=True)\nclass Params(RoundParams):\n    round_s: float = -1.0\n"
+            "@rounds('p')\nclass p(DefaultShareRule):\n    def __init__(self, params: Params): ...",
+            "error: round_s is -1; it must be a finite number above 0, or adaptive",
+        ),
+        (
+            "@rounds('p')\nclass p(DefaultShareRule):\n    @property\n    def backfills(self): raise RotaError('boo')\n"
+            "    def shares(self, q): ...",
+            "policy ./mine.py:p: p.backfills can't be read: RotaError: boo (mine.py, line ",
+        ),
+        (
+            "@rounds('p')\nclass p(DefaultShareRule):\n    @property\n    def backfills(self): exit(3)\n"
+            "    def shares(self, q): ...",
+            "policy ./mine.py:p: p.backfills can't be read: SystemExit: 3",
         ),
         ("p = ordering('p')", "'p' is not a policy; put @ordering(...) or another family's decorator above it"),
         ("{}['x']", "it can't be loaded: KeyError: 'x' (mine.py, line 5)"),

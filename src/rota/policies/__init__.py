@@ -216,7 +216,7 @@ def _from_entry_point(point: EntryPoint) -> DeclaredPolicy:
         found = point.load()
     except RotaError:
         raise
-    except Exception as error:  # the package is not ours: any fault in it is reported by its name
+    except (Exception, SystemExit) as error:  # the package is not ours: any fault in it is reported by its name
         raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
     return _declared(found, where, point.name)
 

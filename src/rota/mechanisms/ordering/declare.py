@@ -15,7 +15,7 @@ from rota.mechanisms.declare import NEVER_STOPS, PREEMPTS, DeclaredPolicy, Knowl
 from rota.mechanisms.family import by_annotations, first_line
 from rota.mechanisms.ordering.checked import CheckedGroups, CheckedLearner, checked_turn
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
-from rota.mechanisms.ordering.rule import Backfill, Groups, OrderingRule, SeesEnds, SimpleRule, Turn
+from rota.mechanisms.ordering.rule import Backfill, Groups, Learner, OrderingRule, SeesEnds, SimpleRule, Turn
 from rota.mechanisms.parameters import NoParams
 from rota.mechanisms.user_code import UserCode
 
@@ -75,7 +75,7 @@ def _rule(
     if isinstance(subject, type):
         made: Any = by_annotations(subject)[1](values, knowledge)
         rule.of = made.turn
-        rule.learner = made if isinstance(made, SeesEnds) else None
+        rule.learner = typing.cast(Learner, made) if isinstance(made, SeesEnds) else None
     elif params is not NoParams:
 
         def turn(job: JobView, now_s: float) -> Turn:
