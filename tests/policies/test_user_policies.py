@@ -438,6 +438,26 @@ def _find(folder: Path, text: str) -> DeclaredPolicy:
     return find_policy(f"{path}:p")[0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        ORDERING.format(answer="Turn((job.seq,), until_s=now_s + 1e-12)"),
+        ELASTIC.format(answer="SizePlan({}, until_s=question.now_s + 1e-12)"),
+    ],
+    ids=["ordering", "elastic"],
+)
+def test_policy_that_hardly_lets_time_pass_is_named(run: Callable[[str], tuple[int, list[str]]], text: str) -> None:
+    error = _refused(run, text)
+
+    assert error == "error: policy ./mine.py:p keeps asking to be woken within 0.001 s of 1e-12 s; time can't pass"
+
+
+def test_policy_that_keeps_changing_its_decisions_is_named(run: Callable[[str], tuple[int, list[str]]]) -> None:
+    swaps = ORDERING.format(answer="Turn((float(job.holds), job.seq))")
+
+    assert _refused(run, swaps) == "error: policy ./mine.py:p keeps changing its decisions at 60 s; time can't pass"
+
+
 PACKING = """
 @rounds("p"{about})
 class p(DefaultShareRule):
