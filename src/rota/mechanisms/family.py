@@ -112,8 +112,7 @@ class Family:
     ) -> DeclaredPolicy:
         """Declare a policy. With `params`, the rule is made from them and `Knowledge`; otherwise by its annotations."""
         construct: Callable[[Any, Knowledge], Any] = rule
-        states_packs = self.packs is not None and isinstance(rule, type) and self.packs(rule)
-        packing = states_packs if packs is None else packs
+        packing = isinstance(rule, type) and self._states_packs(rule) if packs is None else packs
         if params is None:
             params, construct = by_annotations(rule, self.params)
 
@@ -124,13 +123,7 @@ class Family:
         def make_checked(values: Any, allocator: Allocator, knowledge: Knowledge, user: UserCode) -> Policy:
             build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
             made = user.call(getattr(rule, "__name__", name), construct, values, knowledge)
-            checked = self.check(made, user)
-            if self.packs is not None and self.packs(checked) and not packing:
-                raise RotaError(
-                    f"policy {user.policy}: {type(made).__name__}.packs is True, but the policy is declared without "
-                    "sharing; set packs = True in the class, or declare it with packs=True"
-                )
-            return self.schedule(checked, build)
+            return self.schedule(self._checked(made, user, packing), build)
 
         where = placement or self.placement
         return DeclaredPolicy(
@@ -154,6 +147,19 @@ class Family:
             predicts_use=predicts_use,
             live=live,
         )
+
+    def _states_packs(self, rule: object) -> bool:
+        return self.packs is not None and self.packs(rule)
+
+    def _checked(self, made: Any, user: UserCode, packing: bool) -> Any:
+        """The user's rule with its answers checked; refuse one that packs jobs although it is not declared to."""
+        checked = self.check(made, user)
+        if self._states_packs(checked) and not packing:
+            raise RotaError(
+                f"policy {user.policy}: {type(made).__name__}.packs is True, but the policy is declared without "
+                "sharing; set packs = True in the class, or declare it with packs=True"
+            )
+        return checked
 
 
 def first_line(subject: Any) -> str:
