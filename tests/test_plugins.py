@@ -42,6 +42,28 @@ def returns(value):
 none, nan, text, pair = returns(None), returns(float("nan")), returns("1"), returns((1, 2))
 true, zero = returns(True), returns(0)
 
+huge = returns(10**400)
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+class Hidden:
+    def __repr__(self):
+        raise Mute
+
+def huge_fraction(*args):
+    from fractions import Fraction
+    return Fraction(10**400)
+
+def leaves(*args):
+    raise SystemExit(3)
+
+def mumbles(*args):
+    raise Mute
+
+hidden = returns(Hidden())
+
 def fails(*args):
     return 1 / 0
 
@@ -124,6 +146,12 @@ def test_reader_reads_a_trace() -> None:
         ("--placement ./mine.py:text", "it returned '1'; it must return a finite number"),
         ("--placement ./mine.py:true", "it returned True; it must return a finite number"),
         ("--placement ./mine.py:fails", "./mine.py:fails: it failed: ZeroDivisionError: division by zero"),
+        ("--placement ./mine.py:huge", "placement ./mine.py:huge: for node n1 and job a it returned 1000"),
+        ("--metric ./mine.py:huge_fraction", "metric ./mine.py:huge_fraction: for the run it returned Fraction(1000"),
+        ("--placement ./mine.py:hidden", "it returned a value of type Hidden; it must return a finite number"),
+        ("--placement ./mine.py:leaves", "placement ./mine.py:leaves: it failed: SystemExit: 3"),
+        ("--metric ./mine.py:leaves", "metric ./mine.py:leaves: it failed: SystemExit: 3"),
+        ("--placement ./mine.py:mumbles", "placement ./mine.py:mumbles: it failed: Mute"),
         ("--placement ./mine.py:number", "placement file ./mine.py: 'number' is 5; it must be a function"),
         ("--placement ./mine.py:last_frist", "it has no 'last_frist'; did you mean 'last_first'?"),
         ("--placement ./mine.py:", "placement file ./mine.py: name the function, as ./mine.py:FUNCTION"),

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rota.core.errors import RotaError, did_you_mean
+from rota.core.errors import RotaError, did_you_mean, written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +57,10 @@ class Plugin:
 
     def as_number(self, about: str, found: object) -> float:
         """What the function returned, if it is a finite number."""
-        if isinstance(found, bool) or not isinstance(found, Real) or not math.isfinite(found):
+        number = _finite(found)
+        if number is None:
             raise self.fault(f"for {about} it returned {_short(found)}; it must return a finite number")
-        return float(found)
+        return number
 
     def fault(self, what: str) -> RotaError:
         """The error for something that is wrong with the function."""
@@ -72,7 +73,7 @@ class Plugin:
             yield
         except RotaError:
             raise
-        except Exception as error:  # the code is the user's: any fault of it is reported by its name
+        except (Exception, SystemExit) as error:  # the code is the user's: any fault of it is reported by its name
             raise self.fault(f"it failed: {_describe(error)}") from error
 
 
@@ -100,7 +101,7 @@ def _from_package(kind: PluginKind, point: EntryPoint) -> Callable[..., Any]:
     where = f"{kind.what} {point.name} ({point.value})"
     try:
         found = point.load()
-    except Exception as error:  # the package is not ours: any fault of it is reported by its name
+    except (Exception, SystemExit) as error:  # the package is not ours: any fault of it is reported by its name
         raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
     return _checked(found, where)
 
@@ -141,11 +142,22 @@ def _checked(found: object, where: str) -> Callable[..., Any]:
     return found
 
 
+def _finite(found: object) -> float | None:
+    """The value as a finite number; None if it is something else, or too large for a float."""
+    if isinstance(found, bool) or not isinstance(found, Real):
+        return None
+    try:
+        number = float(found)
+    except Exception:  # too large for a float, or a number type of the user's that fails
+        return None
+    return number if math.isfinite(number) else None
+
+
 def _describe(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    text = written(error, str)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _short(value: object) -> str:
-    text = " ".join(repr(value).split())
+    text = written(value) or f"a value of type {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."

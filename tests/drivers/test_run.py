@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 from collections.abc import Iterator
 from itertools import count
@@ -165,6 +166,29 @@ def test_policy_that_never_lets_time_pass_is_stopped() -> None:
     engine = Engine(State(ONE), Restless(), alloc)  # type: ignore[arg-type]  # as far as the engine asks
 
     with pytest.raises(RotaError, match="keeps asking to be woken at 0 s"):
+        run(engine, World(ONE, SpeedModel(), Costs()), workload((0.0, job("a"))).submissions)
+
+
+class Creeping(Restless):
+    """A policy that wants to be woken again and again, `step_s` later each time, `times` in all."""
+
+    def __init__(self, step_s: float, times: int) -> None:
+        self._step_s = step_s
+        self._left = times
+        self.wakeup_s = 0.0
+
+    def plan(self, draft: object) -> None:
+        self._left -= 1
+        self.wakeup_s = self.wakeup_s + self._step_s if self._left > 0 else math.inf
+
+
+@pytest.mark.parametrize(("step_s", "is_stuck"), [(1e-12, True), (5e-8, True), (2e-7, False)])
+def test_policy_that_hardly_lets_time_pass_is_stopped(step_s: float, is_stuck: bool) -> None:
+    _, alloc, _ = scheduler("fifo", Setting(cluster=ONE))
+    engine = Engine(State(ONE), Creeping(step_s, times=15_000), alloc)  # type: ignore[arg-type]  # as far as asked
+    told = "keeps asking to be woken within 0.001 s of" if is_stuck else "job a and 0 more never end"
+
+    with pytest.raises(RotaError, match=told):
         run(engine, World(ONE, SpeedModel(), Costs()), workload((0.0, job("a"))).submissions)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,33 @@ from hypothesis import strategies as st
 
 from rota.cli.main import status
 from rota.core.errors import RotaError
+from rota.core.messages.decisions import DecisionKind
+from rota.mechanisms.declare import LEASES
+from rota.placement import style
+from rota.policies import DeclaredPolicy, Knowledge, find_policy
 from rota.policies import __all__ as exported
-from rota.policies import find_policy
+from rota.tenancy import allocator
 
 HEAD = "import math, random\nimport numpy as np\nfrom rota.policies import *\nfrom dataclasses import dataclass\n"
+ODD = """
+import sys
+from fractions import Fraction
+
+def knot():
+    found = []
+    found.append(found)
+    return found
+
+class Mute(Exception):
+    def __str__(self): raise ValueError("no text")
+
+class Hidden:
+    def __repr__(self): raise Mute
+
+def fail(error):
+    raise error
+"""
+"""Values and errors that are hard to report."""
 TRACE = """\
 id,submit_s,gpus,work,work_unit,model
 a,0,1,600,seconds,alexnet
@@ -79,6 +104,7 @@ FAMILIES = {
     "learned": (LEARNED, "p.choose()"),
 }
 NONSENSE_FOR_ALL = ["math.nan", "5", "'x'", "(1,)*3+('a',)", "[]", "{1: 2}", "object()", "1/0", "len(5)", "lambda: 1"]
+NONSENSE_FOR_ALL += ["Hidden()", "10**400", "fail(Mute())", "sys.exit(3)", "fail(RotaError('boo'))"]
 """An empty list is no answer of any family; neither is None, except where it means that there is none."""
 NONSENSE = {
     "ordering": [
@@ -97,6 +123,10 @@ NONSENSE = {
         "Turn((1.0, job.seq), until_s=math.nan)",
         "Turn((1.0, job.seq), until_s=None)",
         "Turn((1.0, job.seq), memo=object())",
+        "Turn((Fraction(10**400), job.seq))",
+        "Turn((1.0, job.seq), until_s=Fraction(10**400))",
+        "Turn((1.0, job.seq), memo=knot())",
+        "Turn((1.0, job.seq), memo={'x': knot()})",
     ],
     "rounds": [
         "None",
@@ -110,6 +140,8 @@ NONSENSE = {
         "{(seq, seq + 1): [1.0]}",
         "{(999,): [1.0]}",
         "{(seq, -1, 0): [1.0]}",
+        "{(seq, -1, 2): [1.0]}",
+        "{(seq,): [Fraction(10**400)]}",
         "{(): [1.0]}",
         "{(float(seq),): [1.0]}",
     ],
@@ -139,6 +171,7 @@ NONSENSE = {
         "SizePlan({}, until_s=math.nan)",
         "SizePlan({}, until_s=question.now_s)",
         "SizePlan({}, until_s=-1)",
+        "SizePlan({}, until_s=Fraction(10**400))",
     ],
     "colocation": ["()", "(math.nan,)", "('a',)", "True", "(None,)"],
     "learned": [
@@ -189,10 +222,19 @@ def _refused(run: Callable[[str], tuple[int, list[str]]], text: str) -> str:
 def test_nonsense_is_named(run: Callable[[str], tuple[int, list[str]]], family: str, answer: str) -> None:
     template, function = FAMILIES[family]
 
-    error = _refused(run, template.format(answer=answer))
+    error = _refused(run, ODD + template.format(answer=answer))
 
+    if "boo" in answer:
+        assert error == f"error: policy ./mine.py:p: {function}: boo"
+        return
     assert error.startswith(f"error: policy ./mine.py:p: {function} ")
     assert ("returned" in error and "; expected " in error) or "raised" in error
+    if answer == "Hidden()":
+        assert "returned a value of type Hidden; expected" in error
+    if answer == "fail(Mute())":
+        assert "raised Mute (mine.py, line " in error
+    if answer == "sys.exit(3)":
+        assert "raised SystemExit: 3 (mine.py, line " in error
     if answer in ("1/0", "len(5)"):
         assert "raised " in error
         assert "(mine.py, line " in error
@@ -265,6 +307,26 @@ def test_any_value_is_refused_by_name_or_leads_to_a_run(
             "@dataclass\nclass Params:\n    x: int = 1\n@rounds('p')\nclass p(DefaultShareRule):\n"
             "    def __init__(self, params: Params): ...\n    def shares(self, q): ...",
             "its parameters Params must extend RoundParams",
+        ),
+        (
+            "@dataclass\nclass Params:\n    x: int = 1\n    def __post_init__(self): raise RotaError('x is 1')\n"
+            "@ordering('p')\ndef p(job, now_s, params: Params): ...",
+            "error: policy ./mine.py:p: Params(): x is 1",
+        ),
+        (
+            "@dataclass(frozen=True, kw_only=True)\nclass Params(RoundParams):\n    round_s: float = -1.0\n"
+            "@rounds('p')\nclass p(DefaultShareRule):\n    def __init__(self, params: Params): ...",
+            "error: round_s is -1; it must be a finite number above 0, or adaptive",
+        ),
+        (
+            "@rounds('p')\nclass p(DefaultShareRule):\n    @property\n    def backfills(self): raise RotaError('boo')\n"
+            "    def shares(self, q): ...",
+            "policy ./mine.py:p: p.backfills can't be read: RotaError: boo (mine.py, line ",
+        ),
+        (
+            "@rounds('p')\nclass p(DefaultShareRule):\n    @property\n    def backfills(self): exit(3)\n"
+            "    def shares(self, q): ...",
+            "policy ./mine.py:p: p.backfills can't be read: SystemExit: 3",
         ),
         ("p = ordering('p')", "'p' is not a policy; put @ordering(...) or another family's decorator above it"),
         ("{}['x']", "it can't be loaded: KeyError: 'x' (mine.py, line 5)"),
@@ -362,15 +424,169 @@ def test_numpy_numbers_are_numbers(run: Callable[[str], tuple[int, list[str]]]) 
 
 
 def test_memory_that_json_can_not_hold_is_named(tmp_path: Path) -> None:
-    from rota.placement import style
-    from rota.tenancy import allocator
-
     path = tmp_path / "mine.py"
     path.write_text(HEAD + SELECTION_RULE.format(member="memory = {1, 2}"))
     policy = find_policy(f"{path}:p")[0].build("", allocator("none", style("any")))
 
     with pytest.raises(RotaError, match=r"p\.memory is \{1, 2\}; expected None, numbers, text"):
         _ = policy.memory
+
+
+def _find(folder: Path, text: str) -> DeclaredPolicy:
+    path = folder / "mine.py"
+    path.write_text(HEAD + text)
+    return find_policy(f"{path}:p")[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ORDERING.format(answer="Turn((job.seq,), until_s=now_s + 1e-12)"),
+        ELASTIC.format(answer="SizePlan({}, until_s=question.now_s + 1e-12)"),
+    ],
+    ids=["ordering", "elastic"],
+)
+def test_policy_that_hardly_lets_time_pass_is_named(run: Callable[[str], tuple[int, list[str]]], text: str) -> None:
+    error = _refused(run, text)
+
+    assert error == "error: policy ./mine.py:p keeps asking to be woken within 0.001 s of 1e-12 s; time can't pass"
+
+
+def test_policy_that_keeps_changing_its_decisions_is_named(run: Callable[[str], tuple[int, list[str]]]) -> None:
+    swaps = ORDERING.format(answer="Turn((float(job.holds), job.seq))")
+
+    assert _refused(run, swaps) == "error: policy ./mine.py:p keeps changing its decisions at 60 s; time can't pass"
+
+
+PACKING = """
+@rounds("p"{about})
+class p(DefaultShareRule):
+    {member}
+    def shares(self, question):
+        return {{}}
+"""
+
+
+def test_rounds_that_pack_emit_shares(tmp_path: Path) -> None:
+    packing = _find(tmp_path, PACKING.format(about="", member="packs = True"))
+    plain = _find(tmp_path, PACKING.format(about="", member=""))
+
+    assert packing.packs
+    assert packing.kinds("") == LEASES | {DecisionKind.SHARE}
+    assert not plain.packs
+    assert plain.kinds("") == LEASES
+    packing.build("", allocator("none", style("any")))
+    plain.build("", allocator("none", style("any")))
+
+
+@pytest.mark.parametrize(
+    ("about", "member"), [("", "def __init__(self): self.packs = True"), (", packs=False", "packs = True")]
+)
+def test_rounds_that_pack_undeclared_are_refused(tmp_path: Path, about: str, member: str) -> None:
+    declared = _find(tmp_path, PACKING.format(about=about, member=member))
+
+    with pytest.raises(RotaError, match=r"policy .*mine\.py:p: p\.packs is True, but .* declare it with packs=True$"):
+        declared.build("", allocator("none", style("any")))
+
+
+def test_rounds_whose_instances_pack_are_declared_so(tmp_path: Path) -> None:
+    text = PACKING.format(about=", packs=True", member="def __init__(self): self.packs = True")
+    declared = _find(tmp_path, text)
+
+    declared.build("", allocator("none", style("any")))
+    assert DecisionKind.SHARE in declared.kinds("")
+
+
+@pytest.mark.parametrize(
+    ("emits", "told"),
+    [
+        ("5", "emits is 5; expected a set of DecisionKind, such as {DecisionKind.START}, or a function"),
+        ("'start'", "emits is 'start'; expected a set of DecisionKind"),
+        ("frozenset({'nonsense'})", "emits is frozenset({'nonsense'}); expected a set of DecisionKind"),
+        ("lambda values: 1 / 0", "emits() raised ZeroDivisionError: division by zero (mine.py, line "),
+        ("lambda: None", "emits() raised TypeError"),
+        ("lambda values: None", "emits() returned None; expected a set of DecisionKind"),
+        ("lambda values: [DecisionKind.START]", "expected a set of DecisionKind"),
+    ],
+)
+def test_kinds_that_are_none_are_named(run: Callable[[str], tuple[int, list[str]]], emits: str, told: str) -> None:
+    text = f"@elastic('p', emits={emits})\nclass p(DefaultSizeRule):\n    def plan(self, q): return SizePlan({{}})"
+    error = _refused(run, text)
+
+    assert error.startswith("error: policy ./mine.py:p: emits")
+    assert told in error
+
+
+def test_kinds_of_a_user_are_used(tmp_path: Path) -> None:
+    text = "@elastic('p', emits=lambda values: {DecisionKind.MOVE})\nclass p(DefaultSizeRule): ..."
+
+    assert _find(tmp_path, text).kinds("") == {DecisionKind.MOVE}
+
+
+KNOWING = """
+asked = []
+@ordering("p")
+class p:
+    def __init__(self, knowledge: Knowledge): asked.append(knowledge)
+    def turn(self, job, now_s): return Turn((job.seq,))
+"""
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_orderings_know_what_they_are_given(tmp_path: Path, checked: bool) -> None:
+    declared = _find(tmp_path, KNOWING)
+    given = Knowledge(seed=7, restart_s=30.0)
+
+    made = declared if checked else replace(declared, user=None)
+    made.build("", allocator("none", style("any")), given)
+
+    assert sys.modules["rota_policy_mine"].asked == [given]
+
+
+LEARNING = """
+@ordering("p")
+class p:
+    def turn(self, job, now_s): return Turn((job.seq,))
+    {member}
+"""
+
+
+def test_ordering_that_is_told_of_ends_must_keep_a_memory(tmp_path: Path) -> None:
+    silent = _find(tmp_path, LEARNING.format(member="ended = None"))
+    assert silent.build("", allocator("none", style("any"))).memory is None
+
+    learner = _find(tmp_path, LEARNING.format(member="def ended(self, job, now_s): return False"))
+    with pytest.raises(RotaError, match=r"p\.memory can't be read: AttributeError"):
+        _ = learner.build("", allocator("none", style("any"))).memory
+
+
+BATCHES = """
+@dataclass(frozen=True)
+class Params:
+    interval_s: {kind} = {seconds}
+
+@learned("p")
+class p(DefaultChooser):
+    def __init__(self, params: Params): ...
+    def choose(self, room, live, now_s): return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"), [("float", "-1.0"), ("float", "math.inf"), ("float", "math.nan"), ("str", "'x'")]
+)
+def test_interval_that_is_none_is_named(tmp_path: Path, kind: str, seconds: str) -> None:
+    declared = _find(tmp_path, BATCHES.format(kind=kind, seconds=seconds))
+
+    with pytest.raises(RotaError, match=r"^policy 'p': interval_s is .*; it must be a finite number of seconds, 0"):
+        declared.build("", allocator("none", style("any")))
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("float", "0.0"), ("int", "60"), ("float | None", "None")])
+def test_interval_of_a_learned_policy_is_used(tmp_path: Path, kind: str, seconds: str) -> None:
+    declared = _find(tmp_path, BATCHES.format(kind=kind, seconds=seconds))
+
+    assert declared.build("", allocator("none", style("any"))).wakeup_s == math.inf
 
 
 def test_all_that_is_exported_is_there() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class RotaError(Exception):
@@ -20,6 +20,14 @@ class Unavailable(Exception):
 
 class InvariantBroken(Exception):
     """A bug of ours: the state contradicts itself. Carries what is known and stops the process."""
+
+
+def written(value: object, by: Callable[[object], str] = repr) -> str:
+    """A value of a user's code on one line, by `repr` or `str`; empty if the user's own such function fails."""
+    try:
+        return " ".join(by(value).split())
+    except (Exception, SystemExit):  # the code is the user's, and must not hide the mistake that is reported
+        return ""
 
 
 def did_you_mean(value: str, known: Iterable[str]) -> str:

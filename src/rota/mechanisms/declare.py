@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -27,6 +27,12 @@ RESIZES = PREEMPTS
 SHARES = NEVER_STOPS | {DecisionKind.SHARE}
 MOVES = PREEMPTS | {DecisionKind.MOVE}
 """A job whose new devices are not vacated yet is stopped and started there, so that what moves jobs also stops them."""
+_KINDS = "a set of DecisionKind, such as {DecisionKind.START}"
+
+
+def _are_kinds(value: object) -> bool:
+    """Whether a value is a set of kinds of decision."""
+    return isinstance(value, Set) and all(isinstance(kind, DecisionKind) for kind in value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +117,23 @@ class DeclaredPolicy:
 
     def kinds(self, options: str) -> frozenset[DecisionKind]:
         """Return the kinds of decision that the policy emits with these options."""
-        own = self.emits(self.read(options)) if callable(self.emits) else self.emits
+        own = self._own_kinds(options)
+        if self.packs:
+            own |= {DecisionKind.SHARE}
         return own if read_every_s(options, f"policy {self.name!r}")[1] is None else own | MOVES
+
+    def _own_kinds(self, options: str) -> frozenset[DecisionKind]:
+        """The kinds as they are declared; those of a user's policy are checked."""
+        if self.user is None:
+            return self.emits(self.read(options)) if callable(self.emits) else self.emits
+        if not callable(self.emits):
+            if not _are_kinds(self.emits):
+                self.user.refuse_attribute("emits", self.emits, f"{_KINDS}, or a function that returns one")
+            return frozenset(self.emits)
+        found = self.user.call("emits", self.emits, self.read(options))
+        if not _are_kinds(found):
+            self.user.refuse("emits", found, _KINDS)
+        return frozenset(found)
 
     def refuse_driver(self, options: str, driver: DriverContract, *, live: bool = False) -> None:
         """Raise a `RotaError` if options can't be parsed, or if the driver lacks a kind of decision that they need.

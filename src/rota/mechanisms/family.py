@@ -65,6 +65,8 @@ class Family:
     """A rule that answers as the given one does, and refuses answers that the scheduler can't use."""
     emits: Emits
     """The kinds of decision that the scheduler emits, unless a policy states others."""
+    packs: Callable[[object], bool] | None = None
+    """Whether a rule, or the class of one, lets jobs run concurrently on one device; None: the declaration decides."""
     params: type = NoParams
     """The parameters that all policies of the family have: the base class of a policy's own."""
     whole_cluster: bool = True
@@ -98,7 +100,7 @@ class Family:
         traits: Traits | None = None,
         placement: str = "",
         emits: Emits | None = None,
-        packs: bool = False,
+        packs: bool | None = None,
         spans_types: Callable[[Any], bool] | None = None,
         remarks: Callable[[Any, SimulationInput], Iterable[str]] | None = None,
         number_labels: Mapping[str, str] | None = None,
@@ -110,6 +112,7 @@ class Family:
     ) -> DeclaredPolicy:
         """Declare a policy. With `params`, the rule is made from them and `Knowledge`; otherwise by its annotations."""
         construct: Callable[[Any, Knowledge], Any] = rule
+        packing = isinstance(rule, type) and self._states_packs(rule) if packs is None else packs
         if params is None:
             params, construct = by_annotations(rule, self.params)
 
@@ -120,7 +123,7 @@ class Family:
         def make_checked(values: Any, allocator: Allocator, knowledge: Knowledge, user: UserCode) -> Policy:
             build = Build(name=name, values=values, allocator=allocator, knowledge=knowledge)
             made = user.call(getattr(rule, "__name__", name), construct, values, knowledge)
-            return self.schedule(self.check(made, user), build)
+            return self.schedule(self._checked(made, user, packing), build)
 
         where = placement or self.placement
         return DeclaredPolicy(
@@ -133,7 +136,7 @@ class Family:
             make=make,
             make_checked=make_checked,
             emits=self.emits if emits is None else emits,
-            packs=packs,
+            packs=packing,
             spans_types=spans_types,
             remarks=remarks,
             number_labels=number_labels or {},
@@ -144,6 +147,19 @@ class Family:
             predicts_use=predicts_use,
             live=live,
         )
+
+    def _states_packs(self, rule: object) -> bool:
+        return self.packs is not None and self.packs(rule)
+
+    def _checked(self, made: Any, user: UserCode, packing: bool) -> Any:
+        """The user's rule with its answers checked; refuse one that packs jobs although it is not declared to."""
+        checked = self.check(made, user)
+        if self._states_packs(checked) and not packing:
+            raise RotaError(
+                f"policy {user.policy}: {type(made).__name__}.packs is True, but the policy is declared without "
+                "sharing; set packs = True in the class, or declare it with packs=True"
+            )
+        return checked
 
 
 def first_line(subject: Any) -> str:

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from rota.core.errors import RotaError
+from rota.core.errors import RotaError, written
 
 Result = TypeVar("Result")
 
 _LARGEST = 1e300
 """Finite numbers beyond this overflow when time is added to them."""
 _SHOWN_CHARACTERS = 80
+_DEEPEST = 100
+"""Levels of lists and dicts that are kept; a value that contains itself has more."""
 _OWN_FOLDER = Path(__file__).parents[1]
 _LIBRARY_FOLDERS = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
 
@@ -36,13 +38,15 @@ class UserCode:
     def call(self, function: str, body: Callable[..., Result], *args: Any, **named: Any) -> Result:
         """Call a function of the policy; what it raises becomes an error that names the function and the line.
 
-        A `RotaError` passes unchanged: the policy, or the draft that it used, has named the mistake already.
+        A `RotaError` of Rota's code that the policy called, such as the draft, passes unchanged.
         """
         try:
             return body(*args, **named)
-        except RotaError:
-            raise
-        except Exception as error:  # the code is the user's: any fault in it is theirs to read about
+        except RotaError as error:
+            if _is_rotas(error):
+                raise
+            raise RotaError(f"policy {self.policy}: {function}(): {_message(error) or type(error).__name__}") from error
+        except (Exception, SystemExit) as error:  # the code is the user's: any fault in it is theirs to read about
             raise RotaError(f"policy {self.policy}: {function}() raised {describe_error(error)}") from error
 
     def refuse(self, function: str, returned: object, expected: str) -> NoReturn:
@@ -57,9 +61,9 @@ class UserCode:
         """An attribute or property of a rule; a rule that lacks it, or whose property raises, is named."""
         try:
             return getattr(rule, name)
-        except RotaError:
-            raise
-        except Exception as error:  # a property is the user's code too
+        except (Exception, SystemExit) as error:  # a property is the user's code too
+            if isinstance(error, RotaError) and _is_rotas(error):
+                raise
             raise RotaError(
                 f"policy {self.policy}: {type(rule).__name__}.{name} can't be read: {describe_error(error)}"
             ) from error
@@ -105,7 +109,10 @@ def as_number(value: object) -> float | None:
     if isinstance(value, float | int):
         number: float = value
     elif isinstance(value, numbers.Real):
-        number = float(value)
+        try:
+            number = float(value)
+        except Exception:  # too large for a float, or a number type of the user's that fails
+            return None
     else:
         return None
     if number != number or (abs(number) > _LARGEST and number not in (math.inf, -math.inf)):
@@ -127,16 +134,22 @@ def as_count(value: object) -> int | None:
 
 
 def is_plain(value: object) -> bool:
-    """Whether JSON can hold a value; tuples count as lists."""
+    """Whether JSON can hold a value; tuples count as lists. One that contains itself is not plain."""
+    return _is_plain(value, _DEEPEST)
+
+
+def _is_plain(value: object, levels: int) -> bool:
+    if not levels:
+        return False
     match value:
         case None | bool() | int() | str():
             return True
         case float():
             return not math.isnan(value)
         case list() | tuple():
-            return all(map(is_plain, value))
+            return all(_is_plain(item, levels - 1) for item in value)
         case dict():
-            return all(isinstance(key, str | int) and is_plain(item) for key, item in value.items())
+            return all(isinstance(key, str | int) and _is_plain(item, levels - 1) for key, item in value.items())
     return False
 
 
@@ -148,18 +161,15 @@ def is_sequence(value: object, length: int) -> bool:
 
 def shown(value: object) -> str:
     """A value on one short line, with its type where the value alone does not tell it."""
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # a broken __repr__ of the user's must not hide the mistake that is reported
-        text = f"a {type(value).__name__}"
+    text = written(value)
     if len(text) > _SHOWN_CHARACTERS:
-        text = " ".join(reprlib.repr(value).split())[:_SHOWN_CHARACTERS]
-    return text
+        text = (written(value, reprlib.repr) or text)[:_SHOWN_CHARACTERS]
+    return text or f"a value of type {type(value).__name__}"
 
 
 def describe_error(error: BaseException) -> str:
     """An exception on one line: its type, its message and the line of the user's file that it comes from."""
-    message = " ".join(str(error).split())
+    message = _message(error)
     frames = [
         (Path(frame.filename), frame.lineno)
         for frame in traceback.extract_tb(error.__traceback__)
@@ -171,3 +181,13 @@ def describe_error(error: BaseException) -> str:
         path, line = files[-1] if files else frames[0]
         place = f" ({path.name}, line {line})"
     return f"{type(error).__name__}{': ' if message else ''}{message}{place}"
+
+
+def _message(error: BaseException) -> str:
+    return written(error, str)
+
+
+def _is_rotas(error: RotaError) -> bool:
+    """Whether Rota's code raised an error; a user's code may raise the same type."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and Path(frames[-1].filename).is_relative_to(_OWN_FOLDER)

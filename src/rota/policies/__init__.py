@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rota.core.errors import RotaError, did_you_mean
 
 if TYPE_CHECKING:
+    from rota.core.messages.decisions import DecisionKind
     from rota.core.messages.reasons import Reason, ReasonCode
     from rota.core.model.job import DeviceType, Job
     from rota.core.state.job_record import JobView, LiveJob
@@ -39,6 +40,7 @@ __all__ = [
     "Backfill",
     "Candidate",
     "Chosen",
+    "DecisionKind",
     "DeclaredPolicy",
     "DefaultChooser",
     "DefaultColocationRule",
@@ -79,6 +81,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
+    "rota.core.messages.decisions": ("DecisionKind",),
     "rota.core.messages.reasons": ("Reason", "ReasonCode"),
     "rota.core.model.job": ("DeviceType", "Job"),
     "rota.core.state.job_record": ("JobView", "LiveJob"),
@@ -213,7 +216,7 @@ def _from_entry_point(point: EntryPoint) -> DeclaredPolicy:
         found = point.load()
     except RotaError:
         raise
-    except Exception as error:  # the package is not ours: any fault in it is reported by its name
+    except (Exception, SystemExit) as error:  # the package is not ours: any fault in it is reported by its name
         raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
     return _declared(found, where, point.name)
 

@@ -21,8 +21,22 @@ REPORT_EVERY = 2048
 """Events between two reports of progress."""
 ENDLESS = 1000
 """Wake-ups or replans in a row, without any time passing, that mean that the policy is stuck."""
+CREEPING = 10_000
+"""Wake-ups in a row, without any event, within `CREEP_S` that mean the same; a large cluster has more of its own."""
+CREEP_S = 1e-3
 HOPELESS = 20_000
 """Faults, repairs and wake-ups in a row that let no waiting job start, after which none is expected to."""
+
+
+class PolicyStuck(RotaError):
+    """A policy that never lets time pass, made from what it keeps doing; a caller that knows its name adds it."""
+
+    def __str__(self) -> str:
+        return f"the policy {self.args[0]}; time can't pass"
+
+    def named(self, policy: str) -> RotaError:
+        """The same error with the policy's name."""
+        return RotaError(f"policy {policy} {self.args[0]}; time can't pass")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +95,7 @@ def _run(
             decisions = engine.step(now_s, answers)
             rounds += 1
             if rounds > ENDLESS:
-                raise RotaError(f"the policy keeps changing its decisions at {now_s:g} s; time can't pass")
+                raise PolicyStuck(f"keeps changing its decisions at {now_s:g} s")
         if progress is not None and events >= report_at:
             progress(clock.arrived)
             report_at = events + REPORT_EVERY
@@ -103,6 +117,8 @@ class _Clock:
         """Moments in a row with no arrival or end to come."""
         self._stalled = 0
         self._last_s = -math.inf
+        self._crept = 0
+        self._crept_from_s = -math.inf
 
     def next_moment(self) -> tuple[float, list[Event]] | None:
         """Return the next moment and its events; None when no more will happen."""
@@ -136,6 +152,8 @@ class _Clock:
         if not happened:
             self._watch(now_s)
             happened.append(TimerFired())
+        else:
+            self._crept = 0
         return now_s, happened
 
     def _suffer(self, fault: Event, now_s: float) -> list[Event]:
@@ -149,11 +167,16 @@ class _Clock:
         return any(not live.state.is_final for live in self._engine.state.jobs.values())
 
     def _watch(self, now_s: float) -> None:
-        """Refuse a policy that keeps asking to be woken at the same moment."""
+        """Refuse a policy that keeps asking to be woken at the same moment, or so soon that time hardly passes."""
         self._stalled = self._stalled + 1 if now_s == self._last_s else 0
         self._last_s = now_s
         if self._stalled > ENDLESS:
-            raise RotaError(f"the policy keeps asking to be woken at {now_s:g} s; time can't pass")
+            raise PolicyStuck(f"keeps asking to be woken at {now_s:g} s")
+        if not self._crept or now_s - self._crept_from_s >= CREEP_S:
+            self._crept, self._crept_from_s = 0, now_s
+        self._crept += 1
+        if self._crept > CREEPING and self._crept > CREEPING + len(self._engine.state.jobs):
+            raise PolicyStuck(f"keeps asking to be woken within {CREEP_S:g} s of {self._crept_from_s:g} s")
 
 
 def _refuse_leftovers(engine: Engine) -> None:

@@ -21,7 +21,7 @@ from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.drivers.simulator.faults import faults_at_random, faults_from
 from rota.drivers.simulator.planned_sizes import on_any_type
-from rota.drivers.simulator.run import Faults, RunOutcome, run
+from rota.drivers.simulator.run import Faults, PolicyStuck, RunOutcome, run
 from rota.drivers.simulator.world import CONTRACT as SIMULATOR
 from rota.drivers.simulator.world import World
 from rota.mechanisms.declare import Knowledge
@@ -153,7 +153,10 @@ def simulate(
     if setting.speed.profiles is not None and not isinstance(built, ElasticScheduler):
         least = 0.0 if isinstance(built, RoundScheduler) else SLOWEST_TYPE
         workload = replace(workload, submissions=on_any_type(workload.submissions, setting.speed.profiles, least))
-    history, cost = simulate_with(workload, built, alloc, setting, journal=journal, progress=progress)
+    try:
+        history, cost = simulate_with(workload, built, alloc, setting, journal=journal, progress=progress)
+    except PolicyStuck as stuck:
+        raise stuck.named(policy) from None
     return Result(
         policy=policy,
         placement=placement,

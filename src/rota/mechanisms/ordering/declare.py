@@ -15,7 +15,7 @@ from rota.mechanisms.declare import NEVER_STOPS, PREEMPTS, DeclaredPolicy, Knowl
 from rota.mechanisms.family import by_annotations, first_line
 from rota.mechanisms.ordering.checked import CheckedGroups, CheckedLearner, checked_turn
 from rota.mechanisms.ordering.list_scheduler import ListScheduler
-from rota.mechanisms.ordering.rule import Backfill, Groups, OrderingRule, SimpleRule, Turn
+from rota.mechanisms.ordering.rule import Backfill, Groups, Learner, OrderingRule, SeesEnds, SimpleRule, Turn
 from rota.mechanisms.parameters import NoParams
 from rota.mechanisms.user_code import UserCode
 
@@ -39,10 +39,10 @@ def ordering(
         params = _params_of(subject)
 
         def make(values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
-            return ListScheduler(_rule(subject, params, values, backfill, preempts, groups), allocator)
+            return ListScheduler(_rule(subject, params, values, knowledge, backfill, preempts, groups), allocator)
 
         def make_checked(values: Any, allocator: Allocator, knowledge: Knowledge, user: UserCode) -> Policy:
-            rule = user.call(subject.__name__, _rule, subject, params, values, backfill, preempts, groups)
+            rule = user.call(subject.__name__, _rule, subject, params, values, knowledge, backfill, preempts, groups)
             return ListScheduler(_checked(rule, subject, user), allocator)
 
         return DeclaredPolicy(
@@ -64,6 +64,7 @@ def _rule(
     subject: Any,
     params: type,
     values: Any,
+    knowledge: Knowledge,
     backfill: Backfill | Callable[[Any], Backfill],
     preempts: bool,
     groups: Callable[[Any], Groups] | None,
@@ -72,9 +73,9 @@ def _rule(
     fill = backfill if isinstance(backfill, Backfill) else backfill(values)
     rule = SimpleRule(of=subject, backfill=fill, preempts=preempts, groups=None if groups is None else groups(values))
     if isinstance(subject, type):
-        made: Any = by_annotations(subject)[1](values, Knowledge())
+        made: Any = by_annotations(subject)[1](values, knowledge)
         rule.of = made.turn
-        rule.learner = made if callable(getattr(made, "ended", None)) else None
+        rule.learner = typing.cast(Learner, made) if isinstance(made, SeesEnds) else None
     elif params is not NoParams:
 
         def turn(job: JobView, now_s: float) -> Turn:

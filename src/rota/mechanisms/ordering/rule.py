@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from rota.core.state.decayed_usage import Past
 from rota.core.state.inventory import Inventory
@@ -85,15 +85,20 @@ class OrderingRule(Protocol):
         """What the rule has learned, as a serialisable value."""
 
 
-class Learner(Protocol):
+@runtime_checkable
+class SeesEnds(Protocol):
+    """A rule that is told of jobs that end."""
+
+    def ended(self, job: JobView, now_s: float) -> bool:
+        """Learn from a job that ended; return whether all keys have to be computed again."""
+
+
+class Learner(SeesEnds, Protocol):
     """A rule that learns from jobs that end."""
 
     @property
     def memory(self) -> Any:
         """What it has learned, as a serialisable value."""
-
-    def ended(self, job: JobView, now_s: float) -> bool:
-        """Learn from a job that ended; return whether all keys have to be computed again."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 from rota.mechanisms.rounds.rule import (
     NO_PARTNER,
     Contender,
+    RoundJob,
     ShareQuestion,
     ShareRule,
     Shares,
@@ -37,11 +38,11 @@ class CheckedShareRule:
         answer = self._user.call(function, self._rule.shares, question)
         if not isinstance(answer, Mapping):
             self._user.refuse(function, answer, "a dict of shares by contender, such as {(job.seq,): [0.5, 0.5]}")
-        seqs = {job.seq for job in question.jobs}
+        jobs = {job.seq: job for job in question.jobs}
         shares: dict[Contender, tuple[float, ...]] = {}
         totals: dict[int, float] = {}
         for contender, row in answer.items():
-            self._check_contender(function, contender, seqs)
+            self._check_contender(function, contender, jobs)
             shares[contender] = self._row(function, contender, row, question)
             for seq in members_of(contender):
                 totals[seq] = totals.get(seq, 0.0) + sum(shares[contender])
@@ -52,18 +53,22 @@ class CheckedShareRule:
                 )
         return shares
 
-    def _check_contender(self, function: str, contender: object, seqs: set[int]) -> None:
-        """Refuse what is neither one job of the question nor a pair of two."""
+    def _check_contender(self, function: str, contender: object, jobs: Mapping[int, RoundJob]) -> None:
+        """Refuse what is neither one job of the question, at one of its sizes, nor a pair of two."""
         is_tuple = isinstance(contender, tuple) and all(type(number) is int for number in contender)
         if not is_tuple or not isinstance(contender, tuple) or not contender:
             self._user.refuse(function, contender, "contenders as (job.seq,)")
         if len(contender) == 2 and not self.packs:
             self._user.refuse(function, contender, "contenders of one job each, as packs is False")
-        is_known = all(seq in seqs for seq in members_of(contender))
+        is_known = all(seq in jobs for seq in members_of(contender))
         is_pair = len(contender) == 2 and contender[0] < contender[1]
-        is_sized = len(contender) == 3 and contender[1] == NO_PARTNER and tasks_of_contender(contender) > 0
+        is_sized = len(contender) == 3 and contender[1] == NO_PARTNER
         if not is_known or not (len(contender) == 1 or is_pair or is_sized):
             self._user.refuse(function, contender, "the seq of a job of the question, or of two, the smaller first")
+        sizes = [size.tasks for size in jobs[contender[0]].sizes]
+        if is_sized and tasks_of_contender(contender) not in sizes:
+            among = f"one of {sizes}" if sizes else "no number, as sizes are not decided here"
+            self._user.refuse(function, contender, f"as the number of tasks {among}")
 
     def _row(self, function: str, contender: Contender, row: object, question: ShareQuestion) -> tuple[float, ...]:
         types = len(question.types)

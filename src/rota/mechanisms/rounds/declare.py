@@ -56,10 +56,16 @@ def _schedule(rule: ShareRule, build: Build) -> Policy:
     )
 
 
+def _packs(rule: object) -> bool:
+    """Whether a rule, or the class of one, states that two jobs may share devices."""
+    return getattr(rule, "packs", False) is True
+
+
 rounds = Family(
     schedule=_schedule,
     check=CheckedShareRule,
     emits=LEASES,
+    packs=_packs,
     params=RoundParams,
     whole_cluster=False,
     plans_in_rounds=True,
