@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from builders import World, job, on
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Decision, Resize
-from rota.core.model.job import Elastic, JobId
+from rota.core.model.job import Elastic, JobId, Locality
 from rota.core.state.job_record import LiveJob
 from rota.mechanisms.elastic.rule import DefaultSizeRule, SizePlan, SizeQuestion, Target
 from rota.mechanisms.elastic.scheduler import ElasticScheduler
@@ -99,6 +99,19 @@ def test_jobs_are_repacked_with_the_largest_tasks_first() -> None:
     planned(world, {"s1": 1, "s2": 1, "large": 1, "next": 1})
 
     world.settle(world.submit("next", gpus=3))
+
+    assert world.states() == dict.fromkeys(("s1", "s2", "large", "next"), "running")
+
+
+def test_jobs_with_tasks_of_one_size_are_repacked_with_most_tasks_first() -> None:
+    """As above, but the tasks have one device each, and the three of a job must be on one node."""
+    world = World(gpus=4, nodes=2)
+    three, together = Elastic(min_tasks=3, max_tasks=3), Locality(hard=True)
+    world.running("s1", at=on("n1", [0])).running("s2", at=on("n1", [1]))
+    world.running("large", workers=3, elastic=three, locality=together, at=on("n2", 3, tasks=3))
+    planned(world, {"s1": 1, "s2": 1, "large": 3, "next": 3})
+
+    world.settle(world.submit("next", workers=3, elastic=three, locality=together))
 
     assert world.states() == dict.fromkeys(("s1", "s2", "large", "next"), "running")
 
