@@ -15,7 +15,7 @@ from rota.drivers.local import time_slicer
 from rota.drivers.local.time_slicer import LAPSE_S, QUANTUM_S, TimeSlicer
 
 
-class Bench:
+class SlicerBench:
     """A clock, jobs that run unless they are paused, and the time slicer's next call."""
 
     def __init__(self) -> None:
@@ -61,13 +61,13 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    made = Bench()
+def bench(monkeypatch: pytest.MonkeyPatch) -> SlicerBench:
+    made = SlicerBench()
     monkeypatch.setattr(time_slicer, "time", made)
     return made
 
 
-def test_the_job_furthest_behind_its_fraction_runs_next(bench: Bench) -> None:
+def test_the_job_furthest_behind_its_fraction_runs_next(bench: SlicerBench) -> None:
     """After a's first slice, b is behind. Of four slices, three are a's."""
     bench.add("a", 750)
     bench.add("b", 250)
@@ -75,7 +75,7 @@ def test_the_job_furthest_behind_its_fraction_runs_next(bench: Bench) -> None:
     assert bench.slices(8) == ["a", "b", "a", "a", "a", "b", "a", "a"]
 
 
-def test_time_that_the_fractions_leave_is_idle(bench: Bench) -> None:
+def test_time_that_the_fractions_leave_is_idle(bench: SlicerBench) -> None:
     bench.add("a", 500)
 
     ran = bench.slices(20)
@@ -83,7 +83,7 @@ def test_time_that_the_fractions_leave_is_idle(bench: Bench) -> None:
     assert ran.count("a") == ran.count("") == 10
 
 
-def test_a_pause_is_renewed_before_it_expires(bench: Bench) -> None:
+def test_a_pause_is_renewed_before_it_expires(bench: SlicerBench) -> None:
     """After its first slice, a has no further one for longer than two pauses last."""
     bench.add("a", 10)
     bench.add("b", 990)
@@ -94,7 +94,7 @@ def test_a_pause_is_renewed_before_it_expires(bench: Bench) -> None:
     assert (ran.count("a"), ran.count("b")) == (1, 89)
 
 
-def test_only_changes_are_ordered(bench: Bench) -> None:
+def test_only_changes_are_ordered(bench: SlicerBench) -> None:
     bench.add("a", 10)
     bench.add("b", 990)
     bench.slices(3)
@@ -105,7 +105,7 @@ def test_only_changes_are_ordered(bench: Bench) -> None:
     assert bench.orders == []
 
 
-def test_a_pause_is_not_ordered_again_in_idle_time(bench: Bench) -> None:
+def test_a_pause_is_not_ordered_again_in_idle_time(bench: SlicerBench) -> None:
     bench.add("a", 100)
     assert bench.slices(2) == ["a", ""]
     bench.orders.clear()
@@ -114,7 +114,7 @@ def test_a_pause_is_not_ordered_again_in_idle_time(bench: Bench) -> None:
     assert bench.orders == []
 
 
-def test_a_job_that_is_alone_again_runs_on(bench: Bench) -> None:
+def test_a_job_that_is_alone_again_runs_on(bench: SlicerBench) -> None:
     bench.add("a", 500)
     bench.add("b", 500)
     assert bench.slices(1) == ["a"]
@@ -125,7 +125,7 @@ def test_a_job_that_is_alone_again_runs_on(bench: Bench) -> None:
     assert bench.slices(2)[0] == "a+b"
 
 
-def test_time_before_a_fraction_changed_does_not_count(bench: Bench) -> None:
+def test_time_before_a_fraction_changed_does_not_count(bench: SlicerBench) -> None:
     """a has had ten slices alone; as soon as b comes, they take turns."""
     bench.add("a", 999)
     bench.slices(10)
@@ -136,7 +136,7 @@ def test_time_before_a_fraction_changed_does_not_count(bench: Bench) -> None:
     assert bench.slices(4) == ["a", "b", "a", "b"]
 
 
-def test_fractions_that_run_side_by_side_are_not_sliced(bench: Bench) -> None:
+def test_fractions_that_run_side_by_side_are_not_sliced(bench: SlicerBench) -> None:
     bench.add("a", 500, in_turn=False)
     bench.add("b", 500, in_turn=False)
 
