@@ -148,6 +148,26 @@ def test_a_round_waits_for_a_job_that_is_being_resumed() -> None:
     assert world.moved("a") == [Start(JobId("large"), on("n1", 3))]
 
 
+def test_no_wakeup_is_due_while_consolidation_waits_for_an_answer() -> None:
+    """A timer that is due at once would fire again and again until the driver answers."""
+    world = scattered({"a": (1, on("n1", [0])), "b": (2, on("n2", [0, 1]))}, nodes=2, gpus=4)
+
+    assert world.submit("c", gpus=3) == [Start(JobId("c"), on("n1", [1, 2, 3]))]
+    assert world.engine.wakeup_s == math.inf
+
+    # Once c runs, a round finds nothing to move; the next one is due after the interval, when c has ended.
+    world.started("c")
+    world.ended("c")
+    assert world.engine.wakeup_s == 60.0
+
+
+def test_a_job_is_not_moved_to_another_type_of_device() -> None:
+    of = cluster(node("n1", 4, device_type="fast"), node("n2", 4, device_type="slow"))
+    world = World(of=of, policy=EVERY).running("a", gpus=1, at=on("n1", [0])).running("b", gpus=3, at=on("n2", 3))
+
+    assert rounds(world, 1) == [[]]
+
+
 @given(data=st.data())
 @settings(max_examples=40)
 def test_consolidation_of_anything_is_over_after_one_round(data: st.DataObject) -> None:

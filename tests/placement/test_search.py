@@ -184,6 +184,14 @@ def test_consolidation_prefers_one_rack_then_one_domain() -> None:
     assert where(4) == [1, 2]
 
 
+def test_consolidation_takes_no_further_node_to_stay_in_one_rack() -> None:
+    """Rack r1 has room for six tasks, but on three nodes; n4 and one of r1's need only two."""
+    small = (node(name, 2, rack="r1") for name in ("n1", "n2", "n3"))
+    books = inventory(cluster(*small, node("n4", 4, rack="r2")))
+
+    assert place(books, job(workers=6)) == on("n4", 4, tasks=4) + on("n1", 2, tasks=2)
+
+
 # -- types, sockets, sizes, hosts ----------------------------------------------------------------
 
 

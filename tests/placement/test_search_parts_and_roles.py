@@ -34,6 +34,15 @@ def test_parts_keep_to_the_locality_that_is_insisted_on(level: Level) -> None:
     assert found == on("n2", [0], milli=600) + on("n2", [1], milli=600)
 
 
+def test_parts_that_keep_to_one_node_go_to_the_fullest_with_room() -> None:
+    books = inventory(nodes(4, 4, 4), on("n2", 3), on("n3", 2))
+
+    assert place(books, job(gpus=0.5, workers=2), insist=HARD) == on("n2", [3], milli=500) * 2
+    assert place(books, job(gpus=0.5, workers=3), insist=HARD) == on("n3", [2], milli=500) * 2 + on(
+        "n3", [3], milli=500
+    )
+
+
 def test_more_parts_than_a_node_has_room_for_need_not_be_on_one() -> None:
     books = inventory(nodes(1, 1))
 

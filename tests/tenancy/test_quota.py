@@ -427,3 +427,16 @@ def test_of_equal_jobs_the_one_that_started_last_is_reclaimed_from() -> None:
     w.pass_s(5.0).settle(w.submit("a1", gpus=4, tenant="a"))
 
     assert w.states() == {"early": "waiting", "late": "running", "a1": "running"}
+
+
+def test_a_reservation_in_a_share_counts_only_holders_with_a_guarantee() -> None:
+    """The opportunistic job holds nothing of the share, so that its end brings the waiting job no nearer."""
+    w = world({"a": own(4), "b": own(0)})
+    w.running("o", gpus=4, tenant="a", priority=-1, at=on("n1", 4))
+    w.running("a1", gpus=3, tenant="a", at=on("n2", 3))
+    w.settle(w.submit("a2", gpus=2, tenant="a"))
+    inventory, shortage = w.state.inventory, w._allocator.reservation_shortage
+
+    assert shortage.milli(w.live("a2"), inventory) == 1000
+    assert shortage.freed_by(w.live("a1"), w.live("a2"), inventory) == 3000
+    assert shortage.freed_by(w.live("o"), w.live("a2"), inventory) == 0

@@ -142,6 +142,21 @@ def test_moved_job_goes_on_elsewhere_with_its_work(tmp_path: Path) -> None:
     with_driver(tmp_path, course)
 
 
+def test_job_that_is_stopped_while_it_moves_is_not_started_again(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        order = bench.order("exec sleep 60")
+        bench.driver.start(order)
+        await until(lambda: bench.events(Started))
+        there = replace(order, placement=on("n1", [2]), attempt=2, resizes=True, moves=True)
+        bench.driver.resize(there, order.placement)
+        bench.driver.stop(JOB, Cause.CANCELLED)
+        await until(lambda: len(bench.answers) > 1)
+        assert [type(event) for event, _ in bench.answers] == [Started, Stopped]
+        assert not (bench.home / "runs" / "1" / "2").exists()
+
+    with_driver(tmp_path, course)
+
+
 @pytest.mark.parametrize(("one", "other"), [(700, 300), (500, 250)], ids=["all-of-it", "some-left-over"])
 def test_two_tasks_on_a_device_have_their_parts_of_the_time(tmp_path: Path, one: int, other: int) -> None:
     """By the supervisors' clocks, and by what the kernel counted of CPU time; each beside the other's, in one run."""

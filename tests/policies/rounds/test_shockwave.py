@@ -11,7 +11,7 @@ from rota.core.model.job import DeviceType
 from rota.core.state.job_record import LiveJob
 from rota.drivers.simulator.study import Setting, simulate
 from rota.mechanisms.arrays import Floats
-from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion, round_job
+from rota.mechanisms.rounds.rule import RoundJob, ShareQuestion, Shares, round_job
 from rota.perf.speed.model import SpeedModel
 from rota.policies import find_policy
 from rota.policies.published.rounds.shockwave import Shockwave, ShockwaveParams, outlook
@@ -88,6 +88,23 @@ def test_window_is_bought_anew_when_it_is_over() -> None:
     assert max(value for value in ends.values() if value is not None) == pytest.approx(2100.0)
     assert ends["late"] is not None
     assert ends["late"] < 1500.0
+
+
+def test_every_window_has_its_market_though_no_job_comes_or_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_s: list[float] = []
+    clear = Shockwave.shares
+
+    def recorded(self: Shockwave, question: ShareQuestion) -> Shares:
+        asked_s.append(question.now_s)
+        return clear(self, question)
+
+    monkeypatch.setattr(Shockwave, "shares", recorded)
+    jobs = tuple(Submission(job=job(name, work=400.0), submit_s=0.0) for name in ("a", "b"))
+    workload = Workload(submissions=jobs, source="test", format="rota")
+
+    simulate(workload, "shockwave:future_rounds=2,round_s=100", Setting(cluster=Cluster.uniform(("gpu", 1, 1))))
+
+    assert asked_s[:3] == [0.0, 200.0, 400.0]
 
 
 @pytest.mark.parametrize(

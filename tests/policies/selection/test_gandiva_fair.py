@@ -95,6 +95,13 @@ def test_wide_jobs_compete_with_servers() -> None:
     assert chosen(6.0) == [9, 2]
 
 
+def test_a_wide_job_takes_devices_of_the_servers_with_most_left() -> None:
+    # Four devices of server 1 are enough for the wide job, so that server 0 has its two for its own job.
+    entries = [StrideEntry(0, 2, 0, 1.0, 1.0), StrideEntry(9, 4, None, 0.0, 1.0)]
+
+    assert [entry.seq for entry in next_quantum(entries, {0: 2, 1: 4})] == [9, 0]
+
+
 def test_newcomers_start_where_the_least_served_are() -> None:
     passes = Passes({1: 100.0, 2: 60.0, 3: 80.0})
 
