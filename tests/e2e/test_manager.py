@@ -126,11 +126,15 @@ def test_cancelled_task_takes_its_children_with_it(shared: Manager) -> None:
         "sleep 300 & (setsid sleep 300 &) ; trap '' TERM; echo up; sleep 300", checkpoint={"grace": 0.2}
     )
     eventually(lambda: shared.said(job_id) == "up\n")
+    supervisors = shared.supervisors()
+    assert supervisors
+    assert set(supervisors) < set(shared.task_processes())
 
     shared.client.act(job_id, "cancel")
 
     assert shared.wait(job_id)["state"] == "cancelled"
     eventually(lambda: shared.task_processes() == [])
+    assert shared.supervisors() == []
 
 
 def test_time_limit_ends_a_job(shared: Manager) -> None:
