@@ -207,6 +207,20 @@ class EstimatedPart(FileModel):
     why: Text | None = None
 
 
+Labels = Annotated[dict[Name, Text], Field(max_length=64)]
+Roles = Annotated[dict[Name, RolePart], Field(default_factory=dict, max_length=64)]
+Estimated = Annotated[dict[Name, EstimatedPart], Field(default_factory=dict, max_length=8)]
+
+
+class AmountsPart(FileModel):
+    """The fields of a job file that estimates change."""
+
+    resources: ResourcesPart = ResourcesPart()
+    labels: Labels = {}
+    roles: Roles
+    estimated: Estimated
+
+
 class JobFile(FileModel):
     """The whole file. Every field is optional but `run`."""
 
@@ -236,14 +250,14 @@ class JobFile(FileModel):
     volumes: tuple[Text, ...] = ()
     workdir: Text | None = None
     env: Annotated[dict[Text, Text | Secret], Field(default_factory=dict, max_length=1000)]
-    labels: Annotated[dict[Name, Text], Field(max_length=64)] = {}
+    labels: Labels = {}
     """Requests that tenancy reads: `pinned_cell`, `lazy_preemption`."""
-    roles: Annotated[dict[Name, RolePart], Field(default_factory=dict, max_length=64)]
+    roles: Roles
     array: Annotated[int, Field(strict=True, ge=0)] | None = None
     """Which member of an array this is; the command line sets it."""
     member: MemberPart | None = None
     """Which task of a job without gang this is; the manager sets it."""
-    estimated: Annotated[dict[Name, EstimatedPart], Field(default_factory=dict, max_length=8)]
+    estimated: Estimated
     """What each `auto` became; the manager sets it."""
 
     @model_validator(mode="after")
