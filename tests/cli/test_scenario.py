@@ -102,7 +102,7 @@ def test_rare_factor_on_the_command_line_is_refused_with_the_way_out(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--change", "after.yaml"), "error: --change 'after.yaml' is no change; write it as TIME=FILE"),
+        (("--change", "after.yaml"), "error: --change not a cluster change: 'after.yaml'; write it as TIME=FILE"),
         (("--policy", "fifo", "--policy", "fifo"), "error: policy 'fifo' is given twice"),
         (("--type-speed", "gpx=2"), "error: --type-speed: unknown name 'gpx'; did you mean 'gpu'?"),
         (("--replay", "j.jsonl"), "the journal and writes no files; leave out --scenario\n"),

@@ -98,10 +98,10 @@ def test_command_line_wins_over_the_file_even_with_a_default(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("prot: 1", "prot is no known field; did you mean 'port'?"),
+        ("prot: 1", "unknown field prot; did you mean 'port'?"),
         ("port: many", "port is 'many'; it must be a whole number"),
         ("port: 70000", "port is 70000"),
-        ("keep: soon", "keep: 'soon' is no length of time"),
+        ("keep: soon", "keep: not a duration: 'soon'"),
         ("require_token: maybe", "require_token is 'maybe'"),
         ("log_level: loud", "log_level is 'loud'"),
         ("tls_cert: a.pem", "TLS needs both tls_cert and tls_key"),

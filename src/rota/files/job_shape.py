@@ -51,7 +51,7 @@ def _name(value: object) -> object:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise ValueError(
-            f"{_short(value)} is no name; use up to 128 letters, digits, dots, dashes and underscores, "
+            f"not a name: {_short(value)}; use up to 128 letters, digits, dots, dashes and underscores, "
             "and begin with a letter or digit"
         )
     return text
@@ -68,7 +68,7 @@ def _devices(value: object) -> int:
     try:
         milli = parse_cpus(value)
     except NotAQuantity:
-        raise NotAQuantity(f"{_short(value)} is no number of GPUs; write it like 4 or 0.5") from None
+        raise NotAQuantity(f"not a number of GPUs: {_short(value)}; write it like 4 or 0.5") from None
     if milli > WHOLE and milli % WHOLE:
         raise NotAQuantity(f"{_short(value)} GPUs: above one it must be a whole number")
     return milli
@@ -86,9 +86,9 @@ def _moment(value: object) -> object:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError(f"{_short(value)} is no moment; write it like 2026-12-01T08:00") from None
+            raise ValueError(f"not a date and time: {_short(value)}; write it like 2026-12-01T08:00") from None
     if not isinstance(value, datetime):
-        raise ValueError(f"{_short(value)} is no moment; write it like 2026-12-01T08:00")
+        raise ValueError(f"not a date and time: {_short(value)}; write it like 2026-12-01T08:00")
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value
 
 
@@ -102,7 +102,7 @@ def _level(value: object) -> object:
 def _plan(value: object) -> object:
     if isinstance(value, str):
         raise ValueError(
-            f"{_short(value)} is no plan; give its fields here, or the file to `rota submit`, which reads it"
+            f"not a plan: {_short(value)}; give its fields here, or the file to `rota submit`, which reads it"
         )
     if value is not None and len(json.dumps(value, default=str)) > MOST_TEXT:
         raise ValueError(f"it is longer than {MOST_TEXT} characters; keep it in a file that the job reads")
@@ -276,7 +276,7 @@ class JobFile(FileModel):
             raise ValueError(f"class is {self.class_!r} and priority is {self.priority}; give one of them")
         for name in (*self.env, *(name for role in self.roles.values() for name in role.env)):
             if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"env: {_short(name)} is no name of a variable")
+                raise ValueError(f"env: not a variable name: {_short(name)}")
         if sum(role.count for role in self.roles.values()) > MOST_TASKS:
             raise ValueError(f"the roles have more than {MOST_TASKS} tasks together")
         return self
