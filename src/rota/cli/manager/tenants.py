@@ -64,8 +64,8 @@ def apply(
 ) -> None:
     """Apply a cluster file: nodes, tenants, shares and cells change while jobs run.
 
-    Nothing that runs is stopped. A job that no longer fits its tenant's guarantee continues without one. A file that can't be kept changes
-    nothing.
+    Nothing that runs is stopped. A job that no longer fits its tenant's guarantee continues without one. A file that
+    can't be kept changes nothing.
 
     Examples:
 
