@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from rota.core.errors import RotaError, Unavailable
 from rota.drivers.local.cgroup import find
+from rota.drivers.local.task_runner import supervisor
 from rota.sdk.client import Client
 
 Json = dict[str, Any]
@@ -151,21 +152,21 @@ class Manager:
         """What a task said."""
         return b"".join(self.client.logs(job_id, task=task)).decode()
 
+    def supervisors(self) -> list[int]:
+        """Processes that supervise a task of this manager."""
+        return [pid for pid in _processes() if self._supervises(pid)]
+
     def task_processes(self) -> list[int]:
         """Processes that belong to tasks or supervisors of this manager."""
-        found = []
-        mark = str(self.home).encode()
-        for name in os.listdir("/proc"):
-            if name.isdigit() and int(name) != os.getpid():
-                try:
-                    runs = Path(f"/proc/{name}/cmdline").read_bytes()
-                    env = Path(f"/proc/{name}/environ").read_bytes()
-                    works_in = os.readlink(f"/proc/{name}/cwd").encode()
-                except OSError:
-                    continue
-                if (mark in works_in and b"keeper.supervisor" in runs) or b"ROTA_RUN_DIR=" + mark in env:
-                    found.append(int(name))
-        return found
+        mark = b"ROTA_RUN_DIR=" + str(self.home).encode()
+        return [pid for pid in _processes() if self._supervises(pid) or mark in _read(pid, "environ")]
+
+    def _supervises(self, pid: int) -> bool:
+        try:
+            works_in = os.readlink(f"/proc/{pid}/cwd")
+        except OSError:
+            return False
+        return str(self.home) in works_in and supervisor.__name__.encode() in _read(pid, "cmdline")
 
     def calm_down(self) -> None:
         """Let no job be left."""
@@ -191,3 +192,15 @@ class Manager:
             except ProcessLookupError:
                 continue
         find(self.home).sweep([])
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+
+
+def _read(pid: int, what: str) -> bytes:
+    """A file of a process; empty if the process has ended or belongs to another user."""
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    except OSError:
+        return b""

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from rota.core.state.job_record import LiveJob
+
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = REPOSITORY / "src" / "rota"
 
@@ -77,6 +79,19 @@ def test_core_reads_no_clock_environment_or_chance() -> None:
     found = {path: packages & CLOCKS_AND_CHANCE for path, packages in core() if packages & CLOCKS_AND_CHANCE}
 
     assert found == {}
+
+
+def test_only_the_core_changes_the_record_of_a_job() -> None:
+    writes = [
+        f"{path}:{node.lineno} {ast.unparse(node)}"
+        for path, tree in modules().items()
+        if not path.startswith("core/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in LiveJob.__slots__
+        if ast.unparse(node.value).endswith(("live", "entry[1]"))
+    ]
+
+    assert writes == []
 
 
 def test_only_the_command_line_prints() -> None:

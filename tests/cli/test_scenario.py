@@ -70,6 +70,24 @@ def test_journal_has_the_scenario(folder: Path, capsys: pytest.CaptureFixture[st
     assert status(["sim", "--replay", str(out / "las" / "journal.jsonl")]) == 0
 
 
+@pytest.mark.parametrize(
+    ("args", "names"),
+    [
+        (("--seed", "4"), "--seed"),
+        (("--seed", "0"), "--seed"),
+        (("--restart-cost", "30", "--trace", "jobs.csv", "--policy", "las"), "--trace, --policy, --restart-cost"),
+        (("--out", "again", "--figures", "drawn"), "--out, --figures"),
+    ],
+)
+def test_replay_refuses_options_that_it_would_ignore(
+    args: tuple[str, ...], names: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["sim", "--replay", str(folder / "journal.jsonl"), *args]) == 2
+    assert capsys.readouterr().err == (
+        f"error: --replay takes the whole scenario from the journal and writes no files; leave out {names}\n"
+    )
+
+
 @pytest.mark.parametrize("factor", ["gaps", "spilled"])
 def test_rare_factor_on_the_command_line_is_refused_with_the_way_out(
     factor: str, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -84,10 +102,10 @@ def test_rare_factor_on_the_command_line_is_refused_with_the_way_out(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--change", "after.yaml"), "error: --change 'after.yaml' is no change; write it as TIME=FILE"),
+        (("--change", "after.yaml"), "error: --change not a cluster change: 'after.yaml'; write it as TIME=FILE"),
         (("--policy", "fifo", "--policy", "fifo"), "error: policy 'fifo' is given twice"),
         (("--type-speed", "gpx=2"), "error: --type-speed: unknown name 'gpx'; did you mean 'gpu'?"),
-        (("--replay", "j.jsonl"), "error: --replay takes the trace and the policy from the journal"),
+        (("--replay", "j.jsonl"), "the journal and writes no files; leave out --scenario\n"),
     ],
 )
 def test_mistake_of_an_option_is_named(

@@ -166,7 +166,7 @@ def test_times_are_written_as_elsewhere(tmp_path: Path, capsys: pytest.CaptureFi
 
     assert jct_s(tmp_path, capsys, row, "--cluster", "gpu=1/1", "--load-time", "1h", "--save-time", "30") == 4230
     assert status(["sim", "--trace", "x", "--load-time", "1x"]) == 2
-    assert "'--load-time': '1x' is no length of time; write it like 90, 10m" in capsys.readouterr().err
+    assert "'--load-time': not a duration: '1x'; write it like 90, 10m" in capsys.readouterr().err
 
 
 def again(

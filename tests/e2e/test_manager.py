@@ -40,8 +40,8 @@ def test_several_files_are_submitted_all_or_none(shared: Manager) -> None:
     ids = shared.rota("submit", "first.yaml", "second.yaml", "--held", "--tenant", "two").stdout.split()
 
     assert (refused.returncode, mixed.returncode) == (2, 2)
-    assert "wrong.yaml: resources.gpus: 'automatic' is no number of GPUs" in refused.stderr
-    assert "words is no job file, unlike first.yaml; give only files, or -- and a command" in mixed.stderr
+    assert "wrong.yaml: resources.gpus: not a number of GPUs: 'automatic'" in refused.stderr
+    assert "words is not a job file, unlike first.yaml; give only files, or -- and a command" in mixed.stderr
     assert [shared.client.job(job_id)["name"] for job_id in ids] == ["first", "second"]
     assert [job["id"] for job in shared.client.jobs(tenant="two")] == ids[::-1]
     for job_id in ids:
@@ -126,11 +126,15 @@ def test_cancelled_task_takes_its_children_with_it(shared: Manager) -> None:
         "sleep 300 & (setsid sleep 300 &) ; trap '' TERM; echo up; sleep 300", checkpoint={"grace": 0.2}
     )
     eventually(lambda: shared.said(job_id) == "up\n")
+    supervisors = shared.supervisors()
+    assert supervisors
+    assert set(supervisors) < set(shared.task_processes())
 
     shared.client.act(job_id, "cancel")
 
     assert shared.wait(job_id)["state"] == "cancelled"
     eventually(lambda: shared.task_processes() == [])
+    assert shared.supervisors() == []
 
 
 def test_time_limit_ends_a_job(shared: Manager) -> None:

@@ -139,8 +139,8 @@ def test_json_file_says_the_same(tmp_path: Path) -> None:
 
 
 BROKEN = [
-    ("nodes: [{gpsu: 8}]", ": nodes[0].gpsu is no known field; did you mean 'gpus'? (and 1 more)"),
-    ("nodes: [{gpus: 8}]\nteams: {}", ": teams is no known field; did you mean 'tenants'?"),
+    ("nodes: [{gpsu: 8}]", ": unknown field nodes[0].gpsu; did you mean 'gpus'? (and 1 more)"),
+    ("nodes: [{gpus: 8}]\nteams: {}", ": unknown field teams; did you mean 'tenants'?"),
     ("nodes: [{gpus: 8}, {name: a}]", ": nodes[1].gpus is missing; add it"),
     ("nodes: []", ": nodes is []; it must not be empty"),
     ("nodes:", ": nodes is empty; it must be a list"),
@@ -157,7 +157,7 @@ BROKEN = [
     ("nodes: [{gpus: 8, rack: [r]}]", ": nodes[0].rack is ['r']; it must be text"),
     (
         "nodes: [{gpus: 8, memory: lots}]",
-        ": nodes[0].memory: 'lots' is no amount of memory; write it like 40Gi, 512GB or a number of bytes",
+        ": nodes[0].memory: not an amount of memory: 'lots'; write it like 40Gi, 512GB or a number of bytes",
     ),
     ("nodes: [{gpus: 8, sockets: [4, 2]}]", ": node n1: sockets hold 6 devices, the node has 8"),
     ("nodes: [{gpus: 8, sockets: 4}]", ": nodes[0].sockets is 4; it must be a list"),

@@ -60,7 +60,7 @@ def test_addresses_are_inferred() -> None:
     ("change", "message"),
     [
         (("childCellNumber: 2}", "childCellNumber: two}"), "childCellNumber is 'two'; it must be a whole number"),
-        (("cellNumber: 1", "cellNumbr: 1"), "virtualClusters.green.virtualCells[0].cellNumbr is no known field"),
+        (("cellNumber: 1", "cellNumbr: 1"), "unknown field virtualClusters.green.virtualCells[0].cellNumbr"),
         (("isNodeLevel: true", "isNodeLevel: 3"), "cellTypes.BOX.isNodeLevel is 3; it must be true or false"),
         (("{cellAddress: r1a}", "{}"), "physicalCells[0].cellChildren[0].cellAddress is missing"),
         (("cellType: RACK\n", "cellType: RAKC\n"), "physicalCells[0].cellType is 'RAKC', which cellTypes lacks"),

@@ -78,7 +78,7 @@ def test_the_default_class_is_test(tmp_path: Path) -> None:
         ("jobPriorityClass: prod", "jobPriorityClass: pord", "jobPriorityClass is 'pord'; did you mean 'prod'?"),
         ("skuType: K80}, server", "skuType: K81}, server", "taskRoles.worker.skuType is 'K81'; did you mean 'K80'?"),
         ("instances: 4", "instances: 0", "taskRoles.worker.instances is 0; it must be at least 1"),
-        ("{worker: {skuType: K80}, ", "{wroker: {skuType: K80}, ", "wroker is no task role; did you mean 'worker'?"),
+        ("{worker: {skuType: K80}, ", "{wroker: {skuType: K80}, ", "unknown task role wroker; did you mean 'worker'?"),
         ("{skuType: K80}, server", "{skuType: K80, pinnedCellId: x}, server", "a skuType and a pinnedCellId; keep one"),
         ("{skuType: K80}, server", "{pinnedCellId: x}, server", "a gang can't be in a pinned cell and elsewhere"),
     ],
@@ -144,7 +144,7 @@ def test_it_can_be_submitted_as_the_job_that_it_means(tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         ("$parameters.epochs", "$parameters.epoch", "is not given under parameters; did you mean 'epochs'?"),
-        ("dockerImage: image", "dockerImage: other", "dockerImage other is no prerequisite"),
+        ("dockerImage: image", "dockerImage: other", "unknown prerequisite: dockerImage other"),
     ],
 )
 def test_what_cannot_be_submitted_is_refused_by_name(tmp_path: Path, old: str, new: str, said: str) -> None:

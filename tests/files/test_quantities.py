@@ -8,10 +8,10 @@ import pytest
 from rota.core.errors import RotaError
 from rota.files.quantities import parse_bits_per_second, parse_bytes, parse_cpus, parse_duration
 
-MEMORY = "is no amount of memory; write it like 40Gi, 512GB or a number of bytes"
-CPUS = "is no number of CPUs; write it like 64, 0.5 or 500m"
-NETWORK = "is no speed of a network or disk; write it in bits like 10Gbps or 100Mbps"
-TIME = "is no length of time; write it like 90, 10m, 1h30m or inf"
+MEMORY = "not an amount of memory: {}; write it like 40Gi, 512GB or a number of bytes"
+CPUS = "not a number of CPUs: {}; write it like 64, 0.5 or 500m"
+NETWORK = "not a bandwidth: {}; write it in bits like 10Gbps or 100Mbps"
+TIME = "not a duration: {}; write it like 90, 10m, 1h30m or inf"
 
 
 @pytest.mark.parametrize(
@@ -58,25 +58,25 @@ def test_amount_is_read(parse: Callable[[object], float], written: object, amoun
 @pytest.mark.parametrize(
     ("parse", "written", "message"),
     [
-        (parse_bytes, "40Qi", f"'40Qi' {MEMORY}"),
-        (parse_bytes, "-1", f"'-1' {MEMORY}"),
-        (parse_bytes, -1, f"-1 {MEMORY}"),
-        (parse_bytes, "", f"'' {MEMORY}"),
-        (parse_bytes, True, f"True {MEMORY}"),
-        (parse_bytes, None, f"None {MEMORY}"),
-        (parse_bytes, math.nan, f"nan {MEMORY}"),
-        (parse_bytes, [40], f"[40] {MEMORY}"),
-        (parse_cpus, "many", f"'many' {CPUS}"),
-        (parse_cpus, "0.0005", "'0.0005' is no number of CPUs; the smallest part is 0.001"),
-        (parse_bits_per_second, "10GBps", f"'10GBps' {NETWORK}"),
-        (parse_bits_per_second, "10G", f"'10G' {NETWORK}"),
-        (parse_duration, "30m1h", f"'30m1h' {TIME}"),
-        (parse_duration, "1h30", f"'1h30' {TIME}"),
-        (parse_duration, "-5s", f"'-5s' {TIME}"),
-        (parse_duration, "soon", f"'soon' {TIME}"),
-        (parse_duration, "", f"'' {TIME}"),
-        (parse_duration, math.nan, f"nan {TIME}"),
-        (parse_duration, False, f"False {TIME}"),
+        (parse_bytes, "40Qi", MEMORY.format("'40Qi'")),
+        (parse_bytes, "-1", MEMORY.format("'-1'")),
+        (parse_bytes, -1, MEMORY.format("-1")),
+        (parse_bytes, "", MEMORY.format("''")),
+        (parse_bytes, True, MEMORY.format("True")),
+        (parse_bytes, None, MEMORY.format("None")),
+        (parse_bytes, math.nan, MEMORY.format("nan")),
+        (parse_bytes, [40], MEMORY.format("[40]")),
+        (parse_cpus, "many", CPUS.format("'many'")),
+        (parse_cpus, "0.0005", "not a number of CPUs: '0.0005'; the smallest part is 0.001"),
+        (parse_bits_per_second, "10GBps", NETWORK.format("'10GBps'")),
+        (parse_bits_per_second, "10G", NETWORK.format("'10G'")),
+        (parse_duration, "30m1h", TIME.format("'30m1h'")),
+        (parse_duration, "1h30", TIME.format("'1h30'")),
+        (parse_duration, "-5s", TIME.format("'-5s'")),
+        (parse_duration, "soon", TIME.format("'soon'")),
+        (parse_duration, "", TIME.format("''")),
+        (parse_duration, math.nan, TIME.format("nan")),
+        (parse_duration, False, TIME.format("False")),
     ],
 )
 def test_nonsense_is_refused(parse: Callable[[object], float], written: object, message: str) -> None:

@@ -98,10 +98,10 @@ def test_command_line_wins_over_the_file_even_with_a_default(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("prot: 1", "prot is no known field; did you mean 'port'?"),
+        ("prot: 1", "unknown field prot; did you mean 'port'?"),
         ("port: many", "port is 'many'; it must be a whole number"),
         ("port: 70000", "port is 70000"),
-        ("keep: soon", "keep: 'soon' is no length of time"),
+        ("keep: soon", "keep: not a duration: 'soon'"),
         ("require_token: maybe", "require_token is 'maybe'"),
         ("log_level: loud", "log_level is 'loud'"),
         ("tls_cert: a.pem", "TLS needs both tls_cert and tls_key"),
@@ -122,6 +122,8 @@ def test_mistake_names_the_field(tmp_path: Path, text: str, said: str) -> None:
     [
         ("policy: las\nport: 0", 0, "nothing found"),
         ("policy: lsa", 2, "rota.yaml: unknown policy 'lsa'; did you mean 'las'?"),
+        ("policy: fifo:nonsense=3", 2, "rota.yaml: policy 'fifo'"),
+        ("policy: las:consolidate_s=60\ntenancy: quota", 2, "rota.yaml: consolidate_s moves jobs without regard"),
         ("policy: las\nplacement: wide", 2, "rota.yaml: unknown placement 'wide'"),
         ("policy: las\ntenancy: cell", 2, "rota.yaml: unknown tenancy 'cell'; did you mean 'cells'?"),
         ("emulate: no.yaml", 2, "no.yaml"),
@@ -136,3 +138,27 @@ def test_check_knows_settings_and_jobs(
 ) -> None:
     assert status(["check", str(written(tmp_path, text))]) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--policy", "fifo:nonsense=3"], "nonsense"),
+        (["--policy", "fifo:consolidate_s=no"], "consolidate_s is 'no'"),
+        (["--policy", "fifo:consolidate_s=60", "--tenancy", "quota"], "use --tenancy none"),
+        (["--policy", "gavel/max_min_fairness", "--tenancy", "quota"], "can't run with tenancy 'quota'"),
+        (["--placement", "consolidate:relax_after=soon"], "relax_after"),
+        (["--tenancy", "cell"], "unknown tenancy 'cell'"),
+    ],
+)
+def test_refused_settings_leave_no_folder(
+    tmp_path: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "new"
+
+    code = status(["up", "--emulate", "gpu=4/4", "--port", "0", "--data", str(home), *options])
+
+    error = capsys.readouterr().err
+    assert (code, error.count("\n")) == (2, 1), error
+    assert said in error
+    assert not home.exists()

@@ -186,7 +186,7 @@ def test_tenants_in_a_cluster_file(tmp_path: Path) -> None:
         ("tenants: {a: {gpus: -1}}", "tenants.a.gpus.* is -1; it must be at least 0"),
         ("tenants: {a: {parent: b}}", "tenants.a.parent is 'b'; known: a"),
         ("tenants: {a: {gpus: 4, limit: 2}}", "limit.* is 2, less than the 4 guaranteed; raise it"),
-        ("tenants: {a: {wieght: 2}}", "tenants.a.wieght is no known field; did you mean 'weight'?"),
+        ("tenants: {a: {wieght: 2}}", "unknown field tenants.a.wieght; did you mean 'weight'?"),
     ],
 )
 def test_broken_tenants(text: str, message: str, tmp_path: Path) -> None:

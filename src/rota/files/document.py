@@ -26,7 +26,7 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise RotaError(f"{path}: {error.strerror}; check the name and whether you may read it") from error
     except ValueError as error:
-        raise RotaError(f"{str(path)!r} is no name of a file: {error}") from error
+        raise RotaError(f"not a file name: {str(path)!r}: {error}") from error
 
 
 def read_document(path: Path) -> object:

@@ -165,8 +165,10 @@ def apart(
 ) -> list[tuple[dict[str, Any], JobFile]]:
     """The jobs that a file's plain values stand for: one, or without gang one for each task.
 
-    `file` is what the values were validated as, if they were.
+    `file` is what the values were validated as, if they were. The jobs are made from it without another validation.
     """
+    from rota.files.job_shape import MemberPart
+
     if file is None:
         file = job_file(values, source)
     _refuse_labels(file, source)
@@ -177,11 +179,24 @@ def apart(
     found: list[tuple[dict[str, Any], JobFile]] = []
     for name, count in counts.items():
         alone = {"roles": {name: {**values["roles"][name], "count": 1}}} if name else {"workers": 1}
+        fields = {"roles": {name: file.roles[name].model_copy(update={"count": 1})}} if name else {"workers": 1}
         for number in range(count):
             member = {"rank": len(found), "role_rank": number, "tasks": total, "role_tasks": count}
-            part = {**values, **alone, "gang": True, "member": member}
-            found.append((part, job_file(part, source)))
+            part = file.model_copy(update={**fields, "gang": True, "member": MemberPart(**member)})
+            found.append(({**values, **alone, "gang": True, "member": member}, part))
     return found
+
+
+def with_amounts(file: JobFile, values: dict[str, Any], source: Path | str = "job") -> JobFile:
+    """Return a validated file with the amounts, labels and estimates of `values`; only these are validated.
+
+    The other values must be those of the file.
+    """
+    from rota.files.job_shape import AmountsPart
+
+    given = {name: values[name] for name in AmountsPart.model_fields if name in values}
+    amounts = checked(AmountsPart, given, Path(source))
+    return file.model_copy(update={name: getattr(amounts, name) for name in AmountsPart.model_fields})
 
 
 def _refuse_labels(file: JobFile, source: Path | str) -> None:

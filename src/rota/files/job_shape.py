@@ -52,7 +52,7 @@ def _name(value: object) -> object:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise ValueError(
-            f"{_short(value)} is no name; use up to 128 letters, digits, dots, dashes and underscores, "
+            f"not a name: {_short(value)}; use up to 128 letters, digits, dots, dashes and underscores, "
             "and begin with a letter or digit"
         )
     return text
@@ -69,7 +69,7 @@ def _devices(value: object) -> int:
     try:
         milli = parse_cpus(value)
     except NotAQuantity:
-        raise NotAQuantity(f"{_short(value)} is no number of GPUs; write it like 4 or 0.5") from None
+        raise NotAQuantity(f"not a number of GPUs: {_short(value)}; write it like 4 or 0.5") from None
     if milli > WHOLE and milli % WHOLE:
         raise NotAQuantity(f"{_short(value)} GPUs: above one it must be a whole number")
     return milli
@@ -87,9 +87,9 @@ def _moment(value: object) -> object:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError(f"{_short(value)} is no moment; write it like 2026-12-01T08:00") from None
+            raise ValueError(f"not a date and time: {_short(value)}; write it like 2026-12-01T08:00") from None
     if not isinstance(value, datetime):
-        raise ValueError(f"{_short(value)} is no moment; write it like 2026-12-01T08:00")
+        raise ValueError(f"not a date and time: {_short(value)}; write it like 2026-12-01T08:00")
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value
 
 
@@ -103,7 +103,7 @@ def _level(value: object) -> object:
 def _plan(value: object) -> object:
     if isinstance(value, str):
         raise ValueError(
-            f"{_short(value)} is no plan; give its fields here, or the file to `rota submit`, which reads it"
+            f"not a plan: {_short(value)}; give its fields here, or the file to `rota submit`, which reads it"
         )
     if value is not None and len(json.dumps(value, default=str)) > MOST_TEXT:
         raise ValueError(f"it is longer than {MOST_TEXT} characters; keep it in a file that the job reads")
@@ -207,6 +207,20 @@ class EstimatedPart(FileModel):
     why: Text | None = None
 
 
+Labels = Annotated[dict[Name, Text], Field(max_length=64)]
+Roles = Annotated[dict[Name, RolePart], Field(default_factory=dict, max_length=64)]
+Estimated = Annotated[dict[Name, EstimatedPart], Field(default_factory=dict, max_length=8)]
+
+
+class AmountsPart(FileModel):
+    """The fields of a job file that estimates change."""
+
+    resources: ResourcesPart = ResourcesPart()
+    labels: Labels = {}
+    roles: Roles
+    estimated: Estimated
+
+
 class JobFile(FileModel):
     """The whole file. Every field is optional but `run`."""
 
@@ -236,14 +250,14 @@ class JobFile(FileModel):
     volumes: tuple[Text, ...] = ()
     workdir: Text | None = None
     env: Annotated[dict[Text, Text | Secret], Field(default_factory=dict, max_length=1000)]
-    labels: Annotated[dict[Name, Text], Field(max_length=64)] = {}
+    labels: Labels = {}
     """Requests that tenancy reads: `pinned_cell`, `lazy_preemption`."""
-    roles: Annotated[dict[Name, RolePart], Field(default_factory=dict, max_length=64)]
+    roles: Roles
     array: Annotated[int, Field(strict=True, ge=0)] | None = None
     """Which member of an array this is; the command line sets it."""
     member: MemberPart | None = None
     """Which task of a job without gang this is; the manager sets it."""
-    estimated: Annotated[dict[Name, EstimatedPart], Field(default_factory=dict, max_length=8)]
+    estimated: Estimated
     """What each `auto` became; the manager sets it."""
 
     @model_validator(mode="after")
@@ -262,7 +276,7 @@ class JobFile(FileModel):
             raise ValueError(f"class is {self.class_!r} and priority is {self.priority}; give one of them")
         for name in (*self.env, *(name for role in self.roles.values() for name in role.env)):
             if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"env: {_short(name)} is no name of a variable")
+                raise ValueError(f"env: not a variable name: {_short(name)}")
         if sum(role.count for role in self.roles.values()) > MOST_TASKS:
             raise ValueError(f"the roles have more than {MOST_TASKS} tasks together")
         return self

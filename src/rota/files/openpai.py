@@ -121,7 +121,7 @@ def jobs_from(document: object, path: Path, skus: Mapping[CellTypeName, SkuSize]
     for name in file.extras.hived.roles:
         if name not in file.roles:
             hint = did_you_mean(name, file.roles)
-            raise RotaError(f"{path}: extras.hivedScheduler.taskRoles.{name} is no task role; {hint}")
+            raise RotaError(f"{path}: extras.hivedScheduler.taskRoles: unknown task role {name}; {hint}")
     roles = [(_role(file, name, path, skus or {}), _pinned(file, name)) for name in file.roles]
     if not file.extras.gang:
         return tuple(

@@ -121,6 +121,8 @@ def _image(file: _OpenPaiFile, path: Path) -> str | None:
         raise RotaError(f"{path}: taskRoles want different images ({', '.join(sorted(wanted))}); a job has one")
     for name in wanted:
         if name not in images:
-            raise RotaError(f"{path}: dockerImage {shlex.quote(name)} is no prerequisite; {did_you_mean(name, images)}")
+            raise RotaError(
+                f"{path}: unknown prerequisite: dockerImage {shlex.quote(name)}; {did_you_mean(name, images)}"
+            )
         return images[name]
     return None

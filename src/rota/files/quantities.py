@@ -25,7 +25,7 @@ def parse_bytes(value: object) -> int:
     """Bytes from `40Gi`, `512GB`, `1.5TiB` or a whole number; part of a byte is dropped."""
     found = _BYTES.fullmatch(_text(value))
     if found is None:
-        raise NotAQuantity(f"{value!r} is no amount of memory; write it like 40Gi, 512GB or a number of bytes")
+        raise NotAQuantity(f"not an amount of memory: {value!r}; write it like 40Gi, 512GB or a number of bytes")
     prefix = (found[2] or "").lower()
     step = 1024 if prefix.endswith("i") else 1000
     return int(Decimal(found[1]) * step ** _POWERS[prefix.removesuffix("i")])
@@ -35,10 +35,10 @@ def parse_cpus(value: object) -> int:
     """Thousandths of a CPU from `64`, `0.5` or `500m`."""
     found = _CPUS.fullmatch(_text(value))
     if found is None:
-        raise NotAQuantity(f"{value!r} is no number of CPUs; write it like 64, 0.5 or 500m")
+        raise NotAQuantity(f"not a number of CPUs: {value!r}; write it like 64, 0.5 or 500m")
     milli = Decimal(found[1]) * (1 if found[2] else 1000)
     if milli != int(milli):
-        raise NotAQuantity(f"{value!r} is no number of CPUs; the smallest part is 0.001")
+        raise NotAQuantity(f"not a number of CPUs: {value!r}; the smallest part is 0.001")
     return int(milli)
 
 
@@ -46,7 +46,7 @@ def parse_bits_per_second(value: object) -> int:
     """Bits per second from `10Gbps`, `100Mbps` or a whole number."""
     found = _BITS.fullmatch(_text(value))
     if found is None:
-        raise NotAQuantity(f"{value!r} is no speed of a network or disk; write it in bits like 10Gbps or 100Mbps")
+        raise NotAQuantity(f"not a bandwidth: {value!r}; write it in bits like 10Gbps or 100Mbps")
     return int(Decimal(found[1]) * 1000 ** _POWERS[(found[2] or "").lower()])
 
 
@@ -59,7 +59,7 @@ def parse_duration(value: object) -> float:
         return float(text)
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
-        raise NotAQuantity(f"{value!r} is no length of time; write it like 90, 10m, 1h30m or inf")
+        raise NotAQuantity(f"not a duration: {value!r}; write it like 90, 10m, 1h30m or inf")
     return float(sum(Decimal(part) * size for part, size in zip(found.groups(), _SECONDS, strict=True) if part))
 
 

@@ -76,7 +76,7 @@ def changes(value: object) -> tuple[tuple[float, str], ...]:
     else:
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list | tuple):
-            raise RotaError(f"{value!r} is no change; write it as TIME: FILE, such as 2h: after.yaml")
+            raise RotaError(f"not a cluster change: {value!r}; write it as TIME: FILE, such as 2h: after.yaml")
         pairs = [_change(text) for text in texts]
     found = []
     for when, spec in pairs:
@@ -92,7 +92,7 @@ def _change(text: object) -> tuple[str, str]:
         return str(text[0]), str(text[1])
     when, found, spec = str(text).partition("=")
     if not found:
-        raise RotaError(f"{text!r} is no change; write it as TIME=FILE, such as 2h=after.yaml")
+        raise RotaError(f"not a cluster change: {text!r}; write it as TIME=FILE, such as 2h=after.yaml")
     return when, spec
 
 

@@ -75,7 +75,7 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
     field = field_path(_place(loc))
     match problem["type"]:
         case "extra_forbidden":
-            return f"{field} is no known field; {did_you_mean(str(loc[-1]), _known_fields(model, loc[:-1]))}"
+            return f"unknown field {field}; {did_you_mean(str(loc[-1]), _known_fields(model, loc[:-1]))}"
         case "missing":
             return f"{field} is missing; add it"
         case "value_error":

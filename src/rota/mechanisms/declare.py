@@ -158,10 +158,7 @@ class DeclaredPolicy:
         policy = self._made(self.read(own), allocator, knowledge or Knowledge())
         if every_s is None:
             return policy
-        if self.plans_in_rounds:
-            raise RotaError(f"policy {self.name!r} places all jobs again in each round; leave consolidate_s out")
-        if allocator.ledger is not None:
-            raise RotaError("consolidate_s moves jobs without regard to tenants' guarantees; use --tenancy none")
+        self._refuse_consolidation(has_guarantees=allocator.ledger is not None)
         return Consolidating(policy, every_s)
 
     def _made(self, values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
@@ -169,13 +166,21 @@ class DeclaredPolicy:
             return self.make(values, allocator, knowledge)
         return self.make_checked(values, allocator, knowledge, self.user)
 
-    def refuse_tenancy(self, tenancy: str) -> None:
-        """Refuse to combine a policy that divides the whole cluster with guarantees to tenants."""
+    def refuse_tenancy(self, tenancy: str, options: str = "") -> None:
+        """Refuse to combine a policy that divides the whole cluster, or options that move jobs, with guarantees."""
         if (self.plans_in_rounds or self.whole_cluster) and tenancy != "none":
             raise RotaError(
                 f"policy {self.name!r} divides the whole cluster and can't run with tenancy {tenancy!r}; "
                 "use --tenancy none, or an ordering policy"
             )
+        if read_every_s(options, f"policy {self.name!r}")[1] is not None:
+            self._refuse_consolidation(has_guarantees=tenancy != "none")
+
+    def _refuse_consolidation(self, *, has_guarantees: bool) -> None:
+        if self.plans_in_rounds:
+            raise RotaError(f"policy {self.name!r} places all jobs again in each round; leave consolidate_s out")
+        if has_guarantees:
+            raise RotaError("consolidate_s moves jobs without regard to tenants' guarantees; use --tenancy none")
 
     def read(self, options: str) -> Any:
         """Read the parameters from `key=value,key=value`."""

@@ -238,7 +238,7 @@ def test_priority_below_zero_is_opportunistic_and_tenants_come_from_labels() -> 
 
 
 def test_settings_name_the_field_that_is_wrong() -> None:
-    with pytest.raises(RotaError, match="polcy is no known field; did you mean 'policy'"):
+    with pytest.raises(RotaError, match="unknown field polcy; did you mean 'policy'"):
         read_settings("polcy: fifo", "ConfigMap rota")
     with pytest.raises(RotaError, match="gang_timeout"):
         read_settings("gang_timeout: soon", "ConfigMap rota")

@@ -161,7 +161,7 @@ def _files(what: list[str]) -> list[Path]:
         return []
     for path in paths:
         if path.suffix not in _FILE_ENDINGS:
-            raise RotaError(f"{path} is no job file, unlike {paths[0]}; give only files, or -- and a command")
+            raise RotaError(f"{path} is not a job file, unlike {paths[0]}; give only files, or -- and a command")
     return paths
 
 

@@ -121,7 +121,7 @@ def train(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     threads: Annotated[int, typer.Option(help="Processor threads.", min=1, max=_MOST_THREADS)] = 2,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Save the whole state here now and then, and at the end.", metavar="FILE")
+        Path | None, typer.Option(help="Save the whole state here periodically and at the end.", metavar="FILE")
     ] = None,
     reward: Annotated[
         Path | None,
@@ -129,14 +129,14 @@ def train(
             help="Keep the model of speeds here; if it is there already, it is not fitted again.", metavar="FILE"
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the checkpoint.")] = False,
     validate: Annotated[int, typer.Option(help="Workloads on which the curve is measured; 0: none.", min=0)] = 4,
     without: Annotated[
         list[str] | None,
         typer.Option(help="Leave out: reward-model, exploration or replay; may be repeated.", metavar="WHAT"),
     ] = None,
     ways: Annotated[
-        int, typer.Option(help="Placements of each job that are compared; 1: only the critic says what is good.", min=1)
+        int, typer.Option(help="Placements of each job that are compared; 1: only the critic rates them.", min=1)
     ] = 12,
     every: Annotated[int, typer.Option(help="Intervals between two points of the curve.", min=1)] = 25,
     output: OutputOption = OutputFormat.TABLE,

@@ -24,7 +24,7 @@ Kubeconfig = Annotated[
     Path | None,
     typer.Option("--kubeconfig", help="A kubeconfig; in a pod its own account is used without one.", metavar="FILE"),
 ]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where Rota itself lives.", metavar="NAME")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace in which Rota runs.", metavar="NAME")]
 Config = Annotated[
     Path | None,
     typer.Option(

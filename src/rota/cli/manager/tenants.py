@@ -11,9 +11,7 @@ from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.core.errors import RotaError
 
-app = typer.Typer(
-    invoke_without_command=True, help="List the tenants and their jobs, or change what they are promised."
-)
+app = typer.Typer(invoke_without_command=True, help="List the tenants and their jobs, or change their guarantees.")
 COLUMNS = (
     Column(key="tenant"),
     Column(key="running", right=True),
@@ -31,7 +29,7 @@ SHOWN = 8
 
 @app.callback()
 def tenants(context: typer.Context, server: ServerOption = None, output: OutputOption = OutputFormat.TABLE) -> None:
-    """List the tenants and their jobs; `rota tenants apply FILE` changes what they are promised.
+    """List the tenants and their jobs; `rota tenants apply FILE` changes their guarantees.
 
     Examples:
 
@@ -64,10 +62,10 @@ def apply(
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Let the cluster become what a file says, nodes, tenants, shares and cells, while jobs run.
+    """Apply a cluster file: nodes, tenants, shares and cells change while jobs run.
 
-    Nothing that runs is stopped. What no longer fits goes on without a guarantee. A file that can't be kept changes
-    nothing.
+    Nothing that runs is stopped. A job that no longer fits its tenant's guarantee continues without one. A file that
+    can't be kept changes nothing.
 
     Examples:
 
@@ -82,7 +80,7 @@ def apply(
     document = read_document(file)
     cluster_from_document(document, file)
     if not isinstance(document, dict):
-        raise RotaError(f"{file}: it is no cluster file")
+        raise RotaError(f"{file}: not a cluster file")
     answer = Client(server).change_cluster(document, dry_run=dry_run)
     changed: dict[str, list[str]] = answer["changed"]
     if not dry_run and answer["without_guarantee"]:

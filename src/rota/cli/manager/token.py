@@ -58,7 +58,7 @@ def revoke(
     token: Annotated[str, typer.Argument(help="The token's id.")],
     server: ServerOption = None,
 ) -> None:
-    """Make a token worthless.
+    """Revoke a token.
 
     Examples:
 

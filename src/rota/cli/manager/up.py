@@ -99,16 +99,10 @@ def _merged(ctx: typer.Context, config: Path | None) -> UpFile:
 
 
 def verify(settings: UpFile) -> None:
-    """Refuse settings that name something unknown."""
+    """Refuse settings that a manager can't start with; nothing is written."""
     from rota.drivers.simulator.guarantees import refuse_broken_guarantees
-    from rota.placement import style
-    from rota.policies import find_policy
-    from rota.tenancy import refuse_unknown
 
-    find_policy(settings.policy)
-    if settings.placement is not None:
-        style(settings.placement)
-    refuse_unknown(settings.tenancy)
+    _verify_scheduling(settings)
     for field, path in (("tls_cert", settings.tls_cert), ("tls_key", settings.tls_key)):
         if path is not None and not path.is_file():
             raise RotaError(f"{field}: there is no file {path}")
@@ -118,6 +112,21 @@ def verify(settings: UpFile) -> None:
         refuse_broken_guarantees(_cluster(settings.emulate), settings.tenancy, settings.emulate)
     if settings.run_as is not None:
         _user(settings.run_as)
+
+
+def _verify_scheduling(settings: UpFile) -> None:
+    """Refuse a policy, its options, a placement or a tenancy that is unknown, or that does not fit the others."""
+    from rota.drivers.local.driver import CONTRACT
+    from rota.placement import style
+    from rota.policies import find_policy
+    from rota.tenancy import refuse_unknown
+
+    declared, asked = find_policy(settings.policy)
+    declared.refuse_driver(asked, CONTRACT, live=True)
+    options = declared.live_options(asked)
+    style(settings.placement or declared.placement_with(options))
+    refuse_unknown(settings.tenancy)
+    declared.refuse_tenancy(settings.tenancy, options)
 
 
 def _must_be_a_pair(certificate: Path, key: Path | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rota.cli.render import OutputFormat, emit, progress, refuse_figures
-from rota.cli.study.sim_options import SimOptions, given_options, signature
+from rota.cli.study.sim_options import SimOptions, given_options, on_command_line, signature
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -40,13 +40,12 @@ def sim(ctx: typer.Context, **given: Any) -> int:
       rota sim --replay results/journal.jsonl
     """
     options = SimOptions(**given)
-    scenario = _scenario(ctx, options)
     if options.replay is not None:
-        if scenario.trace is not None or scenario.policies:
-            raise RotaError("--replay takes the trace and the policy from the journal; give neither beside it")
+        _refuse_beside_replay(ctx)
         from rota.cli.study.replay import replay_journal
 
         return replay_journal(options.replay, options.output)
+    scenario = _scenario(ctx, options)
     if scenario.trace is None:
         raise RotaError("state which workload to simulate with --trace FILE (or --replay JOURNAL)")
     if not scenario.policies:
@@ -56,6 +55,14 @@ def sim(ctx: typer.Context, **given: Any) -> int:
 
 
 sim.__signature__ = signature()  # type: ignore[attr-defined] # Typer reads the options from it
+
+
+def _refuse_beside_replay(ctx: typer.Context) -> None:
+    """Refuse options that a replay would ignore: all but the form of its output."""
+    ignored = [name for name in on_command_line(ctx) if name not in ("replay", "output")]
+    if ignored:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
+        raise RotaError(f"--replay takes the whole scenario from the journal and writes no files; leave out {names}")
 
 
 def _scenario(ctx: typer.Context, options: SimOptions) -> Scenario:

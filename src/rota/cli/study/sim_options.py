@@ -157,13 +157,15 @@ def signature() -> inspect.Signature:
     )
 
 
+def on_command_line(ctx: typer.Context) -> list[str]:
+    """The names of the options that the user gave, in the order of the help."""
+    given = {name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"}
+    return [field.name for field in fields(SimOptions) if field.name in given]
+
+
 def given_options(ctx: typer.Context) -> dict[str, object]:
     """The scenario's options that are on the command line, with factors parsed."""
-    given = {
-        name: value
-        for name, value in ctx.params.items()
-        if name not in OUTPUTS and getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"
-    }
+    given = {name: ctx.params[name] for name in on_command_line(ctx) if name not in OUTPUTS}
     for name in _FACTORS:
         if name in given:
             given[name] = _factors(name, given[name])

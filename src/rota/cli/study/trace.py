@@ -25,7 +25,8 @@ FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help=f"Format of the trace, recognised by its content unless given: {', '.join(FORMATS)}.",
+        help=f"Format of the trace, recognised by its content unless given: {', '.join(FORMATS)}; "
+        "or FILE.py:FUNCTION that reads it.",
         autocompletion=lambda: list(FORMATS),
         metavar="NAME",
     ),

@@ -70,7 +70,7 @@ class JobView(Protocol):
 
 
 class LiveJob:
-    """The engine's record of one job. Changed only by the transitions of `State`."""
+    """The engine's record of one job. Changed only by the transitions of `State` and by its own methods."""
 
     __slots__ = (
         "attained_milli_s",
@@ -303,6 +303,20 @@ class LiveJob:
         if placement is None and self.run_since_s is None:
             self.lease = None
         self.gpu_milli = self.job.gpu_milli if placement is None else held_milli(placement)
+
+    def remember(self, memo: Any) -> None:
+        """Keep what the policy remembers of this job."""
+        self.memo = memo
+
+    def count_scattered(self, seconds: float) -> None:
+        """Add time in which it waited while enough devices were free, but not together."""
+        self.scattered_s += seconds
+
+    def restore_end(self, phase: Phase, first_start_s: float | None, ended_s: float) -> None:
+        """Take over the end of a job that ended while no manager ran."""
+        self.enter(phase)
+        self.first_start_s = first_start_s
+        self.ended_s = ended_s
 
     def fork(self) -> LiveJob:
         """An independent copy."""

@@ -208,13 +208,16 @@ def _close_missing(records: Records, driver: KubernetesDriver, rows: list[Any]) 
     for row in rows:
         live = LiveJob(decode_job(json.loads(row.job)), row.seq, row.submitted_s, 1.0)
         phases = phases_by_job.get(JobId(row.id), [])
-        if phases and all(phase is PodPhase.SUCCEEDED for phase in phases):
-            live.enter(Phase.SUCCEEDED)
-        else:
-            live.enter(Phase.FAILED if PodPhase.FAILED in phases else Phase.CANCELLED)
-        live.first_start_s, live.ended_s = row.started_s, time.time()
+        live.restore_end(_end_phase(phases), row.started_s, time.time())
         record = _record(row, None, "")
         record.message = "" if phases else "its pods were gone when Rota restarted"
         batch.changed_jobs.append(changes_of(live, record, blank, []))
     if rows:
         records.write(batch)()
+
+
+def _end_phase(phases: Sequence[PodPhase]) -> Phase:
+    """Return how a job ended whose pods are in these phases; without pods it was cancelled."""
+    if phases and all(phase is PodPhase.SUCCEEDED for phase in phases):
+        return Phase.SUCCEEDED
+    return Phase.FAILED if PodPhase.FAILED in phases else Phase.CANCELLED

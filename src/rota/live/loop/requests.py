@@ -28,7 +28,7 @@ from rota.core.messages.events import (
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.files.auto import settled, unsettled
-from rota.files.job import apart, job_file, job_of
+from rota.files.job import apart, job_file, job_of, with_amounts
 from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import Learning
 from rota.live.loop.control import Control, LoopEntry
@@ -157,7 +157,9 @@ class Requests:
         file = job_file(values, source)
         asked = unsettled(values) if values.get("estimated") else values
         made = settled(asked) if self._learning is None else await self._learning.settle(asked, file)
-        return apart(made, source, file if made is values else None)
+        if made != settled(values):  # which is what was validated
+            file = with_amounts(file, made, source)
+        return apart(made, source, file)
 
     async def _dependencies(self, file: JobFile) -> list[JobId]:
         """The jobs that a file depends on, by id or by name: the newest of a name, with those submitted with it."""

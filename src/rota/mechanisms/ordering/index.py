@@ -72,7 +72,7 @@ class Index:
     def enqueue(self, live: LiveJob, now_s: float) -> None:
         """Index a waiting job."""
         turn = self._rule.turn(live, now_s)
-        live.memo = turn.memo
+        live.remember(turn.memo)
         stage, relaxes_s = self._allocator.stage(live, now_s)
         slope = turn.slope
         if self._one_lane:
@@ -104,7 +104,7 @@ class Index:
         if not self._ranks_holders:
             return
         turn = self._rule.turn(live, now_s)
-        live.memo = turn.memo
+        live.remember(turn.memo)
         slope = turn.slope
         old = self.places.get(live)
         if old is not None:
@@ -189,7 +189,7 @@ class Index:
             self.enqueue(live, now_s)
 
     def _leave(self, lane: Lane, place: IndexEntry, now_s: float) -> None:
-        place.entry[1].scattered_s += lane.scattered_s(now_s) - place.scattered_s
+        place.entry[1].count_scattered(lane.scattered_s(now_s) - place.scattered_s)
         if lane.remove(place.entry):
             self.fresh[lane] = None
         if self._expects:
