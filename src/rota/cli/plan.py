@@ -148,11 +148,11 @@ def compare(
         for number, name in enumerate(names):
             try:
                 found = run_planner(name, problem, options)
+                report = plan_report(problem, found, micro_batches)
             except RotaError as err:
                 records.append({"planner": name, "notes": [str(err)]})
                 typer.echo(f"note: {name}: {err}", err=True)
                 continue
-            report = plan_report(problem, found, micro_batches)
             plans.append((found, report))
             records.append(_record(problem, found, report))
             bar.update(number + 1.0)

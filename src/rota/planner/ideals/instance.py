@@ -143,7 +143,7 @@ def max_load_instance(problem: PlanningProblem) -> MaxLoadInstance:
     graph, fast = problem.graph, accelerator_type(problem)
     classes = colocation_classes(problem)
     count = int(classes.max()) + 1
-    kinds, rounds_memory = accelerator_kinds(problem, fast)
+    kinds, rounds_memory = accelerator_kinds(problem, fast, most=count)
     fast_ms, cpu_ms = graph.times_ms(fast), graph.times_ms(CPU)
     sizes = np.array([operator.weight_bytes for operator in graph.operators], dtype=float)
     members: list[list[int]] = [[] for _ in range(count)]
@@ -164,21 +164,25 @@ def max_load_instance(problem: PlanningProblem) -> MaxLoadInstance:
         precedence=_precedence(problem, classes),
         nets=tuple(nets),
         kinds=kinds,
-        cpus=len(problem.devices.of_type(CPU)),
+        cpus=min(len(problem.devices.of_type(CPU)), count),
         rounds_memory=rounds_memory,
     )
     return without_cycles(raw)
 
 
-def accelerator_kinds(problem: PlanningProblem, fast: str) -> tuple[tuple[AcceleratorKind, ...], bool]:
-    """Accelerators by memory, the smallest first, and whether kinds were joined because there are too many."""
+def accelerator_kinds(problem: PlanningProblem, fast: str, most: int) -> tuple[tuple[AcceleratorKind, ...], bool]:
+    """Accelerators by memory, the smallest first, and whether kinds were joined because there are too many.
+
+    No chain uses more than `most` devices, so that no kind has more.
+    """
     if fast == CPU:
         return (), False
     devices: dict[float, tuple[int, ...]] = {}
     for number in problem.devices.of_type(fast):
         cap = problem.devices.devices[number].memory_bytes
         key = np.inf if cap is None else float(cap)
-        devices[key] = (*devices.get(key, ()), number)
+        known = devices.get(key, ())
+        devices[key] = (*known, number) if len(known) < most else known
     caps = sorted(devices)
     rounds_memory = False
     while len(caps) > 1 and math.prod(len(devices[cap]) + 1 for cap in caps) > MOST_STATES:
