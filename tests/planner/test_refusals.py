@@ -16,6 +16,7 @@ from rota.planner.description.devices import DeviceLink, fully_connected
 from rota.planner.description.operators import CPU, GraphOperator
 from rota.planner.description.read import read_problem
 from rota.planner.options import PlannerOptions
+from rota.planner.plan import PlanObjective
 from rota.planner.pytorch import graph as model
 from rota.planner.pytorch import load
 from rota.planner.registry import run_planner
@@ -111,3 +112,18 @@ def test_spotlight_without_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(RotaError, match="planner 'spotlight' needs PyTorch"):
         run_planner("spotlight", problem_of([operator("a")], [], machines(1)), PlannerOptions())
+
+
+@pytest.mark.parametrize(
+    ("planner", "objective", "told"),
+    [
+        ("max-load", PlanObjective.LATENCY, "'max-load' does not make latency small but throughput; .* take pesto"),
+        ("pesto", PlanObjective.THROUGHPUT, "'pesto' does not make throughput small but latency; .* take max-load"),
+    ],
+)
+def test_planner_of_another_objective_is_told(planner: str, objective: PlanObjective, told: str) -> None:
+    problem = problem_of([operator("a")], [], machines(1))
+
+    with pytest.raises(RotaError, match=told):
+        run_planner(planner, problem, PlannerOptions(objective=objective))
+    assert run_planner(planner, problem, PlannerOptions()).objective is not objective
