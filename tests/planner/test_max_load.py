@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from planner.planning import machines, operator, problem_of, published, random_problem
 from rota.core.errors import RotaError
+from rota.planner.description.devices import DeviceGraph, GraphDevice
 from rota.planner.description.operators import ACCELERATOR, CPU
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.description.read import read_problem
-from rota.planner.ideals import lattice
+from rota.planner.ideals import instance, lattice
+from rota.planner.methods.baechi import plan_baechi
 from rota.planner.methods.max_load import plan_linear, plan_max_load
 from rota.planner.simulate.loads import max_load_ms, placed_stage, refuse_misplaced
 
@@ -76,6 +79,65 @@ def test_no_assignment_is_better(seed: int, memory_bytes: int | None) -> None:
     refuse_misplaced(problem, plan.stages)
     assert plan.proved_optimal
     assert plan.value_ms == pytest.approx(least_by_trying(problem))
+
+
+def with_memory(problem: PlanningProblem, *sizes: int | None) -> PlanningProblem:
+    """The problem with accelerators of these sizes instead of its own."""
+    accelerators = tuple(
+        GraphDevice(name=f"a{number}", type=ACCELERATOR, memory_bytes=size) for number, size in enumerate(sizes)
+    )
+    others = tuple(device for device in problem.devices.devices if device.type == CPU)
+    return PlanningProblem(graph=problem.graph, devices=DeviceGraph(devices=accelerators + others))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("sizes", [(5, 12), (12, 5), (7, None)])
+def test_no_assignment_is_better_on_unequal_memory(seed: int, sizes: tuple[int | None, ...]) -> None:
+    problem = with_memory(random_problem(seed, 6), *sizes)
+
+    plan = plan_max_load(problem)
+
+    refuse_misplaced(problem, plan.stages)
+    assert plan.proved_optimal
+    assert plan.value_ms == pytest.approx(least_by_trying(problem))
+
+
+def test_what_fits_the_larger_accelerator_only_is_placed_there() -> None:
+    operators = [operator("a", weight_bytes=9), operator("b", weight_bytes=2)]
+    problem = problem_of(operators, [(0, 1)], with_memory(random_problem(0), 3, 10).devices)
+
+    for plan in (plan_max_load(problem), plan_linear(problem), plan_baechi(problem)):
+        refuse_misplaced(problem, plan.stages)
+    assert plan_max_load(problem).device_of() == {0: "a1", 1: "a0"}
+
+
+def test_many_sizes_of_memory_are_rounded_and_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance, "MOST_STATES", 6)
+    operators = [operator("a", weight_bytes=9), operator("b", weight_bytes=2)]
+    problem = with_memory(problem_of(operators, [(0, 1)], machines(1)), 9, 10, 40, 50)
+
+    plan = plan_max_load(problem)
+
+    refuse_misplaced(problem, plan.stages)
+    assert not plan.proved_optimal
+    assert "similar memory" in plan.notes[0]
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e-6, 1e9])
+@pytest.mark.parametrize("seed", range(4))
+def test_optimum_follows_the_unit_of_time(seed: int, factor: float) -> None:
+    problem = random_problem(seed, 6)
+    operators = [
+        replace(
+            each,
+            time_ms={name: factor * ms for name, ms in each.time_ms.items()},
+            transfer_ms=factor * (each.transfer_ms or 0.0),
+        )
+        for each in problem.graph.operators
+    ]
+    scaled = problem_of(operators, problem.graph.edges, problem.devices)
+
+    assert plan_max_load(scaled).value_ms == pytest.approx(factor * least_by_trying(problem), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -65,7 +65,7 @@ def test_pipedream_is_best_among_all_consecutive_stages() -> None:
         devices = fully_connected("gpu", 4, per_node=2, bytes_per_ms=1e6, between_bytes_per_ms=2e5)
         times = [rng.uniform(1.0, 9.0) for _ in range(5)]
         problem = chain_problem(times, devices, output=rng.randrange(10**6), weights=rng.randrange(3 * 10**6))
-        chain, fabric, numbers = pipeline_problem(problem)
+        chain, fabric, numbers = pipeline_problem(problem, "pipedream")
 
         found = best_pipedream(chain, fabric, numbers)
 
@@ -74,7 +74,7 @@ def test_pipedream_is_best_among_all_consecutive_stages() -> None:
 
 
 def _best_by_trying(problem: PlanningProblem) -> float:
-    chain, fabric, devices = pipeline_problem(problem)
+    chain, fabric, devices = pipeline_problem(problem, "pipedream")
     best = float("inf")
     layers = len(chain)
     for stages in range(1, min(layers, len(devices)) + 1):

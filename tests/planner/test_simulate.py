@@ -6,9 +6,13 @@ from planner.planning import machines, operator, problem_of
 from rota.core.errors import RotaError
 from rota.planner.description.devices import DeviceGraph, DeviceLink, GraphDevice
 from rota.planner.description.operators import ACCELERATOR
+from rota.planner.description.problem import PlanningProblem
+from rota.planner.plan import PlacementPlan, PlanObjective
 from rota.planner.simulate.calls import call_latency_ms, contiguous_pieces
+from rota.planner.simulate.latency import stages_of
 from rota.planner.simulate.loads import placed_stage, refuse_misplaced
 from rota.planner.simulate.operators import simulate_placement
+from rota.planner.simulate.report import plan_report
 from rota.planner.simulate.tasks import SimTask, simulate_tasks
 
 
@@ -106,3 +110,26 @@ def test_broken_plans_are_told() -> None:
         refuse_misplaced(problem, [placed_stage(problem, f"a{number}", [number]) for number in range(2)])
     with pytest.raises(RotaError, match="placed twice"):
         refuse_misplaced(problem, [placed_stage(problem, "a0", [0, 1]), placed_stage(problem, "a1", [1])])
+
+
+def placed(problem: PlanningProblem, device_of: dict[int, str], objective: PlanObjective) -> PlacementPlan:
+    return PlacementPlan(
+        planner="by hand", objective=objective, value_ms=0.0, stages=stages_of(problem, device_of), seconds=0.0
+    )
+
+
+def test_step_of_a_plan_does_not_depend_on_its_objective() -> None:
+    problem = problem_of([operator("a", 2.0), operator("b", 3.0)], [(0, 1)], machines(2))
+    plans = [placed(problem, {0: "a0", 1: "a1"}, objective) for objective in PlanObjective]
+
+    reports = [plan_report(problem, plan, 4) for plan in plans]
+
+    assert [report.step_ms for report in reports] == [2.0 + 4 * 3.0] * 2
+    assert [report.latency_ms for report in reports] == [5.0] * 2
+
+
+def test_samples_of_stages_that_are_no_pipeline_run_one_after_the_other() -> None:
+    problem = problem_of([operator("a", 2.0), operator("b", 3.0), operator("c")], [(0, 1), (1, 2)], machines(2))
+    plan = placed(problem, {0: "a0", 1: "a1", 2: "a0"}, PlanObjective.LATENCY)
+
+    assert plan_report(problem, plan, 4).step_ms == pytest.approx(4 * 6.0)

@@ -34,7 +34,11 @@ GraphArgument = Annotated[
     ),
 ]
 ObjectiveOption = Annotated[
-    PlanObjective, typer.Option("--objective", help="What to make small: a device's load, or one sample's time.")
+    PlanObjective | None,
+    typer.Option(
+        "--objective",
+        help="What to make small: a device's load, or one sample's time; the planner's own, else throughput.",
+    ),
 ]
 PlannerOption = Annotated[
     str | None,
@@ -79,7 +83,7 @@ def _examples(*lines: str) -> str:
 )
 def place(
     graph: GraphArgument,
-    objective: ObjectiveOption = PlanObjective.THROUGHPUT,
+    objective: ObjectiveOption = None,
     planner: PlannerOption = None,
     devices: DevicesOption = None,
     micro_batches: MicroBatchesOption = 8,
@@ -98,7 +102,7 @@ def place(
         seed=seed,
         deadline_ms=deadline_ms,
     )
-    name = planner or default_planner(objective)
+    name = planner or default_planner(objective or PlanObjective.THROUGHPUT)
     with progress(f"planning {graph.name} with {name}", total=1.0) as bar:
         found = run_planner(name, problem, options, bar.update)
     report = plan_report(problem, found, micro_batches)
@@ -148,11 +152,11 @@ def compare(
         for number, name in enumerate(names):
             try:
                 found = run_planner(name, problem, options)
+                report = plan_report(problem, found, micro_batches)
             except RotaError as err:
                 records.append({"planner": name, "notes": [str(err)]})
                 typer.echo(f"note: {name}: {err}", err=True)
                 continue
-            report = plan_report(problem, found, micro_batches)
             plans.append((found, report))
             records.append(_record(problem, found, report))
             bar.update(number + 1.0)

@@ -164,6 +164,12 @@ def run_planner(
     entry = planner_named(name)
     if not entry.places:
         raise RotaError(f"planner {name!r} places no operators; see `rota plan policies` for what it takes")
+    wanted = options.objective
+    if wanted is not None and not entry.objective.startswith(wanted.value):
+        raise RotaError(
+            f"planner {name!r} does not make {wanted.value} small but {entry.objective.split(':')[0]};"
+            f" leave out --objective {wanted.value}, or take {default_planner(wanted)}"
+        )
     if not entry.swaps:
         problem.refuse_too_large()
     module, _, attribute = entry.target.partition(":")

@@ -9,6 +9,10 @@ from functools import cached_property
 
 from rota.core.errors import RotaError, did_you_mean
 
+MOST_DEVICES = 4096
+MOST_LINKED = 1024
+"""Devices of which each pair gets a link."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphDevice:
@@ -40,6 +44,8 @@ class DeviceLink:
     medium: str | None = None
 
     def __post_init__(self) -> None:
+        if self.source == self.target:
+            raise RotaError(f"link from device {self.source!r} to itself; name two devices, or remove it")
         if not (math.isfinite(self.bytes_per_ms) and self.bytes_per_ms > 0):
             raise RotaError(f"link {self.source}-{self.target}: bandwidth must be more than 0")
         if not (math.isfinite(self.latency_ms) and self.latency_ms >= 0):
@@ -62,6 +68,7 @@ class DeviceGraph:
     def __post_init__(self) -> None:
         if not self.devices:
             raise RotaError("there are no devices; give at least one")
+        refuse_many_devices(len(self.devices))
         repeated = [name for name, count in Counter(device.name for device in self.devices).items() if count > 1]
         if repeated:
             raise RotaError(f"device {repeated[0]!r} is there twice; names must differ")
@@ -106,6 +113,12 @@ class DeviceGraph:
         return tuple(dict.fromkeys(device.type for device in self.devices))
 
 
+def refuse_many_devices(count: int, most: int = MOST_DEVICES) -> None:
+    """Raise where there are more devices than a plan inside one job can use; ask before making them."""
+    if count > most:
+        raise RotaError(f"{count} devices; a plan takes at most {most}, give fewer")
+
+
 def fully_connected(
     device_type: str,
     count: int,
@@ -118,6 +131,7 @@ def fully_connected(
     between_latency_ms: float = 0.0,
 ) -> DeviceGraph:
     """Equal devices, each pair linked; pairs on different nodes share the slower links of the two nodes."""
+    refuse_many_devices(count, MOST_LINKED)
     per_node = per_node or count
     devices = tuple(
         GraphDevice(name=f"{device_type}-{number}", type=device_type, memory_bytes=memory_bytes)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rota.core.errors import RotaError, did_you_mean
+
+MOST_NUMBER = 1e18
+"""Larger numbers are mistakes; sums of them would lose their digits."""
 
 
 class JsonFields:
@@ -38,8 +40,8 @@ class JsonFields:
         if name not in self and default is not None:
             return default
         value = self.raw(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise RotaError(f"{self.place}: {name} must be a number, found {_shown(value)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST_NUMBER <= value <= MOST_NUMBER:
+            raise RotaError(f"{self.place}: {name} must be a number of at most {MOST_NUMBER:g}, found {_shown(value)}")
         if value < least:
             raise RotaError(f"{self.place}: {name} is {value:g}; it must be {least:g} or more")
         return float(value)
@@ -87,6 +89,8 @@ def read_json(path: Path) -> Any:
         raise RotaError(f"{path}: not a text file") from err
     except json.JSONDecodeError as err:
         raise RotaError(f"{path}: not JSON, line {err.lineno}: {err.msg}") from err
+    except (RecursionError, ValueError) as err:
+        raise RotaError(f"{path}: not JSON of a graph: nested too deeply, or a number with too many digits") from err
 
 
 def write_json(path: Path, value: object) -> None:
@@ -98,5 +102,8 @@ def write_json(path: Path, value: object) -> None:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, default=str)
+    try:
+        text = json.dumps(value, default=str)
+    except (RecursionError, ValueError):
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 40 else text[:37] + "..."

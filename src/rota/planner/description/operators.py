@@ -13,6 +13,8 @@ from rota.core.errors import RotaError
 
 ACCELERATOR = "accelerator"
 CPU = "cpu"
+MOST_MS = 1e15
+"""The longest time of an operator or transfer: some 30,000 years."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +42,16 @@ class GraphOperator:
         if not self.time_ms:
             raise RotaError(f"operator {self.name!r} runs nowhere; give it a time on at least one device type")
         for device_type, time_ms in self.time_ms.items():
-            if not math.isfinite(time_ms) or time_ms < 0:
+            if not 0 <= time_ms <= MOST_MS:
                 raise RotaError(
-                    f"operator {self.name!r}: time on {device_type} is {time_ms:g} ms; it must be 0 or more"
+                    f"operator {self.name!r}: time on {device_type} is {time_ms:g} ms; it must be from 0 to {MOST_MS:g}"
                 )
         if not 0 < self.occupancy <= 1:
             raise RotaError(f"operator {self.name!r}: occupancy {self.occupancy:g}; it must be above 0 and at most 1")
-        if self.transfer_ms is not None and not (math.isfinite(self.transfer_ms) and self.transfer_ms >= 0):
-            raise RotaError(f"operator {self.name!r}: transfer of {self.transfer_ms:g} ms; it must be 0 or more")
+        if self.transfer_ms is not None and not 0 <= self.transfer_ms <= MOST_MS:
+            raise RotaError(
+                f"operator {self.name!r}: transfer of {self.transfer_ms:g} ms; it must be from 0 to {MOST_MS:g}"
+            )
         for label, count in (
             ("output", self.output_bytes),
             ("weights", self.weight_bytes),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota.core.errors import RotaError
-from rota.planner.description.devices import DeviceGraph, GraphDevice
+from rota.planner.description.devices import DeviceGraph, GraphDevice, refuse_many_devices
 from rota.planner.description.fields import JsonFields
 from rota.planner.description.operators import ACCELERATOR, CPU, GraphOperator, OperatorGraph
 from rota.planner.description.problem import PlanningProblem
@@ -97,6 +97,7 @@ def _operator(node: JsonFields, transfer_ms: float | None, output_bytes: int) ->
 
 def _devices(top: JsonFields) -> DeviceGraph:
     memory_bytes = int(top.number("maxSizePerFPGA", least=1.0))
+    refuse_many_devices(top.count("maxFPGAs") + top.count("maxCPUs"))
     accelerators = [
         GraphDevice(name=f"{ACCELERATOR}-{number}", type=ACCELERATOR, memory_bytes=memory_bytes)
         for number in range(1, top.count("maxFPGAs") + 1)

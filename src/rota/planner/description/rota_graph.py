@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota.core.errors import RotaError, did_you_mean
-from rota.planner.description.devices import DeviceGraph, DeviceLink, GraphDevice
+from rota.planner.description.devices import DeviceGraph, DeviceLink, GraphDevice, refuse_many_devices
 from rota.planner.description.fields import JsonFields
 from rota.planner.description.operators import CPU, GraphOperator, OperatorGraph
 from rota.planner.description.problem import PlanningProblem
@@ -61,7 +61,7 @@ def _graph(entries: list[JsonFields], source: str) -> OperatorGraph:
     edges = []
     for position, entry in enumerate(entries):
         for name in entry.items("inputs") if "inputs" in entry else []:
-            if name not in numbers:
+            if not isinstance(name, str) or name not in numbers:
                 raise RotaError(f"{entry.place}: unknown input {name!r}; {did_you_mean(str(name), numbers)}")
             edges.append((numbers[name], position))
     return OperatorGraph(operators=tuple(map(_operator, entries)), edges=tuple(edges), source=source)
@@ -92,12 +92,13 @@ def _with_fewest(times_ms: dict[str, float]) -> dict[str, float]:
 
 
 def _devices(top: JsonFields) -> DeviceGraph:
-    devices = []
+    devices: list[GraphDevice] = []
     for position, value in enumerate(top.items("devices")):
         entry = JsonFields(value, f"{top.place}: device {position}", _DEVICE)
         device_type = entry.text("type")
         memory_bytes = entry.count("memory_bytes") if "memory_bytes" in entry else None
         count = entry.count("count", 1, least=1)
+        refuse_many_devices(len(devices) + count)
         name = entry.text("name", device_type)
         names = [name] if count == 1 else [f"{name}-{number}" for number in range(count)]
         levels = tuple(

@@ -8,8 +8,9 @@ part of a net, and not all of it, pays the net's transfer once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,21 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+MOST_STATES = 2048
+"""Beyond so many combinations of devices in use, accelerators of similar memory are taken as equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorKind:
+    """Accelerators of the same memory, by their numbers among all devices."""
+
+    memory_cap_bytes: float
+    devices: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxLoadInstance:
-    """Groups to be split over equal accelerators and equal CPUs."""
+    """Groups to be split over equally fast accelerators, whose memory may differ, and equal CPUs."""
 
     members: tuple[tuple[int, ...], ...]
     """Numbers of the operators of each group."""
@@ -38,12 +51,40 @@ class MaxLoadInstance:
     cpu_only: Ints
     precedence: frozenset[tuple[int, int]]
     nets: tuple[tuple[tuple[int, ...], float], ...]
-    accelerators: int
+    kinds: tuple[AcceleratorKind, ...]
     cpus: int
-    memory_cap_bytes: float
+    rounds_memory: bool = False
+    """Whether some accelerators are taken to have less memory than they have, to keep the search short."""
 
     def __len__(self) -> int:
         return len(self.members)
+
+    @property
+    def memory_cap_bytes(self) -> float:
+        """The memory of the smallest accelerator."""
+        return min((kind.memory_cap_bytes for kind in self.kinds), default=np.inf)
+
+    def without_memory(self) -> MaxLoadInstance:
+        """The instance with accelerators of unlimited memory."""
+        devices = tuple(number for kind in self.kinds for number in kind.devices)
+        return replace(self, kinds=(AcceleratorKind(memory_cap_bytes=np.inf, devices=devices),) if devices else ())
+
+    def scaled(self) -> MaxLoadInstance:
+        """The instance with times such that the least possible load is about 1, so that tolerances are relative."""
+        fast_ms = np.where(self.cpu_only > 0, np.inf, self.accelerator_ms) if self.kinds else np.inf
+        slow_ms = np.where(self.accelerator_only > 0, np.inf, self.cpu_ms) if self.cpus else np.inf
+        least_ms = np.minimum(fast_ms, slow_ms)
+        unit_ms = float(np.max(least_ms, initial=0.0, where=np.isfinite(least_ms)))
+        if unit_ms <= 0.0:
+            unit_ms = max((cost_ms for _, cost_ms in self.nets), default=0.0)
+        if unit_ms <= 0.0:
+            return self
+        return replace(
+            self,
+            accelerator_ms=self.accelerator_ms / unit_ms,
+            cpu_ms=self.cpu_ms / unit_ms,
+            nets=tuple((groups, cost_ms / unit_ms) for groups, cost_ms in self.nets),
+        )
 
     def joined(self, labels: Ints) -> MaxLoadInstance:
         """The instance in which groups of one label are one group."""
@@ -67,9 +108,9 @@ class MaxLoadInstance:
                 (int(labels[a]), int(labels[b])) for a, b in self.precedence if labels[a] != labels[b]
             ),
             nets=tuple(sorted(costs_ms.items())),
-            accelerators=self.accelerators,
+            kinds=self.kinds,
             cpus=self.cpus,
-            memory_cap_bytes=self.memory_cap_bytes,
+            rounds_memory=self.rounds_memory,
         )
 
 
@@ -102,9 +143,7 @@ def max_load_instance(problem: PlanningProblem) -> MaxLoadInstance:
     graph, fast = problem.graph, accelerator_type(problem)
     classes = colocation_classes(problem)
     count = int(classes.max()) + 1
-    is_cpu_only = fast == CPU
-    accelerators = [] if is_cpu_only else problem.devices.of_type(fast)
-    caps = [problem.devices.devices[number].memory_bytes for number in accelerators]
+    kinds, rounds_memory = accelerator_kinds(problem, fast, most=count)
     fast_ms, cpu_ms = graph.times_ms(fast), graph.times_ms(CPU)
     sizes = np.array([operator.weight_bytes for operator in graph.operators], dtype=float)
     members: list[list[int]] = [[] for _ in range(count)]
@@ -124,11 +163,33 @@ def max_load_instance(problem: PlanningProblem) -> MaxLoadInstance:
         cpu_only=np.bincount(classes, ~np.isfinite(fast_ms), count).astype(np.int64),
         precedence=_precedence(problem, classes),
         nets=tuple(nets),
-        accelerators=len(accelerators),
-        cpus=len(problem.devices.of_type(CPU)),
-        memory_cap_bytes=min((float(cap) for cap in caps if cap is not None), default=np.inf),
+        kinds=kinds,
+        cpus=min(len(problem.devices.of_type(CPU)), count),
+        rounds_memory=rounds_memory,
     )
     return without_cycles(raw)
+
+
+def accelerator_kinds(problem: PlanningProblem, fast: str, most: int) -> tuple[tuple[AcceleratorKind, ...], bool]:
+    """Accelerators by memory, the smallest first, and whether kinds were joined because there are too many.
+
+    No chain uses more than `most` devices, so that no kind has more.
+    """
+    if fast == CPU:
+        return (), False
+    devices: dict[float, tuple[int, ...]] = {}
+    for number in problem.devices.of_type(fast):
+        cap = problem.devices.devices[number].memory_bytes
+        key = np.inf if cap is None else float(cap)
+        known = devices.get(key, ())
+        devices[key] = (*known, number) if len(known) < most else known
+    caps = sorted(devices)
+    rounds_memory = False
+    while len(caps) > 1 and math.prod(len(devices[cap]) + 1 for cap in caps) > MOST_STATES:
+        place = min(range(1, len(caps)), key=lambda each: caps[each] / caps[each - 1])
+        devices[caps[place - 1]] += devices.pop(caps.pop(place))
+        rounds_memory = True
+    return tuple(AcceleratorKind(memory_cap_bytes=cap, devices=devices[cap]) for cap in caps), rounds_memory
 
 
 def colocation_classes(problem: PlanningProblem) -> Ints:

@@ -6,23 +6,30 @@ that are left; both limit the pairs of ideals that need be looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from rota.planner.description.operators import CPU
+from rota.planner.description.problem import PlanningProblem
 from rota.planner.ideals.instance import Floats, Ints, MaxLoadInstance
 from rota.planner.ideals.lattice import IdealTable
 
 _CHUNK = 1024
 _SLACK_MS = 1e-9
+CPU_KIND = -1
+State = tuple[int, ...]
+"""Devices in use: of each kind of accelerators, then CPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainStep:
     """One device of a chain: what lies between two ideals, and the load."""
 
-    is_accelerator: bool
+    kind: int
+    """Which of the instance's kinds of accelerators; `CPU_KIND` for a CPU."""
     inner: int
     outer: int
     load_ms: float
@@ -34,7 +41,7 @@ class _Layer:
 
     load_ms: Floats
     before: Ints
-    by_accelerator: np.ndarray
+    kind: Ints
 
 
 class ChainSearch:
@@ -50,56 +57,52 @@ class ChainSearch:
         self._instance = instance
         self._table = table
         self._bound_ms = bound_ms
-        self._layers: dict[tuple[int, int], _Layer] = {}
+        self._layers: dict[State, _Layer] = {}
+        self._counts: State = (*(len(kind.devices) for kind in instance.kinds), instance.cpus)
+        self._kinds = (*range(len(instance.kinds)), CPU_KIND)
 
     def run(self, report: Callable[[float], None] | None = None) -> list[ChainStep] | None:
         """The best chain, from the first device to the last; None if no chain is below the bound."""
-        cpus, accelerators = self._instance.cpus, self._instance.accelerators
-        for cpu in range(cpus + 1):
-            for accelerator in range(accelerators + 1):
-                self._layers[cpu, accelerator] = self._layer(cpu, accelerator)
-                if report is not None:
-                    report((cpu * (accelerators + 1) + accelerator + 1) / ((cpus + 1) * (accelerators + 1)))
+        states = list(itertools.product(*(range(count + 1) for count in self._counts)))
+        for done, state in enumerate(states):
+            self._layers[state] = self._layer(state)
+            if report is not None:
+                report((done + 1) / len(states))
         full = len(self._table) - 1
-        if not np.isfinite(self._layers[cpus, accelerators].load_ms[full]):
+        if not np.isfinite(self._layers[self._counts].load_ms[full]):
             return None
         return self._chain(full)
 
-    def _layer(self, cpu: int, accelerator: int) -> _Layer:
+    def _layer(self, state: State) -> _Layer:
         size = len(self._table)
-        if not cpu and not accelerator:
-            load_ms = np.full(size, np.inf)
+        load_ms, before, kinds = np.full(size, np.inf), np.zeros(size, np.int64), np.zeros(size, np.int64)
+        if not any(state):
             load_ms[0] = 0.0
-            return _Layer(load_ms=load_ms, before=np.zeros(size, np.int64), by_accelerator=np.zeros(size, bool))
-        load_ms, before, kind = np.full(size, np.inf), np.zeros(size, np.int64), np.zeros(size, bool)
-        for is_accelerator, source in ((True, (cpu, accelerator - 1)), (False, (cpu - 1, accelerator))):
-            if source not in self._layers:
-                continue
+            return _Layer(load_ms=load_ms, before=before, kind=kinds)
+        sources = [(kind, source) for kind in self._kinds if (source := _fewer(state, kind)) is not None]
+        for kind, source in sources:
             earlier = self._layers[source]
             is_unused = earlier.load_ms < load_ms
             load_ms[is_unused] = earlier.load_ms[is_unused]
             before[is_unused] = np.flatnonzero(is_unused)
-            kind[is_unused] = is_accelerator
-        made = _Layer(load_ms=load_ms, before=before, by_accelerator=kind)
-        left = (self._instance.cpus - cpu, self._instance.accelerators - accelerator)
-        if accelerator:
-            self._extend(made, self._sources(cpu, accelerator - 1, is_accelerator=True), left, is_accelerator=True)
-        if cpu:
-            self._extend(made, self._sources(cpu - 1, accelerator, is_accelerator=False), left, is_accelerator=False)
+            kinds[is_unused] = kind
+        made = _Layer(load_ms=load_ms, before=before, kind=kinds)
+        for kind, source in sources:
+            self._extend(made, self._sources(source, kind), self._left(state), kind)
         return made
 
-    def _sources(self, cpu: int, accelerator: int, *, is_accelerator: bool) -> tuple[Ints, Floats]:
+    def _left(self, state: State) -> tuple[int, int]:
+        """CPUs and accelerators that a state does not use yet."""
+        return self._counts[-1] - state[-1], sum(self._counts[:-1]) - sum(state[:-1])
+
+    def _sources(self, state: State, kind: int) -> tuple[Ints, Floats]:
         """Ideals from which one more device of a kind may lead somewhere that fewer devices did not reach as well."""
-        load_ms = self._layers[cpu, accelerator].load_ms
+        load_ms = self._layers[state].load_ms
         is_open = np.isfinite(load_ms)
-        fewer = (cpu, accelerator - 1) if is_accelerator else (cpu - 1, accelerator)
-        if fewer in self._layers:
+        fewer = _fewer(state, kind)
+        if fewer is not None:
             is_open &= load_ms < self._layers[fewer].load_ms
-        left = (
-            self._instance.cpus - cpu,
-            self._instance.accelerators - accelerator,
-        )
-        is_open &= self._table.accelerator_ms >= self._least_done_ms(left)
+        is_open &= self._table.accelerator_ms >= self._least_done_ms(self._left(state))
         found = np.flatnonzero(is_open)
         return found, load_ms[found]
 
@@ -118,10 +121,8 @@ class ChainSearch:
         ratio = (instance.accelerator_ms[costs] / instance.cpu_ms[costs]).max(initial=0.0)
         return float(ratio * self._bound_ms + instance.accelerator_ms[~costs].sum())
 
-    def _extend(
-        self, layer: _Layer, sources: tuple[Ints, Floats], left: tuple[int, int], *, is_accelerator: bool
-    ) -> None:
-        table = self._table
+    def _extend(self, layer: _Layer, sources: tuple[Ints, Floats], left: tuple[int, int], kind: int) -> None:
+        table, is_accelerator = self._table, kind != CPU_KIND
         first_target = int(np.searchsorted(table.accelerator_ms, self._least_done_ms(left)))
         if left == (0, 0):
             first_target = len(table) - 1
@@ -134,10 +135,10 @@ class ChainSearch:
             end = int(np.searchsorted(table.accelerator_ms, highest + reach_ms + 1e-6, side="right"))
             for low in range(begin, end, 8 * _CHUNK):
                 outer = np.arange(low, min(low + 8 * _CHUNK, end))
-                self._relax(layer, some, some_ms, outer, is_accelerator=is_accelerator)
+                self._relax(layer, some, some_ms, outer, kind)
 
-    def _relax(self, layer: _Layer, inner: Ints, inner_ms: Floats, outer: Ints, *, is_accelerator: bool) -> None:
-        loads_ms = self._loads_ms(inner, outer, is_accelerator=is_accelerator)
+    def _relax(self, layer: _Layer, inner: Ints, inner_ms: Floats, outer: Ints, kind: int) -> None:
+        loads_ms = self._loads_ms(inner, outer, is_accelerator=kind != CPU_KIND)
         self._combined(loads_ms, inner_ms[:, None], out=loads_ms)
         limit_ms = np.minimum(layer.load_ms[outer], self._bound_ms) - _SLACK_MS
         rows, columns = np.nonzero(loads_ms < limit_ms[None, :])
@@ -145,14 +146,14 @@ class ChainSearch:
             return
         values_ms = loads_ms[rows, columns]
         sources, targets = inner[rows], outer[columns]
-        is_allowed = self._is_allowed(sources, targets, is_accelerator=is_accelerator)
+        is_allowed = self._is_allowed(sources, targets, kind)
         sources, targets, values_ms = sources[is_allowed], targets[is_allowed], values_ms[is_allowed]
         order = np.lexsort((sources, values_ms, targets))
         best, firsts = np.unique(targets[order], return_index=True)
         chosen = order[firsts]
         layer.load_ms[best] = values_ms[chosen]
         layer.before[best] = sources[chosen]
-        layer.by_accelerator[best] = is_accelerator
+        layer.kind[best] = kind
 
     def _loads_ms(self, inner: Ints, outer: Ints, *, is_accelerator: bool) -> Floats:
         """Loads of what lies between each inner and each outer ideal; without meaning where they are not nested."""
@@ -166,26 +167,40 @@ class ChainSearch:
         other_ms = table.accelerator_ms[inner] - table.open_ms[inner]
         return np.asarray(own_ms[None, :] - other_ms[:, None] - shared_ms)
 
-    def _is_allowed(self, inner: Ints, outer: Ints, *, is_accelerator: bool) -> np.ndarray:
-        table = self._table
+    def _is_allowed(self, inner: Ints, outer: Ints, kind: int) -> np.ndarray:
+        table, is_accelerator = self._table, kind != CPU_KIND
         is_nested = ~(table.words[inner] & ~table.words[outer]).any(axis=1)
         barred = table.cpu_only if is_accelerator else table.accelerator_only
         is_nested &= barred[outer] == barred[inner]
-        if is_accelerator and np.isfinite(self._instance.memory_cap_bytes):
+        if is_accelerator:
             needed = table.memory_bytes[outer] - table.memory_bytes[inner]
-            is_nested &= needed <= self._instance.memory_cap_bytes
+            is_nested &= needed <= self._instance.kinds[kind].memory_cap_bytes
         return np.asarray(is_nested)
 
     def _chain(self, full: int) -> list[ChainStep]:
-        cpu, accelerator, outer = self._instance.cpus, self._instance.accelerators, full
+        state, outer = self._counts, full
         steps: list[ChainStep] = []
-        while cpu or accelerator:
-            layer = self._layers[cpu, accelerator]
-            inner, is_accelerator = int(layer.before[outer]), bool(layer.by_accelerator[outer])
+        while any(state):
+            layer = self._layers[state]
+            inner, kind = int(layer.before[outer]), int(layer.kind[outer])
             if inner != outer:
                 pair = np.array([inner]), np.array([outer])
-                load_ms = float(self._loads_ms(*pair, is_accelerator=is_accelerator)[0, 0])
-                steps.append(ChainStep(is_accelerator=is_accelerator, inner=inner, outer=outer, load_ms=load_ms))
-            cpu, accelerator = (cpu, accelerator - 1) if is_accelerator else (cpu - 1, accelerator)
-            outer = inner
+                load_ms = float(self._loads_ms(*pair, is_accelerator=kind != CPU_KIND)[0, 0])
+                steps.append(ChainStep(kind=kind, inner=inner, outer=outer, load_ms=load_ms))
+            fewer = _fewer(state, kind)
+            assert fewer is not None
+            state, outer = fewer, inner
         return steps[::-1]
+
+
+def _fewer(state: State, kind: int) -> State | None:
+    """The state with one device of a kind less; None where it uses none."""
+    place = kind % len(state)
+    return (*state[:place], state[place] - 1, *state[place + 1 :]) if state[place] else None
+
+
+def step_devices(problem: PlanningProblem, instance: MaxLoadInstance, steps: Sequence[ChainStep]) -> list[str]:
+    """The name of the device of each step."""
+    free = {number: list(kind.devices) for number, kind in enumerate(instance.kinds)}
+    free[CPU_KIND] = problem.devices.of_type(CPU)
+    return [problem.devices.devices[free[step.kind].pop(0)].name for step in steps]

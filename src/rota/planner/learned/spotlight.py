@@ -34,7 +34,7 @@ def plan_spotlight(
 ) -> PlacementPlan:
     """The best placement seen while learning; the same seed gives the same one."""
     began_s = time.process_time()
-    torch = require_torch()
+    torch = require_torch("planner 'spotlight'")
     groups = coarsened(problem, options.coarsen_to)
     is_large = len(problem.graph) > _LARGEST_TRIED
     trial = _Trial(*_as_problem(problem, groups)) if is_large else _Trial(problem, groups)

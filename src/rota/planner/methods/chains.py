@@ -6,11 +6,12 @@ import itertools
 from dataclasses import replace
 
 from rota.core.errors import RotaError
+from rota.planner.description.devices import GraphDevice
 from rota.planner.description.operators import CPU
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.ideals.instance import MaxLoadInstance, accelerator_type, max_load_instance, with_weightless_joined
 from rota.planner.ideals.lattice import all_ideals, ideal_table, linear_ideals, thinned
-from rota.planner.ideals.search import ChainSearch
+from rota.planner.ideals.search import ChainSearch, step_devices
 
 _CPU_STEPS = 2
 """CPU stretches of a chain; more make the search longer and hardly ever help."""
@@ -28,25 +29,29 @@ def filled_in_order(problem: PlanningProblem, *, balanced: bool = False) -> dict
     """
     instance = max_load_instance(problem)
     fast = accelerator_type(problem)
-    free = [problem.devices.devices[number].name for number in problem.devices.of_type(fast)] if fast != CPU else []
+    free = [problem.devices.devices[number] for number in problem.devices.of_type(fast)] if fast != CPU else []
     cpus = [problem.devices.devices[number].name for number in problem.devices.of_type(CPU)]
-    cap = instance.memory_cap_bytes
+    share = float("inf")
     if balanced and free:
-        cap = min(cap, float(instance.memory_bytes.sum()) / len(free) + float(instance.memory_bytes.max()))
+        share = float(instance.memory_bytes.sum()) / len(free) + float(instance.memory_bytes.max())
     device_of: dict[int, str] = {}
     held, current = 0.0, free.pop(0) if free else None
     for group in _order(instance):
         needed = float(instance.memory_bytes[group])
-        if current is not None and held + needed > cap:
+        is_small = any(needed <= _room(each, share) for each in [current, *free] if each is not None)
+        while is_small and current is not None and held + needed > _room(current, share):
             held, current = 0.0, free.pop(0) if free else None
-        fits = current is not None and needed <= cap and not instance.cpu_only[group]
+        fits = current is not None and needed <= _room(current, share) and not instance.cpu_only[group]
         if not fits and (not cpus or instance.accelerator_only[group]):
             return None
-        home = current if fits else cpus[0]
-        assert home is not None
+        home = current.name if fits and current is not None else cpus[0]
         held += needed if fits else 0.0
         device_of.update(dict.fromkeys(instance.members[group], home))
     return device_of
+
+
+def _room(device: GraphDevice, share: float) -> float:
+    return share if device.memory_bytes is None else min(share, float(device.memory_bytes))
 
 
 def _order(instance: MaxLoadInstance) -> list[int]:
@@ -56,7 +61,7 @@ def _order(instance: MaxLoadInstance) -> list[int]:
 
 def cut_by_total(problem: PlanningProblem) -> dict[int, str] | None:
     """Contiguous stages with the least sum of loads: the latency where each device waits for the one before."""
-    instance = with_weightless_joined(max_load_instance(problem))
+    instance = with_weightless_joined(max_load_instance(problem).scaled())
     instance = replace(instance, cpus=min(instance.cpus, _CPU_STEPS))
     try:
         ideals = all_ideals(instance, most=_MOST_IDEALS)
@@ -66,14 +71,8 @@ def cut_by_total(problem: PlanningProblem) -> dict[int, str] | None:
     steps = ChainSearch(instance, table, total=True).run()
     if steps is None:
         return None
-    fast = accelerator_type(problem)
-    names = {
-        True: [problem.devices.devices[number].name for number in problem.devices.of_type(fast)],
-        False: [problem.devices.devices[number].name for number in problem.devices.of_type(CPU)],
-    }
     device_of: dict[int, str] = {}
-    for step in steps:
-        home = names[step.is_accelerator].pop(0)
+    for home, step in zip(step_devices(problem, instance, steps), steps, strict=True):
         for group in table.between(step.inner, step.outer):
             device_of.update(dict.fromkeys(instance.members[group], home))
     return device_of

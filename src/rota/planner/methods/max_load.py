@@ -8,19 +8,16 @@ the search. Training graphs: backward operators follow the forward operators of 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from rota.core.errors import RotaError
-from rota.planner.description.operators import CPU
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.ideals.instance import (
     MaxLoadInstance,
-    accelerator_type,
     max_load_instance,
     with_weightless_joined,
 )
 from rota.planner.ideals.lattice import IdealTable, all_ideals, ideal_table, linear_ideals, thinned
-from rota.planner.ideals.search import ChainSearch, ChainStep
+from rota.planner.ideals.search import ChainSearch, ChainStep, step_devices
 from rota.planner.methods.chains import MOST_CUTS
 from rota.planner.options import DEFAULTS, PlannerOptions
 from rota.planner.plan import PlacementPlan, PlanObjective, PlanStage, ReportProgress
@@ -35,7 +32,7 @@ def plan_max_load(
 ) -> PlacementPlan:
     """The plan with the least maximal load among contiguous ones, proved."""
     began_s = time.process_time()
-    instance = max_load_instance(problem)
+    instance = max_load_instance(problem).scaled()
     joined = with_weightless_joined(instance)
     solved = _solved(joined, report)
     # Joining groups is free of loss only where memory is not the limit.
@@ -45,7 +42,8 @@ def plan_max_load(
         instance = joined
     if solved is None:
         raise RotaError(
-            f"{problem.graph.source}: no contiguous split fits the devices' memory; add devices, memory or a CPU"
+            f"{problem.graph.source}: no contiguous split fits the devices' memory{_rounded(instance)};"
+            " add devices, memory or a CPU"
         )
     table, steps = solved
     stages = tuple(_stages(problem, instance, table, steps))
@@ -55,8 +53,8 @@ def plan_max_load(
         value_ms=max_load_ms(stages),
         stages=stages,
         seconds=time.process_time() - began_s,
-        proved_optimal=True,
-        notes=(f"{len(table)} ideals of {len(instance)} groups",),
+        proved_optimal=not instance.rounds_memory,
+        notes=(f"{len(table)} ideals of {len(instance)} groups{_rounded(instance)}",),
     )
 
 
@@ -65,7 +63,7 @@ def plan_linear(
 ) -> PlacementPlan:
     """The best split along one topological order: an upper bound, fast for graphs of any size."""
     began_s = time.process_time()
-    instance = with_weightless_joined(max_load_instance(problem))
+    instance = with_weightless_joined(max_load_instance(problem).scaled())
     table = ideal_table(instance, thinned(linear_ideals(instance), MOST_CUTS))
     steps = ChainSearch(instance, table).run(report)
     if steps is None:
@@ -91,6 +89,10 @@ def _solved(instance: MaxLoadInstance, report: ReportProgress | None) -> tuple[I
     return None if best is None else (table, best)
 
 
+def _rounded(instance: MaxLoadInstance) -> str:
+    return ", accelerators of similar memory taken to have the least of it" if instance.rounds_memory else ""
+
+
 def _is_memory_free(instance: MaxLoadInstance, solved: tuple[IdealTable, list[ChainStep]] | None) -> bool:
     """Whether the same load is the least without any bound on memory."""
     if solved is None:
@@ -100,21 +102,14 @@ def _is_memory_free(instance: MaxLoadInstance, solved: tuple[IdealTable, list[Ch
     if total <= instance.memory_cap_bytes:
         return True
     value_ms = max(step.load_ms for step in steps)
-    freed = replace(instance, memory_cap_bytes=float("inf"))
-    return ChainSearch(freed, table, value_ms - _SAME_MS).run() is None
+    return ChainSearch(instance.without_memory(), table, value_ms - _SAME_MS).run() is None
 
 
 def _stages(
     problem: PlanningProblem, instance: MaxLoadInstance, table: IdealTable, steps: list[ChainStep]
 ) -> list[PlanStage]:
-    fast = accelerator_type(problem)
-    free = {
-        True: [problem.devices.devices[number].name for number in problem.devices.of_type(fast)],
-        False: [problem.devices.devices[number].name for number in problem.devices.of_type(CPU)],
-    }
     stages = []
-    for step in steps:
-        name = free[step.is_accelerator].pop(0)
+    for name, step in zip(step_devices(problem, instance, steps), steps, strict=True):
         operators = [number for group in table.between(step.inner, step.outer) for number in instance.members[group]]
         stages.append(placed_stage(problem, name, operators))
     return stages

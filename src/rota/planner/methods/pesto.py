@@ -65,7 +65,11 @@ def plan_pesto(
 def _is_lower_bound(problem: PlanningProblem) -> bool:
     """Whether the program's optimum bounds every placement: links alike, at most one CPU, and no model of calls."""
     alike = {(link.bytes_per_ms, link.latency_ms) for link in problem.devices.links}
-    return len(alike) == 1 and len(problem.devices.of_type(CPU)) <= 1 and not is_called(problem)
+    caps = {
+        problem.devices.devices[number].memory_bytes for number in problem.devices.of_type(accelerator_type(problem))
+    }
+    is_even = len(alike) == 1 and len(caps) == 1
+    return is_even and len(problem.devices.of_type(CPU)) <= 1 and not is_called(problem)
 
 
 def _starting_points(problem: PlanningProblem) -> list[Candidate]:

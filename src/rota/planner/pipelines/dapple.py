@@ -40,12 +40,13 @@ def plan_dapple(
 ) -> PlacementPlan:
     """The synchronous pipeline with the shortest step for a number of micro-batches."""
     began_s = time.process_time()
-    chain, fabric, devices = pipeline_problem(problem)
+    chain, fabric, devices = pipeline_problem(problem, "dapple")
     if len(devices) > 1 and not problem.devices.links:
         raise RotaError("dapple replicates stages and needs links between devices; add `links`, or give --devices")
     stages, value_ms = best_dapple(chain, fabric, devices, options.micro_batches, report)
     step = simulated_step(chain, fabric, stages, options.micro_batches)
     single_ms = chain.stage_ms(0, len(chain)) * options.micro_batches
+    faster = single_ms / value_ms if value_ms > 0 else 1.0
     return PlacementPlan(
         planner="dapple",
         objective=PlanObjective.LATENCY,
@@ -54,7 +55,7 @@ def plan_dapple(
         seconds=time.process_time() - began_s,
         notes=(
             f"replicas {':'.join(str(len(stage.devices)) for stage in stages)}, {options.micro_batches} micro-batches",
-            f"speed-up over one device {single_ms / value_ms:.2f}, bubble {step.bubble:.1%}",
+            f"speed-up over one device {faster:.2f}, bubble {step.bubble:.1%}",
         ),
     )
 

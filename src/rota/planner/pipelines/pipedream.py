@@ -11,7 +11,6 @@ import itertools
 import time
 
 from rota.core.errors import RotaError
-from rota.planner.description.operators import CPU
 from rota.planner.description.problem import PlanningProblem
 from rota.planner.ideals.instance import accelerator_type
 from rota.planner.options import DEFAULTS, PlannerOptions
@@ -36,7 +35,7 @@ def plan_pipedream(
 ) -> PlacementPlan:
     """The plan with the fastest slowest stage, weights synchronised after each micro-batch as PipeDream does."""
     began_s = time.process_time()
-    chain, fabric, devices = pipeline_problem(problem)
+    chain, fabric, devices = pipeline_problem(problem, "pipedream")
     small, places = chain.merged(_MOST_LAYERS)
     stages = best_pipedream(small, fabric, devices, report)
     if stages is None:
@@ -54,10 +53,16 @@ def plan_pipedream(
     )
 
 
-def pipeline_problem(problem: PlanningProblem) -> tuple[LayerChain, Fabric, list[int]]:
+def pipeline_problem(problem: PlanningProblem, planner: str) -> tuple[LayerChain, Fabric, list[int]]:
     """The chain of layers, the fabric, and the numbers of the accelerators (or CPUs where there are only those)."""
     fast = accelerator_type(problem)
-    return layer_chain(problem), Fabric(devices=problem.devices), problem.devices.of_type(fast if fast else CPU)
+    for operator in problem.graph.operators:
+        if fast not in operator.time_ms:
+            raise RotaError(
+                f"{planner} places all operators on {fast} devices, and operator {operator.name!r} cannot run there;"
+                " take max-load, pesto or baechi"
+            )
+    return layer_chain(problem), Fabric(devices=problem.devices), problem.devices.of_type(fast)
 
 
 def steady_ms(chain: LayerChain, fabric: Fabric, stage: LayerStage) -> float:

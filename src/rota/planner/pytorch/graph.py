@@ -37,6 +37,8 @@ class ModelProfiling:
 def model_graph(model: Any, inputs: Sequence[Any], profiling: ModelProfiling, source: str) -> OperatorGraph:
     """The graph of one forward pass, or of a training step."""
     torch = require_torch()
+    if "cuda" in profiling.device_types and not torch.cuda.is_available():
+        raise RotaError("--type cuda measures on a GPU and PyTorch finds none; take cpu, or v100, a100, h100, t4")
     try:
         program = torch.export.export(model.eval(), tuple(inputs))
     except Exception as err:

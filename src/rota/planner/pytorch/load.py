@@ -12,12 +12,12 @@ from rota.core.errors import RotaError, did_you_mean
 INPUTS = "example_inputs"
 
 
-def require_torch() -> Any:
+def require_torch(user: str = "profiling a model") -> Any:
     """PyTorch, or one line that says how to get it."""
     try:
         import torch
     except ImportError as err:
-        raise RotaError("profiling a model needs PyTorch; pip install 'rota[learn]'") from err
+        raise RotaError(f"{user} needs PyTorch; pip install 'rota[learn]'") from err
     return torch
 
 
@@ -37,18 +37,27 @@ def load_model(target: str) -> tuple[Any, tuple[Any, ...]]:
         raise RotaError(f"{path} has no {name!r}; {did_you_mean(name, words)}")
     found = getattr(script, name)
     if not isinstance(found, torch.nn.Module) and callable(found):
-        found = found()
+        found = _called(found, target)
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], torch.nn.Module):
         model, inputs = found
     else:
         model = found
         inputs = getattr(script, INPUTS, None)
-        inputs = inputs() if callable(inputs) else inputs
+        inputs = _called(inputs, f"{path}:{INPUTS}") if callable(inputs) else inputs
     if not isinstance(model, torch.nn.Module):
         raise RotaError(f"{target} is a {type(model).__name__}, not a torch.nn.Module or a function that returns one")
     if inputs is None:
         raise RotaError(f"{path} gives no inputs for {name!r}; return (model, inputs) or define {INPUTS}")
     return model, inputs if isinstance(inputs, tuple) else (inputs,)
+
+
+def _called(function: Any, target: str) -> Any:
+    """What a user's function returns; its failure is one line."""
+    try:
+        return function()
+    except Exception as err:
+        first = next(iter(str(err).splitlines()), "")
+        raise RotaError(f"{target}() failed: {type(err).__name__}: {first}; it is called without arguments") from err
 
 
 def _script(path: Path) -> Any:
