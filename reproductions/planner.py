@@ -90,7 +90,7 @@ def pipelines() -> None:
     print("|---|---|---|---|---|")
     for name, (batches, per_node) in PROFILES.items():
         problem = read_problem(DATA / "dapple" / f"{name}.txt", fully_connected("gpu", 16, per_node=per_node))
-        chain, fabric, devices = pipeline_problem(problem)
+        chain, fabric, devices = pipeline_problem(problem, planner="dapple")
         stages, step_ms = best_dapple(chain, fabric, devices, batches)
         small, places = chain.merged(120)
         other = best_pipedream(small, fabric, devices)
