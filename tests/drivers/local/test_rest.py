@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -153,6 +154,23 @@ def test_job_that_is_stopped_while_it_moves_is_not_started_again(tmp_path: Path)
         await until(lambda: len(bench.answers) > 1)
         assert [type(event) for event, _ in bench.answers] == [Started, Stopped]
         assert not (bench.home / "runs" / "1" / "2").exists()
+
+    with_driver(tmp_path, course)
+
+
+def test_time_slices_leave_a_suspended_or_ending_job_alone(tmp_path: Path) -> None:
+    async def course(bench: Bench) -> None:
+        bench.driver.start(bench.order("exec sleep 60"))
+        await until(lambda: bench.events(Started))
+        rest = bench.folder() / "rest.json"
+        bench.driver.suspend(JOB)
+        bench.driver.let_run(JOB, None)
+        assert json.loads(rest.read_text())["rests"] is True
+        bench.driver.resume(JOB)
+        bench.driver.stop(JOB, Cause.CANCELLED)
+        bench.driver.let_run(JOB, 1e12)
+        assert json.loads(rest.read_text())["rests"] is False
+        await until(lambda: bench.events(Stopped))
 
     with_driver(tmp_path, course)
 
