@@ -69,7 +69,7 @@ def test_jobs_without_a_planned_model_get_nothing() -> None:
 
 
 def test_plan_that_is_a_text_is_refused() -> None:
-    with pytest.raises(RotaError, match="not a plan: 'plan.json'"):
+    with pytest.raises(RotaError, match=r"not a plan: 'plan\.json'"):
         job_file({"run": "true", "plan": "plan.json"})
 
 
