@@ -13,6 +13,7 @@ from rota.planner.description.problem import PlanningProblem
 from rota.planner.description.read import read_problem
 from rota.planner.methods.baechi import favourite_children, plan_baechi
 from rota.planner.methods.coarsen import coarsened
+from rota.planner.methods.list_schedule import MemoryListScheduler
 from rota.planner.methods.pesto import plan_pesto
 from rota.planner.options import PlannerOptions
 from rota.planner.registry import PLANNERS, planner_named, run_planner
@@ -168,3 +169,15 @@ def test_names_of_planners_are_known() -> None:
     assert len({entry.name for entry in PLANNERS}) == len(PLANNERS)
     with pytest.raises(RotaError, match="did you mean 'pesto'"):
         planner_named("pseto")
+
+
+def test_wide_graph_is_placed_in_linear_time() -> None:
+    width = 4000
+    operators = [operator(str(number), 1.0 + number % 7, transfer_ms=0.1) for number in range(width + 2)]
+    edges = [(0, number) for number in range(1, width + 1)] + [(number, width + 1) for number in range(1, width + 1)]
+    began_s = time.process_time()
+
+    placed = MemoryListScheduler(problem_of(operators, edges, machines(6))).run()
+
+    assert len(placed) == width + 2
+    assert time.process_time() - began_s < 3

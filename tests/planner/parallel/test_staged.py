@@ -109,3 +109,10 @@ def test_uneven_input_is_named() -> None:
 def test_submeshes_are_parts_of_a_node_or_whole_nodes() -> None:
     assert submesh_sizes(32, 8) == [1, 2, 4, 8, 16, 32]
     assert submesh_sizes(4, 8) == [1, 2, 4]
+
+
+def test_batch_that_is_too_small_for_the_devices_is_the_reason() -> None:
+    small = task(1024, 2, 2, 64, 1024, 2)
+
+    with pytest.raises(RotaError, match=r"--gpus 64 cannot all be used by 2 layers with 1 sequences .* larger --batch"):
+        plan_staged(small)

@@ -63,12 +63,13 @@ def all_ideals(instance: MaxLoadInstance, most: int | None = None) -> list[int]:
                 larger = ideal | bit
                 if larger not in following:
                     following[larger] = _available(larger, available ^ bit, after[bit.bit_length() - 1], needs)
+            # A level of a wide graph may be larger than all that is allowed; stop within it.
+            if len(found) + len(following) > most:
+                raise RotaError(
+                    f"the graph has more than {most} ideals, too many for max-load; take pipedream or pesto,"
+                    " or put operators together by colocation"
+                )
         found += following
-        if len(found) > most:
-            raise RotaError(
-                f"the graph has more than {most} ideals, too many for max-load; take pipedream or pesto,"
-                " or put operators together by colocation"
-            )
         level = following
     return found
 

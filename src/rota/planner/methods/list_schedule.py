@@ -8,6 +8,7 @@ memory when its first operator is placed, and binds the others.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,9 @@ from rota.planner.description.operators import CPU
 from rota.planner.description.problem import PlanningProblem
 
 _KEPT_CANDIDATES = 64
+_LEAST_CANDIDATES = 2
+_MANY_READY = 256
+"""Where more operators are ready, fewer of them are looked at for each placement, so that the work stays linear."""
 
 
 @dataclass(slots=True)
@@ -34,6 +38,7 @@ class MemoryListScheduler:
     placed: dict[int, int] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
     _end_ms: dict[int, float] = field(default_factory=dict)
+    _arrivals_ms: dict[tuple[int, int], float] = field(default_factory=dict)
     _states: list[_DeviceState] = field(default_factory=list)
     _home: dict[str, int] = field(default_factory=dict)
     _class_bytes: dict[str, int] = field(default_factory=dict)
@@ -67,13 +72,16 @@ class MemoryListScheduler:
     def _next(self, queue: list[tuple[float, int]]) -> tuple[int, int, float]:
         """The operator that can start earliest, and where; starts only get later, so old ones are lower bounds."""
         looked: list[tuple[float, int, int]] = []
+        least_ms = math.inf
+        most = max(_LEAST_CANDIDATES, min(_KEPT_CANDIDATES, _KEPT_CANDIDATES * _MANY_READY // len(queue)))
         while queue:
             bound_ms, number = heapq.heappop(queue)
-            if looked and (bound_ms >= min(looked)[0] or len(looked) >= _KEPT_CANDIDATES):
+            if looked and (bound_ms >= least_ms or len(looked) >= most):
                 heapq.heappush(queue, (bound_ms, number))
                 break
             start_ms, device = self._earliest(number)
             looked.append((start_ms, number, device))
+            least_ms = min(least_ms, start_ms)
         start_ms, number, device = min(looked)
         for other_ms, other, _ in looked:
             if other != number:
@@ -123,7 +131,10 @@ class MemoryListScheduler:
         return self._states[device].held_bytes + needed <= cap
 
     def _arrival_ms(self, number: int, device: int) -> float:
-        """When all inputs of an operator are on a device."""
+        """When all inputs of an operator are on a device; settled once they are placed."""
+        known = self._arrivals_ms.get((number, device))
+        if known is not None:
+            return known
         latest_ms = 0.0
         for before in self.problem.graph.predecessors[number]:
             home = self.placed[before]
@@ -133,6 +144,7 @@ class MemoryListScheduler:
                 if self.problem.graph.operators[before].transfer_ms is not None:
                     moved_ms *= (self._types[home] != CPU) + (self._types[device] != CPU)
             latest_ms = max(latest_ms, self._end_ms[before] + moved_ms)
+        self._arrivals_ms[number, device] = latest_ms
         return latest_ms
 
     def _place(self, number: int, device: int, start_ms: float) -> None:

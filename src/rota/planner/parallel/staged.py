@@ -134,8 +134,9 @@ def _stage(task: StagedTask, layers: int, plan: ParallelPlan, *, last: bool, in_
 class _StageTable:
     """The best split of every stage: by groups of layers, devices, whether it is last, and micro-batches in flight."""
 
-    def __init__(self, task: StagedTask) -> None:
+    def __init__(self, task: StagedTask, *, usable_bytes: float | None = None) -> None:
         self._task = task
+        self._usable_bytes = task.device.usable_bytes if usable_bytes is None else usable_bytes
         self._known: dict[tuple[int, int, bool, int], PipelineStage | None] = {}
 
     def best(self, groups: int, gpus: int, *, last: bool, in_flight: int) -> PipelineStage | None:
@@ -146,7 +147,7 @@ class _StageTable:
             options = [
                 _stage(self._task, layers, plan, last=last, in_flight=in_flight) for plan in _splits(self._task, gpus)
             ]
-            fitting = [one for one in options if one.memory_bytes <= self._task.device.usable_bytes]
+            fitting = [one for one in options if one.memory_bytes <= self._usable_bytes]
             self._known[key] = min(fitting, key=self.weight, default=None)
         return self._known[key]
 
@@ -168,6 +169,12 @@ def plan_staged(task: StagedTask) -> StagedPlan:
         if stages is not None and (total_s := _iteration_s(task, stages)) < best_s:
             best, best_s = stages, total_s
     if best is None:
+        if _within(task, _StageTable(task, usable_bytes=np.inf), sizes, np.inf) is None:
+            raise RotaError(
+                f"--gpus {task.setup.gpus} cannot all be used by {task.setup.shape.layers} layers with "
+                f"{task.setup.batch // task.micro_batches} sequences in each of {task.micro_batches} micro-batches; "
+                "give a larger --batch, fewer micro-batches or fewer --gpus"
+            )
         raise RotaError(
             f"no stages of {task.setup.shape.layers} layers fit the {task.device.usable_bytes / GIB:.0f} usable GiB "
             f"of one {task.device.name} on --gpus {task.setup.gpus}; give more --gpus or a --gpu with more memory"
