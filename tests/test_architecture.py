@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from rota.core.state.job_record import LiveJob
-
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = REPOSITORY / "src" / "rota"
 
@@ -82,12 +80,18 @@ def test_core_reads_no_clock_environment_or_chance() -> None:
 
 
 def test_only_the_core_changes_the_record_of_a_job() -> None:
+    record = modules()["core/state/job_record.py"]
+    slots = next(
+        ast.literal_eval(node.value)
+        for node in ast.walk(record)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__slots__"
+    )
     writes = [
         f"{path}:{node.lineno} {ast.unparse(node)}"
         for path, tree in modules().items()
         if not path.startswith("core/")
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in LiveJob.__slots__
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in slots
         if ast.unparse(node.value).endswith(("live", "entry[1]"))
     ]
 

@@ -22,7 +22,7 @@ Emits: TypeAlias = frozenset[DecisionKind] | Callable[[Any], frozenset[DecisionK
 NEVER_STOPS = frozenset({DecisionKind.START})
 PREEMPTS = NEVER_STOPS | {DecisionKind.STOP, DecisionKind.RESIZE}
 """A plan that preempts may give a job other devices: an elastic job is then resized, any other stopped and started."""
-LEASES = NEVER_STOPS | {DecisionKind.STOP, DecisionKind.LEASE}
+LEASES = PREEMPTS | {DecisionKind.LEASE}
 RESIZES = PREEMPTS
 SHARES = NEVER_STOPS | {DecisionKind.SHARE}
 MOVES = PREEMPTS | {DecisionKind.MOVE}
