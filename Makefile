@@ -58,7 +58,7 @@ test: setup ## run every test; skipped tests state why
 	@$(BIN)/python -m pytest $(WORKERS) -rs
 
 test-fast: setup ## run the tests that take less than a second each
-	@$(BIN)/python -m pytest -m 'not slow'
+	@$(BIN)/python -m pytest $(WORKERS) -m 'not slow' --ignore=tests/e2e --ignore=tests/web
 
 test-long: setup ## search for rare faults for minutes: every policy through many random histories
 	@$(BIN)/python -m pytest $(WORKERS) --long -m long

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = REPOSITORY / "src" / "rota"
 
@@ -67,6 +69,7 @@ def test_imports_follow_the_contracts() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.slow
 def test_core_needs_the_standard_library_and_numpy_only() -> None:
     known = sys.stdlib_module_names | {"numpy", "rota"}
 
@@ -98,6 +101,7 @@ def test_only_the_core_changes_the_record_of_a_job() -> None:
     assert writes == []
 
 
+@pytest.mark.slow
 def test_only_the_command_line_prints() -> None:
     prints = [
         f"{path}:{node.lineno}"

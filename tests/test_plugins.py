@@ -98,6 +98,7 @@ def sim(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
     return code, told.out, told.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_placement_ranks_the_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, _ = sim(capsys, "--placement", "./mine.py:last_first", "--out", "out")
@@ -117,6 +118,7 @@ def test_speed_factor_slows_jobs_down(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(slow)[0]["avg_jct_s"] == 2 * json.loads(plain)[0]["avg_jct_s"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_metrics_are_in_rows_and_report(capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--metric", "./mine.py:answer", "--metric", "./mine.py:nothing")

@@ -10,6 +10,7 @@ from rota.cli.commands import COMMANDS, CommandEntry
 Rota = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
 def test_every_command_in_the_table_exists(rota: Rota, entry: CommandEntry) -> None:
     told = rota(entry.name, "--help")

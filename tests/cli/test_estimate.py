@@ -25,6 +25,7 @@ def predict(model: Path, *flags: str) -> int:
     return status(["estimate", "predict", str(model), "-o", "json", "--", "python", "train.py", *flags])
 
 
+@pytest.mark.slow
 def test_run_within_what_was_learned_is_trusted(learned: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert predict(learned[1], "--model", "a", "--batch", "55") == 0
 

@@ -47,6 +47,7 @@ def test_plan_that_does_not_fit_says_so(capsys: pytest.CaptureFixture[str]) -> N
     assert found["fits"] is False
 
 
+@pytest.mark.slow
 def test_constants_are_fitted_to_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
     table = Path(__file__).parents[2] / "bench" / "parallel_h200.csv"
     plan = (
@@ -73,6 +74,7 @@ def test_constants_are_fitted_to_what_was_measured(capsys: pytest.CaptureFixture
     assert found[0] == pytest.approx(found[1], rel=0.01)  # the type's constants come from it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planner", ["ptd-p", "ptd-p-rule", "alpa-like", "galvatron-like"])
 def test_every_planner_answers_in_one_form(capsys: pytest.CaptureFixture[str], planner: str) -> None:
     assert run(*SHAPE, "--gpus", "8", "--planner", planner, "-o", "json") == 0

@@ -157,6 +157,7 @@ def test_progress_is_silent_off_a_terminal(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("show_after_s", "shown"), [(0.0, True), (60.0, False)], ids=["long", "short"])
 def test_progress_shows_only_on_long_work(show_after_s: float, shown: bool) -> None:
     code = (

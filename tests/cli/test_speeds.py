@@ -185,6 +185,7 @@ def again(
     return once["avg_jct_s"], twice["avg_jct_s"], said.err
 
 
+@pytest.mark.slow
 def test_journals_work_is_in_seconds_of_the_devices_it_ran_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

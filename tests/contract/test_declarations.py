@@ -190,6 +190,7 @@ def dump(path: Path) -> list[str]:
         return list(connection.iterdump())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "supports", "message"),
     [

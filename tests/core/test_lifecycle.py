@@ -172,6 +172,7 @@ for _ in range(4):
         _reached |= {by[phase] for phase in list(_reached) for by in AFTER_ORDER.values() if phase in by}
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(steps=STEPS)
 def test_random_histories_stay_within_the_table(steps: list[tuple[int, str, int, float]]) -> None:

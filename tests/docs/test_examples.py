@@ -23,6 +23,7 @@ def _cases() -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", _cases())
 def test_examples_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
     for example in examples(page):

@@ -10,6 +10,7 @@ import pytest
 import words
 
 
+@pytest.mark.slow
 def test_sources_and_pages_use_none_of_the_refused_words() -> None:
     found = [str(finding) for path in words.tracked(words.SCOPE) for finding in words.in_file(path)]
 

@@ -75,6 +75,7 @@ def ran_on(workload: Workload, policy: str, setting: Setting) -> dict[JobId, set
     return notes.types
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", names())
 def test_every_policy_runs_jobs_on_cpus_gpus_and_tpus(policy: str) -> None:
     asked = [job(f"free-{n}", model="resnet50", work=1800.0) for n in range(8)]

@@ -172,6 +172,7 @@ def files(tmp_path: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["gavel/max_min_fairness_perf", "gavel/max_min_fairness_packed", "srtf"])
 def test_journal_with_estimates_replays(
     files: list[str], policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -68,6 +68,7 @@ def test_fixed_plan_stays_with_the_job() -> None:
     assert found.workload.submissions[1].job.model is None
 
 
+@pytest.mark.slow
 def test_model_that_fits_nowhere_is_refused_in_one_line() -> None:
     jobs = [job("a", 2, "gpt-39b"), job("b", 4, "gpt-7.5b")]
     with pytest.raises(RotaError, match="job a: model gpt-39b does not fit: 2 x a100") as error:
@@ -84,6 +85,7 @@ def test_profiles_without_planned_models_are_refused() -> None:
         loaded([job("a", 1, "resnet50")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("profiles", ["plans", "plans:fixed"])
 def test_no_policy_places_a_model_where_it_does_not_fit(policy: str, profiles: str) -> None:

@@ -28,6 +28,7 @@ time.sleep(0.4)
 """
 
 
+@pytest.mark.slow
 def test_training_is_measured_whole(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAINING)
 
@@ -43,6 +44,7 @@ def test_training_is_measured_whole(tmp_path: Path) -> None:
     assert 0 < used["cpu_cores"] <= 1.2
 
 
+@pytest.mark.slow
 def test_command_that_goes_on_is_stopped_with_all_it_started(tmp_path: Path) -> None:
     mark = tmp_path / "alive"
     script = f"(while :; do date +%s%N > {mark}; sleep 0.05; done) & wait"
@@ -62,6 +64,7 @@ def test_command_that_is_not_there_is_named() -> None:
         profile(["no-such-command"], 1)
 
 
+@pytest.mark.slow
 def test_rows_are_collected_for_the_estimator(tmp_path: Path) -> None:
     rota = [
         sys.executable,

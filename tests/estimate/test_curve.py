@@ -60,6 +60,7 @@ def test_one_outlier_in_five_does_not_bend_the_curve() -> None:
     assert curve.at(128) == pytest.approx(10, rel=0.1)
 
 
+@pytest.mark.slow
 def test_each_kind_has_its_curve() -> None:
     runs = [
         observation({"model": model, "gpus_asked": x, "step_s": cost / x + 1})

@@ -64,6 +64,7 @@ def grid() -> Estimator:
     return Estimator.learn(_grid(noise=0.03), ["gpu_memory_mb"])
 
 
+@pytest.mark.slow
 def test_estimate_of_a_known_model_is_near_and_trusted(grid: Estimator) -> None:
     asked = _trained("small", 32.0, "adam")
     found = grid.predict("gpu_memory_mb", asked.attributes)
@@ -96,6 +97,7 @@ def test_interval_of_an_unknown_model_is_that_of_models_left_out(grid: Estimator
     assert unseen.doubt(10.0) == "too few kinds were seen to know the error of one that was not"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("apart", "trusted"), [(1.02, True), (3.0, False)], ids=["alike", "not alike"])
 def test_unknown_model_is_trusted_if_models_left_out_were_estimated_well(apart: float, trusted: bool) -> None:
     runs = [
@@ -115,6 +117,7 @@ def test_unknown_model_is_trusted_if_models_left_out_were_estimated_well(apart: 
     assert trusted or "runs of an unknown kind or model have a measured error of" in str(unknown.doubt(0.25))
 
 
+@pytest.mark.slow
 def test_of_one_kind_alone_nobody_knows_how_others_do() -> None:
     runs = [run for run in _grid(noise=0.03) if run.attributes["model"] == "small"]
 
@@ -124,6 +127,7 @@ def test_of_one_kind_alone_nobody_knows_how_others_do() -> None:
     assert not found.is_trusted(10.0)
 
 
+@pytest.mark.slow
 def test_family_is_that_of_the_model() -> None:
     runs = [
         Observation(attributes={**run.attributes, "family": f"the {run.attributes['model']} ones"}, labels=run.labels)
@@ -185,6 +189,7 @@ def test_nonsense_is_refused(grid: Estimator, batch: float, said: str) -> None:
         grid.predict("gpu_memory_mb", {**_trained("large", 32.0, "adam").attributes, "batch": batch})
 
 
+@pytest.mark.slow
 def test_no_gpu_is_more_than_busy() -> None:
     rng = np.random.default_rng(4)
     runs = [

@@ -81,6 +81,7 @@ def test_jobs_of_a_managers_journal_have_had_neighbours(lab: Lab) -> None:
     assert NOTE in told
 
 
+@pytest.mark.slow
 def test_where_neighbours_had_cost_nothing_nothing_is_taken_out(lab: Lab) -> None:
     contended_s, _ = lab.first("--contention")
     first_s, journal = lab.first()
@@ -92,6 +93,7 @@ def test_where_neighbours_had_cost_nothing_nothing_is_taken_out(lab: Lab) -> Non
     assert NOTE not in told
 
 
+@pytest.mark.slow
 def test_other_cluster_does_not_change_what_is_taken_out(lab: Lab) -> None:
     alone_s, _ = lab.first()
     _, journal = lab.first("--contention")

@@ -100,6 +100,7 @@ def test_memory_is_given_by_the_upper_end(field: str, given: float) -> None:
     assert amount(field, found) == given
 
 
+@pytest.mark.slow
 def test_gpus_are_learned_from_what_was_used_and_never_from_what_was_asked_for(past: Past) -> None:
     assert all("gpus" not in use.run.labels for use in past_uses(past.records, past.home))
 

@@ -46,6 +46,7 @@ def what_if(records: Records) -> WhatIf:
     return WhatIf(records, Scheduling(cluster=ONE, policy="fifo"))
 
 
+@pytest.mark.slow
 def test_jobs_of_the_last_day_end_sooner_with_another_node(records: Records) -> None:
     question = what_if(records)
     now = question.present(ONE, restart_s=30.0)

@@ -90,6 +90,7 @@ def test_program_and_search_find_the_least_of_all_layouts(seed: int) -> None:
     assert improve(first, QUICK, random.Random(0)).score == pytest.approx(least)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_search_is_within_three_per_cent_of_the_optimum(seed: int) -> None:
     batch = batch_of(LARGE, some_jobs(random.Random(seed), 12), seed, busy=0.6)
@@ -109,6 +110,7 @@ def test_no_layout_is_said_by_all() -> None:
     assert optimum(batch, SMALL.nodes, LEVELS) is None
 
 
+@pytest.mark.slow
 def test_search_is_never_worse_and_the_same_again_for_a_seed() -> None:
     for seed in range(3):
         batch = batch_of(LARGE, some_jobs(random.Random(seed), 20), seed, busy=0.3)

@@ -43,6 +43,7 @@ def test_no_gap_is_left_and_nothing_known_is_changed(values: Floats, fill: Fill,
     assert (filled.values[known] == values[known]).all()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(values=tables(), fill=st.sampled_from(Fill), seed=st.integers(0, 5))
 def test_same_seed_same_guesses(values: Floats, fill: Fill, seed: int) -> None:
@@ -53,6 +54,7 @@ def test_same_seed_same_guesses(values: Floats, fill: Fill, seed: int) -> None:
     assert one.error == other.error
 
 
+@pytest.mark.slow
 def test_error_falls_as_more_is_known() -> None:
     by_part = {part: _mean_error(Fill.COMPLETION, part) for part in (0.8, 0.5, 0.2)}
 
@@ -60,6 +62,7 @@ def test_error_falls_as_more_is_known() -> None:
     assert by_part[0.2] < 0.1
 
 
+@pytest.mark.slow
 def test_completion_beats_the_nearest_row_which_beats_the_mean() -> None:
     errors = {fill: _mean_error(fill, 0.5) for fill in Fill}
 

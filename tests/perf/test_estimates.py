@@ -34,6 +34,7 @@ def table(*, forbidden: frozenset[str] = frozenset()) -> Profiles:
     return Profiles(steps_per_s=speeds, pairs=pairs, source="a test")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     part=st.floats(0, 1),
@@ -57,6 +58,7 @@ def test_told_is_complete_and_forbidden_stays_forbidden(
         assert (min(told.profiles.pairs[pair]) > 0) == (min(rates) > 0)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(part=st.floats(0, 1), seed=st.integers(0, 50))
 def test_same_seed_tells_the_same(part: float, seed: int) -> None:

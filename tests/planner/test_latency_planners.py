@@ -171,6 +171,7 @@ def test_names_of_planners_are_known() -> None:
         planner_named("pseto")
 
 
+@pytest.mark.slow
 def test_wide_graph_is_placed_in_linear_time() -> None:
     width = 4000
     operators = [operator(str(number), 1.0 + number % 7, transfer_ms=0.1) for number in range(width + 2)]

@@ -140,6 +140,7 @@ def test_optimum_follows_the_unit_of_time(seed: int, factor: float) -> None:
     assert plan_max_load(scaled).value_ms == pytest.approx(factor * least_by_trying(problem), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_known_optimum_of_published_graph(name: str) -> None:
     problem = read_problem(published("graphs", f"{name}.json"))

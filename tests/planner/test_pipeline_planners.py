@@ -30,6 +30,7 @@ def replicas(plan_notes: tuple[str, ...]) -> str:
     return plan_notes[0].split(",")[0].removeprefix("replicas ")
 
 
+@pytest.mark.slow
 def test_vgg_is_split_fifteen_to_one() -> None:
     problem = read_problem(published("dapple", "vgg-19-pbs-32.txt"), fully_connected("gpu", 16, per_node=1))
 

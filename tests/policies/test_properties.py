@@ -193,6 +193,7 @@ def live_through(story: Story, policy: str) -> State:
     return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @given(story=stories())
 @settings(max_examples=5)
@@ -234,6 +235,7 @@ def ends(submissions: list[Submission], sizes: Sequence[int], policy: str) -> li
     return [(row.end_s, row.preemptions) for row in history.jobs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy not in BY_SERVER])
 @given(submissions=counted(), sizes=st.permutations([1, 2, 3]))
 @settings(max_examples=5)
@@ -241,6 +243,7 @@ def test_order_of_the_nodes_does_not_matter(policy: str, submissions: list[Submi
     assert ends(submissions, sizes, policy) == ends(submissions, [1, 2, 3], policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @given(submissions=counted())
 @settings(max_examples=5)

@@ -101,6 +101,7 @@ def test_page_has_a_row_per_policy_and_every_figure(tmp_path: Path) -> None:
         assert all(axis["title"]["text"] for axis in axes)
 
 
+@pytest.mark.slow
 def test_deadlines_have_columns_where_there_are_any(tmp_path: Path) -> None:
     due = [replace(each, job=replace(each.job, deadline_s=0.5)) for each in JOBS]
 
@@ -160,6 +161,7 @@ def test_single_run_has_no_marks(tmp_path: Path) -> None:
     assert 'class="n best"' not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_tenants_have_a_table_where_there_are_several(tmp_path: Path) -> None:
     several = written(tmp_path / "several.html", [run_report(JOBS)])
     single = written(tmp_path / "single.html", [run_report([sub("a", 0.0, 10.0)])])
@@ -175,6 +177,7 @@ def test_foot_says_how_the_page_was_made(tmp_path: Path) -> None:
         assert part in page.text
 
 
+@pytest.mark.slow
 def test_same_runs_give_the_same_page(tmp_path: Path) -> None:
     for name in ("a.html", "b.html"):
         write_report(tmp_path / name, [run_report(JOBS, "las")], "rota sim", {})

@@ -43,6 +43,7 @@ def texts(path: Path) -> list[str]:
     return ["".join(element.itertext()) for element in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
 
 
+@pytest.mark.slow
 def test_every_figure_is_there_in_both_formats(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == sorted(f"{n}.{e}" for n in NAMES for e in ("pdf", "svg"))
     assert all(path.read_bytes().startswith(b"%PDF-") for path in folder.glob("*.pdf"))
@@ -93,12 +94,14 @@ def test_gantt_shows_each_bar_where_the_page_has_it() -> None:
     assert float(first[:, 0].min()) == pytest.approx(float(source.data[0].base[0]))
 
 
+@pytest.mark.slow
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     write_report(None, [run_report(JOBS, name="$x^2$ <b>"), run_report(JOBS)], "rota sim", {}, figures=tmp_path)
 
     assert "$x^2$ <b>" in texts(tmp_path / "completion-time.svg")
 
 
+@pytest.mark.slow
 def test_same_runs_give_the_same_files(folder: Path, tmp_path: Path) -> None:
     write_report(None, [run_report(JOBS), run_report(JOBS, "las:thresholds=30")], "rota sim", {}, figures=tmp_path)
 
@@ -106,6 +109,7 @@ def test_same_runs_give_the_same_files(folder: Path, tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_many_tenants_keep_their_names_apart(tmp_path: Path) -> None:
     jobs = [sub(f"j{i}", 5.0 * i, 20.0, tenant=f"a-long-tenant-{i % 8}") for i in range(16)]
     write_report(None, [run_report(jobs)], "rota sim", {}, figures=tmp_path)

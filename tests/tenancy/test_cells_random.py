@@ -12,6 +12,7 @@ from tenancy.random_cells import trace
 from tenancy.random_engine import history
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32))
 def test_promises_hold_through_failures_and_new_promises(seed: int) -> None:
     trace(random.Random(seed), steps=60)
@@ -24,6 +25,7 @@ def test_promises_hold_through_long_histories(seed: int) -> None:
     trace(random.Random(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenancy", ["cells", "quota"])
 @settings(max_examples=6)
 @given(seed=st.integers(0, 2**32))

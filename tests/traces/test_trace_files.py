@@ -168,6 +168,7 @@ def compressed(text: str) -> bytes:
 damage = st.lists(st.tuples(st.integers(0, 3000), st.binary(max_size=4)), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     sample=st.sampled_from(list(SAMPLES.values())),

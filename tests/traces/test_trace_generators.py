@@ -91,6 +91,7 @@ def test_jobs_of_one_campaign_train_one_model(kind: str, label: str) -> None:
     assert all(len(names) == 1 for names in models.values())
 
 
+@pytest.mark.slow
 def test_philly_like_has_the_statistics_of_philly() -> None:
     workload = generate("philly-like", jobs=40_000, seed=1)
     submissions = workload.submissions
@@ -114,6 +115,7 @@ def test_philly_like_has_the_statistics_of_philly() -> None:
     assert by_weekday[2] > 1.4 * by_weekday[6]
 
 
+@pytest.mark.slow
 def test_alibaba_like_has_the_published_sizes_and_opportunistic_best_effort_pods() -> None:
     jobs = [entry.job for entry in generate("alibaba-like", jobs=20_000, seed=1).submissions]
     best_effort = [job for job in jobs if dict(job.labels)["qos"] == "BE"]

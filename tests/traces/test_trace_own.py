@@ -107,6 +107,7 @@ def workloads(draw: st.DrawFn) -> Workload:
     return Workload(submissions=submissions, source="x", format="rota", counts_steps=draw(st.booleans()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENCODINGS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(workload=workloads())

@@ -27,6 +27,7 @@ def philly() -> Workload:
     return read_trace(real("philly/philly.csv"))
 
 
+@pytest.mark.slow
 def test_philly_is_read_whole(philly: Workload) -> None:
     found = describe(philly)
 
@@ -39,6 +40,7 @@ def test_philly_is_read_whole(philly: Workload) -> None:
     assert philly.submissions[0].submit_s == 0.0
 
 
+@pytest.mark.slow
 def test_first_ten_thousand_of_philly_are_the_ones_others_measured(philly: Workload) -> None:
     """Their conversion for the Tiresias simulator is sorted, stable and from the first submission."""
     converted = read_trace(real("tiresias/philly10000_tiresias.csv"))

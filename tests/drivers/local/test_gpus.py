@@ -121,6 +121,7 @@ def test_a_watch_writes_what_a_task_uses_until_others_share_its_gpus(
     assert (found["gpus"], found["gpu_memory_bytes"], found["gpu_busy_mean"]) == (1.0, 2 * GIB, 50.0)
 
 
+@pytest.mark.slow
 def test_profile_measures_gpus(driver: pytest.MonkeyPatch) -> None:
     looks: list[Look] = [(GIB, {}, 0.0), (4 * GIB, {}, 70.0), (4 * GIB, {}, 90.0), (4 * GIB, {}, 0.0)]
     driver.setitem(sys.modules, "pynvml", Library(looks))

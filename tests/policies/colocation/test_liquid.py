@@ -116,6 +116,7 @@ def test_a_batch_avoids_what_one_by_one_runs_into() -> None:
     assert together["heavy"].run_s + together["light"].run_s < one_by_one["heavy"].run_s + one_by_one["light"].run_s
 
 
+@pytest.mark.slow
 def test_a_batch_is_placed_the_same_again() -> None:
     jobs = [(0.0, job(f"j{i}", workers=3 + i % 3, work=100.0 + i)) for i in range(6)]
 

@@ -54,6 +54,7 @@ def rota_sim(*args: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_all_of_them_run_pods_that_ask_for_parts(tmp_path: Path) -> None:
     policies = [*SHARING, *(f"{name}:consolidate_s=60" for name in SHARING)]
     asked = [option for policy in policies for option in ("--policy", policy)]
@@ -63,6 +64,7 @@ def test_all_of_them_run_pods_that_ask_for_parts(tmp_path: Path) -> None:
     assert [(row["policy"], row["succeeded"]) for row in rows] == [(policy, 60) for policy in policies]
 
 
+@pytest.mark.slow
 def test_best_effort_pods_yield_and_are_packed_where_devices_are_taken_to_be_idle(tmp_path: Path) -> None:
     policies = ("fifo:backfill=true", "antman", "antman:unknown=0.5", "horus", "horus:unknown=0.5")
     asked = [option for policy in policies for option in ("--policy", policy)]
@@ -100,6 +102,7 @@ def test_all_of_them_run_jobs_with_measured_pairs() -> None:
     assert [(row["policy"], row["finished"]) for row in rows] == [(policy, 60) for policy in SHARING]
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("guard", [0.95, 0.8])
 def test_guaranteed_job_is_never_slower_than_its_bound(guard: float) -> None:

@@ -18,6 +18,7 @@ from rota.traces.generators import generate
 CUTS = (25, 50, 75)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["afs-l", "afs-p", "elasticflow", "optimus", "pollux", "sia", "ursa", "perotin"])
 def test_a_fork_decides_as_the_run_would(policy: str) -> None:
     """At some steps the engine is forked with its memory as JSON has it; both then see the same events."""

@@ -95,6 +95,7 @@ def test_who_grows_has_a_node_to_itself() -> None:
     assert found["due"] == 60.0
 
 
+@pytest.mark.slow
 def test_guarantees_hold_on_several_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many elastic jobs on nodes of eight, no job with a guaranteed deadline is late."""
     promised: dict[str, bool] = {}

@@ -100,6 +100,7 @@ def fresh(policy: str, state: State) -> Engine:
     return Engine(state, built, alloc)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_fork_and_restart_go_on_as_the_original(policy: str) -> None:
     steps = recorded(policy).steps
