@@ -9,11 +9,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Engine, create_engine, event, insert, inspect, text
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from rota.core.errors import RotaError
-from rota.store.schema import HEAD, metadata
+from rota.store.audit import START
+from rota.store.schema import HEAD, audit_head, metadata
 
 
 def open_database(where: Path | str) -> Engine:
@@ -49,6 +50,7 @@ def prepare(engine: Engine) -> None:
         tables = set(inspect(connection).get_table_names())
         if "jobs" not in tables:
             metadata.create_all(connection)
+            connection.execute(insert(audit_head), {"n": 0, "hash": START})
             connection.execute(text("CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) PRIMARY KEY)"))
             connection.execute(text("DELETE FROM alembic_version"))
             connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0004"
+HEAD = "0005"
 """The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
@@ -92,6 +92,15 @@ tokens = Table(
     Column("created_s", Float(53), nullable=False),
     Column("expires_s", Float(53)),
     Column("revoked_s", Float(53)),
+    Column("kind", String(16), nullable=False, server_default="token"),
+)
+
+identities = Table(
+    "identities",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("issuer", String(512), nullable=False),
+    Column("subject", String(256), nullable=False),
 )
 
 audit = Table(
@@ -103,6 +112,14 @@ audit = Table(
     Column("what", String(64), nullable=False),
     Column("thing", String(256), nullable=False),
     Column("detail", Text, nullable=False, server_default=""),
+    Column("hash", String(64), nullable=False, server_default=""),
+)
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("n", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
 )
 
 settings = Table(
