@@ -122,6 +122,13 @@ class AuditLog:
             n, last = connection.execute(select(audit_head.c.n, audit_head.c.hash)).one()
         return AuditHead(n=int(n), hash=last)
 
+    def contains(self, head: AuditHead) -> bool:
+        """Whether the log has an entry with this number and hash."""
+        if head.n == 0:
+            return head.hash == START
+        with self._engine.connect() as connection:
+            return connection.execute(select(audit.c.hash).where(audit.c.n == head.n)).scalar() == head.hash
+
     def verify(self, known: Sequence[AuditHead] = ()) -> AuditVerdict:
         """Recompute the chain from its first entry; `known` are heads that were noted elsewhere and must be in it."""
         with self._engine.connect() as connection:

@@ -92,7 +92,6 @@ tokens = Table(
     Column("created_s", Float(53), nullable=False),
     Column("expires_s", Float(53)),
     Column("revoked_s", Float(53)),
-    Column("kind", String(16), nullable=False, server_default="token"),
 )
 
 identities = Table(

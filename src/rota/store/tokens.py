@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from sqlalchemy import Engine, String, delete, insert, literal, select, update
 
@@ -14,13 +13,6 @@ from rota.store.schema import identities, tokens
 SESSIONS_PER_USER = 20
 KEEP_ENDED_S = 86400.0
 """How long a session that has ended is still listed; the audit log keeps it."""
-
-
-class TokenKind(Enum):
-    """How a token came to be: an admin created it, or a user logged in."""
-
-    TOKEN = "token"
-    SESSION = "session"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +27,8 @@ class StoredToken:
     created_s: float
     expires_s: float | None = None
     revoked_s: float | None = None
-    kind: str = TokenKind.TOKEN.value
+    is_session: bool = False
+    """Whether a user logged in, rather than an admin created a token."""
 
     def is_over(self, now_s: float) -> bool:
         """Whether the token was revoked or has expired."""
@@ -47,7 +40,10 @@ class StoredToken:
 
 
 class Tokens:
-    """All tokens, in memory and in the database; every change is also written to the audit log."""
+    """All tokens and sessions; every change is also written to the audit log.
+
+    Tokens are in memory and in the database. Sessions are in memory only: they end with the manager.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -59,66 +55,59 @@ class Tokens:
             self._by_digest[row.digest] = StoredToken(**fields)
 
     def find(self, digest: str) -> StoredToken | None:
-        """Return the token of a digest, or None."""
+        """Return the token or session of a digest, or None."""
         return self._by_digest.get(digest)
 
     def all(self) -> list[StoredToken]:
-        """Return all tokens, oldest first."""
+        """Return all tokens and sessions, oldest first."""
         return list(self._by_digest.values())
 
-    def add(self, token: StoredToken, actor: str, detail: str = "") -> None:
-        """Store a new token; of a user's sessions, the oldest ends when there are too many."""
-        is_session = token.kind == TokenKind.SESSION.value
-        if is_session:
-            self._make_room(token)
+    def add(self, token: StoredToken, actor: str) -> None:
+        """Store a new token."""
         with self._engine.begin() as connection:
-            append_audit(
-                connection, [_entry(token.created_s, actor, "login" if is_session else "token-create", token, detail)]
-            )
+            append_audit(connection, [_entry(token.created_s, actor, "token-create", token)])
             connection.execute(insert(tokens), {**_row(token), "tenants": json.dumps(token.tenants)})
         self._by_digest[token.digest] = token
 
-    def _make_room(self, token: StoredToken) -> None:
-        """Delete sessions that ended long ago, and end the user's oldest sessions."""
-        sessions = [each for each in self.all() if each.kind == TokenKind.SESSION.value]
-        old = [each for each in sessions if each.ended_before(token.created_s - KEEP_ENDED_S)]
-        if old:
-            with self._engine.begin() as connection:
-                connection.execute(delete(tokens).where(tokens.c.id.in_([each.id for each in old])))
-            for each in old:
-                del self._by_digest[each.digest]
-        own = [each for each in sessions if each.name == token.name and not each.is_over(token.created_s)]
+    def open_session(self, session: StoredToken, detail: str) -> None:
+        """Add a session; the user's oldest sessions end if there are too many."""
+        now_s = session.created_s
+        for each in [each for each in self.all() if each.is_session and each.ended_before(now_s - KEEP_ENDED_S)]:
+            del self._by_digest[each.digest]
+        own = [each for each in self.all() if each.is_session and each.name == session.name and not each.is_over(now_s)]
         for each in own[: max(len(own) - SESSIONS_PER_USER + 1, 0)]:
-            self.revoke(each.id, token.created_s, token.name)
+            self.revoke(each.id, now_s, session.name)
+        self._audit(_entry(now_s, session.name, "login", session, detail))
+        self._by_digest[session.digest] = session
 
-    def revoke(self, token_id: str, now_s: float, actor: str) -> StoredToken | None:
+    def revoke(self, token_id: str, now_s: float, actor: str, why: str = "") -> StoredToken | None:
         """Revoke a token, or end a session; return None if the id is unknown."""
-        found = next((token for token in self._by_digest.values() if token.id == token_id), None)
+        found = next((token for token in self.all() if token.id == token_id), None)
         if found is None:
             return None
-        what = "logout" if found.kind == TokenKind.SESSION.value else "token-revoke"
-        revoked = replace(found, revoked_s=now_s)
-        self._update(revoked, _entry(now_s, actor, what, found), {"revoked_s": now_s})
+        if found.is_session:
+            self._by_digest[found.digest] = revoked = replace(found, revoked_s=now_s)
+            self._audit(_entry(now_s, actor, "logout", found, why))
+            return revoked
+        with self._engine.begin() as connection:
+            append_audit(connection, [_entry(now_s, actor, "token-revoke", found, why)])
+            connection.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_s=now_s))
+        self._by_digest[found.digest] = revoked = replace(found, revoked_s=now_s)
         return revoked
 
     def extend(self, digest: str, expires_s: float) -> None:
-        """Let a session last longer; this is not audited, as nobody's rights change."""
-        found = self._by_digest[digest]
-        with self._engine.begin() as connection:
-            connection.execute(update(tokens).where(tokens.c.id == found.id).values(expires_s=expires_s))
-        self._by_digest[digest] = replace(found, expires_s=expires_s)
+        """Let a session last longer; this is not audited, as its rights do not change."""
+        self._by_digest[digest] = replace(self._by_digest[digest], expires_s=expires_s)
 
     def change(self, digest: str, role: str, tenants: tuple[str, ...], now_s: float, actor: str) -> None:
-        """Change the rights of a session, as its user's claims have changed."""
+        """Change the rights of a session."""
         changed = replace(self._by_digest[digest], role=role, tenants=tenants)
-        entry = _entry(now_s, actor, "session-change", changed, f"tenants {', '.join(tenants) or 'none'}")
-        self._update(changed, entry, {"role": role, "tenants": json.dumps(tenants)})
+        self._by_digest[digest] = changed
+        self._audit(_entry(now_s, actor, "session-change", changed, f"tenants {', '.join(tenants) or 'none'}"))
 
-    def _update(self, token: StoredToken, entry: dict[str, object], values: dict[str, object]) -> None:
+    def _audit(self, entry: dict[str, object]) -> None:
         with self._engine.begin() as connection:
             append_audit(connection, [entry])
-            connection.execute(update(tokens).where(tokens.c.id == token.id).values(**values))
-        self._by_digest[token.digest] = token
 
 
 class Identities:
@@ -150,7 +139,7 @@ class Identities:
 
 
 def _row(token: StoredToken) -> dict[str, object]:
-    return {name: getattr(token, name) for name in StoredToken.__slots__}
+    return {column.name: getattr(token, column.name) for column in tokens.columns}
 
 
 def _entry(at_s: float, actor: str, action: str, token: StoredToken, detail: str = "") -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -18,7 +18,8 @@ RETURNS = "/login/callback"
 _ASK = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Rota</title>
 <link rel="stylesheet" href="/_rota/style.css"></head><body class="login"><main class="card login-card">
 <h1 class="brand"><span class="brand-mark" aria-hidden="true"></span>Rota</h1>
-<p>Another site linked to this page.</p><p><a class="text-link" href="{path}">Open {path}</a></p></main></body></html>"""
+<p>Another site linked to this page.</p>
+<p><a class="text-link" href="{path}">Open {path}</a></p></main></body></html>"""
 NO_SCRIPTS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'",
@@ -52,12 +53,22 @@ def _refusal(scope: Any) -> Response | None:
     changes = is_socket or scope["method"] not in SAFE_METHODS
     foreign_origin = "origin" in headers and is_foreign(headers["origin"], headers.get("host", ""))
     site = headers.get("sec-fetch-site", "")
-    if (changes and foreign_origin) or (site in FOREIGN and (changes or _is_embedded(headers))):
+    path = scope["path"]
+    if (changes and foreign_origin) or (
+        site in FOREIGN and (changes or _is_embedded(headers) or path.startswith(("/api/v1", "/metrics")))
+    ):
         return JSONResponse({"error": "requests of other sites are not allowed"}, status_code=403)
-    if site in FOREIGN and not scope["path"].startswith("/api/") and scope["path"] != RETURNS:
-        path = escape(scope["path"], quote=True)
-        return HTMLResponse(_ASK.format(path=path), headers=NO_SCRIPTS)
+    if site in FOREIGN and not path.startswith("/api/") and path != RETURNS:
+        return HTMLResponse(_ASK.format(path=escape(_own(path, scope["query_string"]))), headers=NO_SCRIPTS)
     return None
+
+
+def _own(path: str, query: bytes) -> str:
+    """Return a link to a page of this site; one that a browser would take for another host leads to the first page."""
+    if path.startswith(("//", "/\\")):
+        return "/"
+    asked = query.decode("latin-1")
+    return quote(path) + (f"?{quote(asked, safe='=&%+,.-_~')}" if asked else "")
 
 
 def _is_embedded(headers: Headers) -> bool:

@@ -12,9 +12,12 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
+
+if TYPE_CHECKING:
+    from rota.api.service import Service
 
 log = logging.getLogger("rota.api")
 MINUTE_S = 60.0
@@ -36,7 +39,7 @@ class Refusal:
     request: str
 
 
-class _Count:
+class RefusalCount:
     """The refusals of one source in one minute."""
 
     __slots__ = ("first", "further", "written")
@@ -52,7 +55,7 @@ class RefusalLog:
 
     def __init__(self, append: Callable[[Sequence[dict[str, Any]]], None]) -> None:
         self._append = append
-        self._counts: dict[tuple[str, str | None, int], _Count] = {}
+        self._counts: dict[tuple[str, str | None, int], RefusalCount] = {}
         self._since_s = time.monotonic()
         self._unsaved: list[dict[str, Any]] = []
 
@@ -63,7 +66,7 @@ class RefusalLog:
             key = (OTHERS, None, 0)
         count = self._counts.get(key)
         if count is None:
-            self._counts[key] = _Count(refusal)
+            self._counts[key] = RefusalCount(refusal)
         else:
             count.further += 1
 
@@ -103,8 +106,8 @@ class RefusalLog:
             await asyncio.shield(self.flush(all=True))
 
 
-def _entry(key: tuple[str, str | None, int], count: _Count, further: int) -> dict[str, Any]:
-    source, caller, status = key
+def _entry(key: tuple[str, str | None, int], count: RefusalCount, further: int) -> dict[str, Any]:
+    source, caller, _ = key
     told = f"{count.first.status} {count.first.request}"
     if source == OTHERS:
         told = f"from further sources, e.g. {count.first.source}: {told}"
@@ -117,9 +120,9 @@ def _entry(key: tuple[str, str | None, int], count: _Count, further: int) -> dic
 class NotedRefusals:
     """Notes every response with the status 401, 403 or 429, and every websocket that is not accepted."""
 
-    def __init__(self, app: Callable[[Any, Any, Any], Any], refusals: RefusalLog) -> None:
+    def __init__(self, app: Callable[[Any, Any, Any], Any], service: Service) -> None:
         self._app = app
-        self._refusals = refusals
+        self._service = service
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Forward a request, and look at the status of its response."""
@@ -144,6 +147,6 @@ class NotedRefusals:
         request = f"{method} {scope['path'][:PATH_CHARS]}"
         if scope["state"].get("claimed"):
             request += f" as {scope['state']['claimed'][:64]!r}"
-        self._refusals.note(
+        self._service.refusals.note(
             Refusal(source=str(source), caller=None if caller is None else str(caller), status=status, request=request)
         )

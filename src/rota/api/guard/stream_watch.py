@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.api.access import Access, digest_of
+
+if TYPE_CHECKING:
+    from rota.api.service import Service
 
 SWEEP_S = 0.4
 """How often everything that is open is checked: a revoked token's streams end within a second."""
@@ -50,17 +53,17 @@ class StreamWatch:
 class EndedStreams:
     """Ends the responses that are still being sent when their token is revoked or expires."""
 
-    def __init__(self, app: Callable[[Any, Any, Any], Any], access: Access, watch: StreamWatch) -> None:
+    def __init__(self, app: Callable[[Any, Any, Any], Any], service: Service) -> None:
         self._app = app
-        self._access = access
-        self._watch = watch
+        self._service = service
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Forward a request; a response in several parts is watched from its first part on."""
         if scope["type"] != "http" or not scope["path"].startswith("/api/"):
             await self._app(scope, receive, send)
             return
-        response = _Response(send, dict(scope["headers"]).get(b"authorization", b""), self._access, self._watch)
+        authorization = dict(scope["headers"]).get(b"authorization", b"")
+        response = SentResponse(send, authorization, self._service.access, self._service.watch)
         try:
             await self._app(scope, receive, response.send)
         except asyncio.CancelledError:
@@ -74,7 +77,7 @@ class EndedStreams:
             response.stop()
 
 
-class _Response:
+class SentResponse:
     """A response on its way; watched if it has several parts and its request came with a token."""
 
     def __init__(self, send: Any, authorization: bytes, access: Access, watch: StreamWatch) -> None:

@@ -163,7 +163,7 @@ def _serve(
     )
     set_up(*logs)
     say = (lambda line: typer.echo(line, err=True)) if logs[0] is LogFormat.TEXT else (lambda line: None)
-    serve_cluster(options, say, typer.echo)
+    serve_cluster(options, say)
 
 
 def _settings(path: Path | None) -> ClusterSettings:

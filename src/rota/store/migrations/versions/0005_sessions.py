@@ -1,4 +1,4 @@
-"""Chain the audit log by hashes, tell sessions from tokens, and keep who a user's name belongs to."""
+"""Chain the audit log by hashes, and keep to which account a user's name belongs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ def upgrade() -> None:
         sa.Column("n", sa.BigInteger, nullable=False),
         sa.Column("hash", sa.String(64), nullable=False),
     )
-    op.add_column("tokens", sa.Column("kind", sa.String(16), nullable=False, server_default="token"))
     op.create_table(
         "identities",
         sa.Column("name", sa.String(128), primary_key=True),
