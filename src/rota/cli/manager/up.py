@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def up(
     verify(settings)
     options = _options(settings)
     set_up(LogFormat(settings.log_format), LogLevel(settings.log_level))
-    say = (lambda line: typer.echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
+    say = (lambda line: echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
     serve(options, say)
 
 
