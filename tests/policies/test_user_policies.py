@@ -545,7 +545,14 @@ def test_orderings_know_what_they_are_given(tmp_path: Path, checked: bool) -> No
     made = declared if checked else replace(declared, user=None)
     made.build("", allocator("none", style("any")), given)
 
-    assert sys.modules["rota_policy_mine"].asked == [given]
+    (module,) = (
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("rota_plugin_mine_")
+        and hasattr(module, "asked")
+        and module.__file__ == str(tmp_path / "mine.py")
+    )
+    assert module.asked == [given]
 
 
 LEARNING = """
