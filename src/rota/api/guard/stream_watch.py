@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rota.api.access import Access, digest_of
+from rota.api.access import digest_of
 
 if TYPE_CHECKING:
     from rota.api.service import Service
@@ -59,18 +59,18 @@ class EndedStreams:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Forward a request; a response in several parts is watched from its first part on."""
+        task = asyncio.current_task()
+        assert task is not None, "a request is answered by a task"
         if scope["type"] != "http" or not scope["path"].startswith("/api/"):
             await self._app(scope, receive, send)
             return
         authorization = dict(scope["headers"]).get(b"authorization", b"")
-        response = SentResponse(send, authorization, self._service.access, self._service.watch)
+        response = SentResponse(send, task, authorization, self._service)
         try:
             await self._app(scope, receive, response.send)
         except asyncio.CancelledError:
             if not response.ended:
                 raise
-            task = asyncio.current_task()
-            assert task is not None, "a request is answered by a task"
             task.uncancel()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -80,11 +80,11 @@ class EndedStreams:
 class SentResponse:
     """A response on its way; watched if it has several parts and its request came with a token."""
 
-    def __init__(self, send: Any, authorization: bytes, access: Access, watch: StreamWatch) -> None:
+    def __init__(self, send: Any, task: asyncio.Task[Any], authorization: bytes, service: Service) -> None:
         self._send = send
+        self._task = task
         self._authorization = authorization
-        self._access = access
-        self._watch = watch
+        self._service = service
         self._stop: Callable[[], None] | None = None
         self.ended = False
 
@@ -95,15 +95,13 @@ class SentResponse:
         await self._send(message)
 
     def _begin(self) -> None:
-        task = asyncio.current_task()
         digest = digest_of(self._authorization.decode("latin-1").partition(" ")[2].strip())
 
         def end() -> None:
             self.ended = True
-            if task is not None:
-                task.cancel()
+            self._task.cancel()
 
-        self._stop = self._watch.add(lambda: self._access.is_valid(digest), end)
+        self._stop = self._service.watch.add(lambda: self._service.access.is_valid(digest), end)
 
     def stop(self) -> None:
         """Stop watching."""
