@@ -37,6 +37,12 @@ class Refusal:
     caller: str | None
     status: int
     request: str
+    is_login: bool = False
+
+    @property
+    def key(self) -> tuple[str, str | None, int, bool]:
+        """What refusals are counted by."""
+        return self.source, self.caller, self.status, self.is_login
 
 
 class RefusalCount:
@@ -55,15 +61,15 @@ class RefusalLog:
 
     def __init__(self, append: Callable[[Sequence[dict[str, Any]]], None]) -> None:
         self._append = append
-        self._counts: dict[tuple[str, str | None, int], RefusalCount] = {}
+        self._counts: dict[tuple[str, str | None, int, bool], RefusalCount] = {}
         self._since_s = time.monotonic()
         self._unsaved: list[dict[str, Any]] = []
 
     def note(self, refusal: Refusal) -> None:
         """Count a refusal."""
-        key = (refusal.source, refusal.caller, refusal.status)
+        key = refusal.key
         if key not in self._counts and len(self._counts) >= MAX_SOURCES:
-            key = (OTHERS, None, 0)
+            key = (OTHERS, None, 0, False)
         count = self._counts.get(key)
         if count is None:
             self._counts[key] = RefusalCount(refusal)
@@ -106,14 +112,14 @@ class RefusalLog:
             await asyncio.shield(self.flush(all=True))
 
 
-def _entry(key: tuple[str, str | None, int], count: RefusalCount, further: int) -> dict[str, Any]:
-    source, caller, _ = key
+def _entry(key: tuple[str, str | None, int, bool], count: RefusalCount, further: int) -> dict[str, Any]:
+    source, caller, _, is_login = key
     told = f"{count.first.status} {count.first.request}"
     if source == OTHERS:
         told = f"from further sources, e.g. {count.first.source}: {told}"
     if further:
         told = f"{further} more in the same minute; {told}"
-    what = "login-refused" if " /login" in count.first.request or "/api/v1/login" in count.first.request else "refused"
+    what = "login-refused" if is_login else "refused"
     return {"at_s": time.time(), "who": caller or "-", "what": what, "thing": source, "detail": told}
 
 
@@ -148,5 +154,11 @@ class NotedRefusals:
         if scope["state"].get("claimed"):
             request += f" as {scope['state']['claimed'][:64]!r}"
         self._service.refusals.note(
-            Refusal(source=str(source), caller=None if caller is None else str(caller), status=status, request=request)
+            Refusal(
+                source=str(source),
+                caller=None if caller is None else str(caller),
+                status=status,
+                request=request,
+                is_login=scope["path"].startswith(("/login", "/api/v1/login")),
+            )
         )
