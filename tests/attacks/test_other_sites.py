@@ -95,7 +95,9 @@ def test_request_of_another_site_is_refused(guarded: Manager, method: str, path:
 def test_link_of_another_site_shows_nothing_before_the_user_agrees(guarded: Manager) -> None:
     cookie = log_in_page(guarded.client.url, guarded.token)
 
-    answer = ask(guarded.client.url, "GET", "/jobs?page=2", Sec_Fetch_Site="cross-site", Cookie=cookie, **NAVIGATE)
+    answer = ask(
+        guarded.client.url, "GET", "/jobs?page=2", None, Sec_Fetch_Site="cross-site", Cookie=cookie, **NAVIGATE
+    )
 
     assert answer.status == 200
     assert 'href="/jobs?page=2"' in answer.text
@@ -111,7 +113,7 @@ def test_link_of_another_site_shows_nothing_before_the_user_agrees(guarded: Mana
     ],
 )
 def test_page_that_asks_leads_nowhere_else(guarded: Manager, path: str) -> None:
-    answer = ask(guarded.client.url, "GET", quote(path, safe="/"), Sec_Fetch_Site="cross-site", **NAVIGATE)
+    answer = ask(guarded.client.url, "GET", quote(path, safe="/"), None, Sec_Fetch_Site="cross-site", **NAVIGATE)
 
     assert "evil.example" not in answer.text
     assert "<script" not in answer.text
