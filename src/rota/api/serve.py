@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from sqlalchemy import Engine
 
 from rota import __version__
 from rota.api.app import Asgi, make_app
@@ -81,24 +82,27 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with only_one(home):
-        listening = listen(options.host, options.port)
+    with only_one(home), contextlib.closing(listen(options.host, options.port)) as listening:
         database = open_database(options.database or home / "rota.db")
-        parts = open_access(
-            database,
-            home,
-            required=options.require_token or not is_loopback(options.host),
-            users=options.users,
-            oidc=options.oidc,
-            public_url=options.url or url_of(listening, secure=options.certificate is not None, near=True),
-        )
-        if parts.access.needs_first_token:
-            say(f"the first admin token is in {write_first_token(parts.access, home)}; keep it safe, delete the file")
         try:
+            parts = _access(options, database, listening)
+            if parts.access.needs_first_token:
+                path = write_first_token(parts.access, home)
+                say(f"the first admin token is in {path}; keep it safe, and delete the file")
             run_loop(_serve(options, Records(database), parts, listening, say))
         finally:
             database.dispose()
-            listening.close()
+
+
+def _access(options: Options, database: Engine, listening: socket.socket) -> AccessParts:
+    return open_access(
+        database,
+        options.settings.home,
+        required=options.require_token or not is_loopback(options.host),
+        users=options.users,
+        oidc=options.oidc,
+        public_url=options.url or url_of(listening, secure=options.certificate is not None, near=True),
+    )
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:

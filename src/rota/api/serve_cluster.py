@@ -90,7 +90,7 @@ def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
         parts = open_access(database, options.home, required=required)
         if parts.access.needs_first_token:
             path = write_first_token(parts.access, options.home)
-            say(f"the first admin token is in {path}; keep it safe, delete the file")
+            say(f"the first admin token is in {path}; keep it safe, and delete the file")
         try:
             run_loop(_ReplicaRun(options, Records(database), parts, say).main(listening))
         finally:

@@ -72,7 +72,7 @@ def _provider(settings: OidcFile) -> LoginProvider:
     need_oidc()
     from rota.api.identity.provider import OidcProvider
 
-    return OidcProvider(settings, _secret(settings.client_secret_file))
+    return OidcProvider(settings, read_secret(settings.client_secret_file))
 
 
 def need_oidc() -> None:
@@ -82,7 +82,8 @@ def need_oidc() -> None:
             raise RotaError(f"{name} is missing; install Rota with its extra: pip install 'rota[oidc]'")
 
 
-def _secret(path: Path | None) -> str | None:
+def read_secret(path: Path | None) -> str | None:
+    """Return the secret in a file that only its owner can read; None without a file."""
     if path is None:
         return None
     try:

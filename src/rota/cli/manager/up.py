@@ -130,7 +130,7 @@ def verify(settings: UpFile) -> None:
 
 def _verify_logins(settings: UpFile) -> None:
     """Refuse a file of users or of single sign-on that can't be used."""
-    from rota.api.identity.setup import need_oidc
+    from rota.api.identity.setup import need_oidc, read_secret
     from rota.api.serve import is_loopback
     from rota.files.oidc_file import read_oidc_file
     from rota.store.user_file import read_users
@@ -140,7 +140,7 @@ def _verify_logins(settings: UpFile) -> None:
     if settings.oidc is None:
         return
     need_oidc()
-    read_oidc_file(settings.oidc)
+    read_secret(read_oidc_file(settings.oidc).client_secret_file)
     if settings.url is None and not is_loopback(settings.host):
         raise RotaError("oidc needs url, the address of this manager in browsers: the provider sends them back to it")
 
