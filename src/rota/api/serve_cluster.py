@@ -33,6 +33,7 @@ from rota.drivers.kubernetes.api.leadership import Leadership
 from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
+from rota.drivers.kubernetes.gangs.claims_check import RepairCount
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
@@ -125,6 +126,7 @@ class _ReplicaRun:
         self._access = access
         self._say = say
         self._switch = _Switch()
+        self._repair_count = RepairCount()
         self._changed = asyncio.Event()
         self._settings = options.given
         self._used: ClusterSettings | None = None
@@ -228,6 +230,7 @@ class _ReplicaRun:
             settings,
             ask_first_s=ASK_FIRST_S if self._options.extends else 0.0,
             running={row.id for row in self._records.live_jobs()},
+            repair_count=self._repair_count,
         )
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
@@ -293,8 +296,13 @@ class _ReplicaRun:
             scheduling=scheduling,
             lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Kubernetes",
+            more_counters=self._counters,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
+
+    def _counters(self) -> dict[str, tuple[str, int]]:
+        about = "Claims that differed from the API server's pods and were repaired."
+        return {"rota_kubernetes_repairs": (about, self._repair_count.repairs)}
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -36,6 +36,8 @@ class BadWeather:
         """By how much answers to binds are held back after they were done."""
         self.refuses = 0.0
         """The part of requests that is refused, half of them after they were done."""
+        self.hides_deletions = False
+        """Whether watches leave deletions out."""
         self.expires = False
         """Whether watches are answered with 410 Gone."""
         self.refused = 0
@@ -107,8 +109,9 @@ class BadWeather:
         await response.prepare(request)
         try:
             async with self._ask(request, None) as answer:
-                async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
+                async for line in answer.content:
+                    if not (self.hides_deletions and b'"type":"DELETED"' in line[:40]):
+                        await response.write(line)
         except asyncio.CancelledError:
             if request.transport is not None:
                 request.transport.abort()

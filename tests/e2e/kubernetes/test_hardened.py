@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from e2e.kubernetes.bad_weather import BadWeather
@@ -55,12 +56,13 @@ def test_pods_deleted_while_they_are_bound_give_their_devices_back(
 ) -> None:
     kubelets(bed, nodes=2, gpus=8)
     launch(bed, kubeconfig=weather.kubeconfig)
-    weather.late_s = 1.0
-    for number in range(16):
-        bed.admin.make(pod(f"p{number}", 1))
-    eventually(lambda: len(view.bound("p")) == 16)
-    for name in view.pods():
-        bed.admin.delete(f"/api/v1/namespaces/default/pods/{name}", NOW)
+    for late_s in (0.1, 0.2, 0.3, 0.4, 0.5):  # the answer to a bind comes after the deletion, by more or less
+        weather.late_s = late_s
+        for number in range(16):
+            bed.admin.make(pod(f"p{number}", 1))
+        eventually(lambda: len(view.bound("p")) == 16, every_s=0.01)
+        for name in view.pods():
+            bed.admin.delete(f"/api/v1/namespaces/default/pods/{name}", NOW)
     weather.late_s = 0.0
     for each in gang("whole", 16, 1):
         bed.admin.make(each)
@@ -188,3 +190,19 @@ def test_disruption_budget_holds_and_the_pod_says_so(bed: Bed, view: View, launc
     bed.admin.delete("/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets/kept")
     eventually(lambda: view.node_of("urgent"), within_s=40)
     bed.admin.delete("/apis/scheduling.k8s.io/v1/priorityclasses/urgent")
+
+
+def test_claims_of_pods_whose_deletion_was_never_seen_are_repaired(
+    bed: Bed, view: View, launch: Launch, kubelets: Kubelets, weather: BadWeather
+) -> None:
+    kubelets(bed, nodes=1, gpus=8)
+    replica = launch(bed, {"check_every": "1s"}, kubeconfig=weather.kubeconfig)
+    bed.admin.make(pod("first", 8))
+    eventually(lambda: all_run(view))
+    weather.hides_deletions = True
+    bed.admin.delete("/api/v1/namespaces/default/pods/first", NOW)
+    bed.admin.make(pod("second", 8))
+
+    eventually(lambda: view.node_of("second"), within_s=30)
+    metrics = httpx.get(f"{replica.url}/metrics").text
+    assert "rota_kubernetes_repairs_total 1.0" in metrics

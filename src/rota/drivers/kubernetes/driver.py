@@ -22,7 +22,7 @@ from rota.core.state.state import State
 from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.gangs.binder import Binder
-from rota.drivers.kubernetes.gangs.claims_check import ClaimsCheck
+from rota.drivers.kubernetes.gangs.claims_check import ClaimsCheck, RepairCount
 from rota.drivers.kubernetes.gangs.context import DriverContext, EventSink, Report
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, Stage
 from rota.drivers.kubernetes.gangs.gang_controller import GangController
@@ -76,7 +76,13 @@ class KubernetesDriver:
     contract = CONTRACT
 
     def __init__(
-        self, api: Api, settings: ClusterSettings, *, ask_first_s: float = 0.0, running: Container[str] = ()
+        self,
+        api: Api,
+        settings: ClusterSettings,
+        *,
+        ask_first_s: float = 0.0,
+        running: Container[str] = (),
+        repair_count: RepairCount | None = None,
     ) -> None:
         self._settings = settings
         self._running = running
@@ -99,7 +105,7 @@ class KubernetesDriver:
             flush=self._flush,
         )
         self._controller = GangController(self._context, ask_first_s)
-        self.claims_check = ClaimsCheck(self._context)
+        self._claims_check = ClaimsCheck(self._context, repair_count or RepairCount())
         self._attached: tuple[EventSink, Known] | None = None
 
     @property
@@ -230,7 +236,7 @@ class KubernetesDriver:
         self._context.sink = sink
         self.gang_index.touch_all()
         self._work.do(self._tick(), writes=False)
-        self._work.do(self.claims_check.run(), writes=False)
+        self._work.do(self._claims_check.run(), writes=False)
         self._flush()
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from rota.core.errors import Unavailable
@@ -22,24 +23,31 @@ from rota.drivers.kubernetes.objects.pods import Pod, pod_of
 
 log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
-EVERY_S = 60.0
 AGAIN_S = 3.0
 """How long a difference must last."""
 SHARE = 0.01
 """Part of the time that may be spent on lists: with many pods the check comes less often."""
 
 
+@dataclass(slots=True)
+class RepairCount:
+    """How many claims were repaired since the process began."""
+
+    repairs: int = 0
+
+
 class ClaimsCheck:
     """The check of one driver."""
 
-    def __init__(self, context: DriverContext) -> None:
+    def __init__(self, context: DriverContext, count: RepairCount) -> None:
         self._context = context
-        self.repairs = 0
-        """How many claims were repaired since the driver began."""
+        self._count = count
+        self._last: dict[str, Json] = {}
+        """The pods of the last list, by uid."""
 
     async def run(self) -> None:
         """Check until cancelled."""
-        pause_s = EVERY_S
+        pause_s = self._context.settings.check_every
         while True:
             await asyncio.sleep(pause_s)
             began_s = time.process_time()
@@ -47,7 +55,7 @@ class ClaimsCheck:
                 await self.check()
             except Unavailable as error:
                 log.warning("claims could not be checked", extra={"why": str(error)})
-            pause_s = max(EVERY_S, (time.process_time() - began_s) / SHARE)
+            pause_s = max(self._context.settings.check_every, (time.process_time() - began_s) / SHARE)
 
     async def check(self) -> None:
         """Look twice for differences, and repair those that last."""
@@ -130,7 +138,7 @@ class ClaimsCheck:
             self._context.report.events.append(JobCancelled(name))
 
     def _note(self, what: str, **about: object) -> None:
-        self.repairs += 1
+        self._count.repairs += 1
         log.warning("repaired: %s", what, extra=dict(about))
 
 
