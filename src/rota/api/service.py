@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,8 @@ class Service:
     watch: StreamWatch
     refusals: RefusalLog
     logins: Logins
+    more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
+    """Counters of this world for Prometheus: by name, what is counted and how many."""
 
 
 def service(request: Request) -> Service:
