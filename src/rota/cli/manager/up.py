@@ -27,6 +27,30 @@ class Cgroup(Enum):
     OFF = "off"
 
 
+UsersOption = Annotated[
+    Path | None, typer.Option(help="The file of local users; `rota users` writes it.", metavar="FILE")
+]
+OidcOption = Annotated[
+    Path | None, typer.Option(help="Single sign-on: a file with the OpenID Connect provider.", metavar="FILE")
+]
+UrlOption = Annotated[
+    str | None, typer.Option(help="The address in browsers, e.g. https://rota.example.org.", metavar="URL")
+]
+ProxyOption = Annotated[
+    bool, typer.Option("--trust-proxy", help="A reverse proxy on this machine says where requests come from.")
+]
+CgroupsOption = Annotated[
+    Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
+]
+BoundOption = Annotated[
+    float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
+]
+KeepOption = Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")]
+DatabaseOption = Annotated[
+    str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
+]
+
+
 def up(
     ctx: typer.Context,
     config: Annotated[
@@ -46,32 +70,24 @@ def up(
     data: Annotated[
         Path | None, typer.Option(help="Where database and output are kept.", metavar="DIR", file_okay=False)
     ] = None,
-    database: Annotated[
-        str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
-    ] = None,
+    database: DatabaseOption = None,
     run_as: Annotated[str | None, typer.Option(help="The user that tasks run as, if you are root.")] = None,
-    keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
-    estimate_bound: Annotated[
-        float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
-    ] = 0.25,
+    keep: CgroupsOption = Annotated[
+    Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
+]
+BoundOption = Annotated[
+    float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
+]
+KeepOption = "30d",
+    estimate_bound: BoundOption = 0.25,
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
     ] = False,
-    users: Annotated[
-        Path | None, typer.Option(help="The file of local users; `rota users` writes it.", metavar="FILE")
-    ] = None,
-    oidc: Annotated[
-        Path | None, typer.Option(help="Single sign-on: a file with the OpenID Connect provider.", metavar="FILE")
-    ] = None,
-    url: Annotated[
-        str | None, typer.Option(help="The address in browsers, e.g. https://rota.example.org.", metavar="URL")
-    ] = None,
-    trust_proxy: Annotated[
-        bool, typer.Option("--trust-proxy", help="A reverse proxy on this machine says where requests come from.")
-    ] = False,
-    cgroups: Annotated[
-        Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
-    ] = Cgroup.AUTO,
+    users: UsersOption = None,
+    oidc: OidcOption = None,
+    url: UrlOption = None,
+    trust_proxy: ProxyOption = False,
+    cgroups: CgroupsOption = Cgroup.AUTO,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
     log_format: Annotated[LogFormat, typer.Option(help="One event per line, as text or JSON.")] = LogFormat.TEXT,
