@@ -72,13 +72,7 @@ def up(
     ] = None,
     database: DatabaseOption = None,
     run_as: Annotated[str | None, typer.Option(help="The user that tasks run as, if you are root.")] = None,
-    keep: CgroupsOption = Annotated[
-    Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
-]
-BoundOption = Annotated[
-    float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
-]
-KeepOption = "30d",
+    keep: KeepOption = "30d",
     estimate_bound: BoundOption = 0.25,
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
