@@ -75,6 +75,7 @@ def test_user_is_added_logs_in_and_is_removed_by_commands(manager: Manager) -> N
 
     gone = eventually(lambda: found if (found := manager.rota("whoami")).returncode else None)
 
+    assert gone is not None
     assert gone.stderr.endswith("log in again with `rota login`\n")
     again = users(manager, "remove", "lin")
     assert (again.returncode, again.stderr.count("\n")) == (2, 1)
