@@ -142,6 +142,17 @@ def test_spraying_is_stopped(address: str) -> None:
         limiter.refuse_if_many(address.format(9999), "yet-another")
 
 
+@attack("locks everybody out of the login by token", stopped_by="failures with tokens count by address only")
+def test_failed_tokens_of_one_address_do_not_lock_others_out() -> None:
+    limiter = LoginLimiter(clock=lambda: 0.0)
+    for number in range(1000):
+        limiter.failed(f"192.0.2.{number % 40}")
+
+    with pytest.raises(TooManyLogins):
+        limiter.refuse_if_many("192.0.2.1")
+    limiter.refuse_if_many("198.51.100.1")
+
+
 @attack("fills the memory with failed logins", stopped_by="the number of counters is bounded")
 def test_counters_are_bounded_and_forgotten() -> None:
     now = [0.0]

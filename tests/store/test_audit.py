@@ -119,6 +119,10 @@ def test_name_belongs_to_the_account_that_used_it_first(tmp_path: Path) -> None:
     assert not names.claim("ada", "https://a", "2")
     assert not names.claim("ada", "https://b", "1")
     assert names.claim("lin", "https://b", "1")
+    assert names.release("ada", 1.0, "root")
+    assert not names.release("ada", 1.0, "root")
+    assert names.claim("ada", "https://b", "1")
+    assert [row.what for row in AuditLog(engine).page(9)] == ["name-release"]
     engine.dispose()
 
 
