@@ -39,6 +39,7 @@ from rota.live.workers.forecast_worker import ForecastWorker
 from rota.live.workers.retraining import Retraining, with_learned
 from rota.policies import find_policy
 from rota.sdk.place import ManagerAddress, remove_sign, write_sign
+from rota.store import clock
 from rota.store.database import open_database
 from rota.store.records import Records
 from rota.store.tokens import Tokens
@@ -75,6 +76,7 @@ def serve(options: Options, say: Callable[[str], None], show: Callable[[str], No
     home = options.settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(home):
+        clock.go_on(home)
         listening = listen(options.host, options.port)
         database = open_database(options.database or home / "rota.db")
         access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
@@ -103,6 +105,7 @@ async def _serve(
 ) -> None:
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
     control = boot(records, options.scheduling, LocalDriver.contract)
+    clock.go_on(options.settings.home, control.state.now_s)
     assert control.present is not None, "boot knows the cluster"
     forecasts = ForecastWorker(options.scheduling, records.url)
     learning = _learning(options, records, control)

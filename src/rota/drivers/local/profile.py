@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from rota.drivers.local.task_runner.gpus import GpuUse
 from rota.drivers.local.task_runner.nvml import Nvml, find_nvml
 from rota.drivers.local.task_runner.processes import belongs
 from rota.drivers.local.task_usage import use_of_sessions
+from rota.store import clock
 from rota.store.run_folder import gpu_labels, read_json
 
 EVERY_S = 0.1
@@ -45,7 +45,7 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
     nvml = find_nvml()
     with tempfile.TemporaryDirectory(prefix="rota-profile-") as folder:
         env = {**os.environ, "ROTA_RUN_DIR": folder}
-        begun_s, received, sent = time.time(), *_network()
+        begun_s, received, sent = clock.now_s(), *_network()
         try:
             child = subprocess.Popen(command, env=env, start_new_session=True)
         except OSError as error:
@@ -55,7 +55,7 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
             code = _watch(child, seen, nvml, begun_s + most_s)
         finally:
             _end(child)
-        ended_s = time.time()
+        ended_s = clock.now_s()
         progress = _progress(Path(folder), begun_s, ended_s)
     passed_s = ended_s - begun_s
     now_received, now_sent = _network()
@@ -71,7 +71,7 @@ def profile(command: Sequence[str], most_s: float) -> tuple[dict[str, float], in
 
 
 def _watch(child: subprocess.Popen[bytes], seen: _Samples, nvml: Nvml | None, until_s: float) -> int | None:
-    while time.time() < until_s:
+    while clock.now_s() < until_s:
         _sample(child.pid, seen, nvml)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return child.wait(EVERY_S)
@@ -86,7 +86,7 @@ def _sample(pid: int, seen: _Samples, nvml: Nvml | None) -> None:
     if nvml is not None:
         readings = nvml.look()
         named = {each for reading in readings for each in reading.bytes_by_process}
-        seen.gpus.add(readings, {each for each in named if belongs(each, pid, "")}, time.time())
+        seen.gpus.add(readings, {each for each in named if belongs(each, pid, "")}, clock.now_s())
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from rota.mechanisms.declare import Knowledge
 from rota.placement import style
 from rota.policies import find_policy
 from rota.scenario import Scenario
+from rota.store import clock
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
 from rota.tenancy import allocator
@@ -159,7 +159,7 @@ def _restore(
     records: Records, recall: PolicyMemory, cluster: Cluster, removed: tuple[NodeId, ...], *, in_rounds: bool
 ) -> tuple[State, dict[JobId, Record]]:
     rows = records.live_jobs()
-    now_s = time.time()
+    now_s = clock.now_s()
     kept: dict[JobId, Record] = {}
     pairs = []
     for row in rows:

@@ -49,9 +49,10 @@ from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.dependents import Dependents
 from rota.live.loop.histogram import Histogram
-from rota.live.loop.leases import Leases
+from rota.live.loop.leases import LOOK_S, Leases
 from rota.live.loop.record import Record, dump, shown_state
 from rota.live.loop.transaction import Transaction
+from rota.store import clock
 from rota.store.records import Records, WriteBatch
 
 log = logging.getLogger("rota.live")
@@ -196,7 +197,7 @@ class Control:
                 return event, replace(detail, message=message)
             case Raise(spec=spec, job=job, message=message):
                 record.spec = dump(spec)
-                retry_s = time.time() + pause_s(record.failures + 1)
+                retry_s = clock.now_s() + pause_s(record.failures + 1)
                 return Interrupted(event.job_id, event.work, retry_s, job), replace(detail, message=message)
 
     @property
@@ -260,11 +261,12 @@ class Control:
     async def _something_to_do(self) -> None:
         while not self._inbox:
             self._wake.clear()
-            wait_s = self.engine.wakeup_s - time.time()
+            wait_s = min(max(self.engine.wakeup_s - clock.now_s(), 0.0), LOOK_S)
             try:
-                await asyncio.wait_for(self._wake.wait(), None if math.isinf(wait_s) else max(wait_s, 0.0))
+                await asyncio.wait_for(self._wake.wait(), wait_s)
             except TimeoutError:
-                self._inbox.append(LoopEntry([TimerFired()]))
+                if clock.now_s() >= self.engine.wakeup_s:
+                    self._inbox.append(LoopEntry([TimerFired()]))
 
     async def _step(self, entries: list[LoopEntry]) -> None:
         for entry in entries:
@@ -293,7 +295,7 @@ class Control:
                 entry.done.set_result(None)
         self._tell(list(made.touched.values()))
         assert self._driver is not None
-        for event in self._driver.carry_out(made.decisions, time.time()):
+        for event in self._driver.carry_out(made.decisions, clock.now_s()):
             self._put(LoopEntry([event]))
         for live in made.touched.values():
             self._leases.watch(live)
@@ -306,7 +308,7 @@ class Control:
 
     async def _take_in(self, made: Transaction, events: list[Event]) -> None:
         """Run one step of the engine. A slow planner runs in its own thread, while requests are taken."""
-        now_s = max(time.time(), self.state.now_s)
+        now_s = max(clock.now_s(), self.state.now_s)
         begun = time.perf_counter()
         if self._planner is None:
             decisions = self.engine.step(now_s, events)

@@ -6,9 +6,8 @@ import asyncio
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.core.codec.cluster_diff import tenants_affected
@@ -36,6 +35,7 @@ from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, dump
 from rota.live.workers.forecast import Forecast
 from rota.live.workers.forecast_worker import ForecastWorker
+from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.records import Records
 
@@ -135,7 +135,7 @@ class Requests:
         together: dict[tuple[str, str], list[JobId]] = {}
         for (values, file), needed in zip(parts, needs, strict=True):
             job_id = JobId(str(self._next + len(ids) + 1))
-            job = self._admitted(job_of(file, job_id, self._unmet(needed), asker.name))
+            job = self._admitted(_by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)))
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
             entry.records[job_id] = Record(dump(values), asker.name, file)
@@ -145,7 +145,7 @@ class Requests:
         self._next += len(ids)
         if key is not None:
             answer = json.dumps({"ids": ids})
-            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
+            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": clock.now_s()})
         await self._control.apply(entry)
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
@@ -211,7 +211,8 @@ class Requests:
         self._refuse_trial(file)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
-        return await self._foresight.ask(job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name))))
+        job = self._admitted(_by_our_clock(job_of(file, job_id, needs, asker.name)))
+        return await self._foresight.ask(job_id, JobArrived(job))
 
     def _admitted(self, job: Job) -> Job:
         """The job, unless its tenant can never have what it asks for, or its model fits on no devices it may have."""
@@ -282,8 +283,13 @@ class Requests:
         return live.state
 
 
+def _by_our_clock(job: Job) -> Job:
+    """The job with its deadline, which is a date, as a moment of the manager's clock."""
+    return job if job.deadline_s is None else replace(job, deadline_s=clock.from_wall_s(job.deadline_s))
+
+
 def _audit(asker: Asker, what: str, thing: str, detail: str = "") -> Json:
-    return {"at_s": time.time(), "who": asker.name, "what": what, "thing": thing, "detail": detail}
+    return {"at_s": clock.now_s(), "who": asker.name, "what": what, "thing": thing, "detail": detail}
 
 
 def _by_kind(events: Sequence[Event], before: Cluster, after: Cluster) -> dict[str, list[str]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import time
 from pathlib import Path
 
+from rota.store import clock
 from rota.store.records import Records
 
 log = logging.getLogger("rota.live")
@@ -18,7 +18,7 @@ ANSWERS_S = 86400.0
 async def keep_tidy(records: Records, home: Path, keep_s: float) -> None:
     """Delete old data at intervals, until cancelled."""
     while True:
-        gone = await asyncio.to_thread(tidy, records, home, keep_s, time.time())
+        gone = await asyncio.to_thread(tidy, records, home, keep_s, clock.now_s())
         if gone:
             log.info("tidied", extra={"jobs": len(gone)})
         await asyncio.sleep(EVERY_S)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rota.core.errors import RotaError, Unavailable
+from rota.store import clock
 
 Json = dict[str, Any]
 NICE = 5
@@ -42,6 +43,7 @@ class WorkerProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 start_new_session=True,
+                env={**os.environ, clock.VARIABLE: repr(clock.offset_s())},
             )
         assert process.stdin is not None
         assert process.stdout is not None

@@ -7,8 +7,8 @@ import os
 import resource
 import select
 import signal
-import time
 
+from rota.drivers.local.task_runner.clock import now_s
 from rota.drivers.local.task_runner.files import write_when_possible
 from rota.drivers.local.task_runner.processes import end_session, members_of
 
@@ -44,7 +44,7 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
     ended = {
         "exit_code": code if code >= 0 else None,
         "signal": -code if code < 0 else None,
-        "ended_s": time.time(),
+        "ended_s": now_s(),
         "cpu_s": used.ru_utime + used.ru_stime,
         "memory_bytes": used.ru_maxrss * 1024,
     }

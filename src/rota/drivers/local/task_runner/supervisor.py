@@ -8,6 +8,8 @@ import select
 import signal
 import time
 
+from rota.drivers.local.task_runner import clock
+from rota.drivers.local.task_runner.clock import now_s
 from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, read, write_when_possible
 from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
@@ -46,6 +48,7 @@ def main() -> int:
         task = read("task.json")
     except FileNotFoundError:
         return 0
+    clock.use(task.get("clock_offset_s"))
     wake = _catch_signals()
     if not claim():
         return 0
@@ -100,7 +103,7 @@ class Supervisor:
             if time.monotonic() > deadline:
                 break
             self._nap(0.2)
-        self._tell(phase="ended", ran=False, ended_s=time.time())
+        self._tell(phase="ended", ran=False, ended_s=now_s())
         return False
 
     def run(self) -> None:
@@ -118,7 +121,7 @@ class Supervisor:
             pid_start=start_time(self._pid),
             recorder=recorder,
             recorder_start=start_time(recorder),
-            started_s=time.time(),
+            started_s=now_s(),
         )
         self._look_after(output, recorder)
         self._let_finish(output)
@@ -131,7 +134,7 @@ class Supervisor:
         try:
             ended = read("exit.json")
         except FileNotFoundError:
-            ended = {"exit_code": None, "signal": int(signal.SIGKILL), "ended_s": time.time(), "lost": True}
+            ended = {"exit_code": None, "signal": int(signal.SIGKILL), "ended_s": now_s(), "lost": True}
         if ended.get("exit_code") != 0 and kills_for_memory(self._task):
             self._cause = "memory"
         self._output.close()
@@ -171,7 +174,7 @@ class Supervisor:
         self._watch = watch_gpus(self._task)
         while True:
             now = time.monotonic()
-            wait_s = min(self._kill_at - now, self._rests_until_s - time.time(), MEMORY_EVERY_S if limit else 60.0)
+            wait_s = min(self._kill_at - now, self._rests_until_s - now_s(), MEMORY_EVERY_S if limit else 60.0)
             if self._watch is not None:
                 wait_s = min(wait_s, self._watch.due_in_s(now))
             ready = {fd for fd, _ in self._poller.poll(max(wait_s, 0.0) * 1000)}
@@ -184,7 +187,7 @@ class Supervisor:
                 self._hear()
             if self._watch is not None and self._watch.due_in_s(time.monotonic()) <= 0:
                 self._watch.look(self._pid)
-            if time.time() >= self._rests_until_s:
+            if now_s() >= self._rests_until_s:
                 self._go_on()
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
@@ -201,7 +204,7 @@ class Supervisor:
         """Read a message of the task; the only one known is that it only saves from now on."""
         received = os.read(self._tells, CHUNK)
         if b"saving" in received.split() and self._state.get("saves_since_s") is None:
-            self._tell(saves_since_s=time.time())
+            self._tell(saves_since_s=now_s())
 
     def _let_finish(self, output: int) -> None:
         """After a stop: a shell dies of the signal before what it runs has saved. The rest has the same grace."""
@@ -236,13 +239,13 @@ class Supervisor:
         except FileNotFoundError:
             return
         until_s = float("inf") if order["until_s"] is None else float(order["until_s"])
-        if not order["rests"] or time.time() >= until_s:
+        if not order["rests"] or now_s() >= until_s:
             self._go_on()
             return
         self._rests_until_s = until_s
         if self._rests_since_s is None:
             signal_group(self._pid, signal.SIGSTOP)
-            self._rests_since_s = time.time()
+            self._rests_since_s = now_s()
             hold_session(self._pid, self._task["token"], members_of(self._task))
             self._tell_rest()
 
@@ -251,7 +254,7 @@ class Supervisor:
         if self._rests_since_s is None:
             return
         signal_group(self._pid, signal.SIGCONT)
-        self._rested_s += time.time() - self._rests_since_s
+        self._rested_s += now_s() - self._rests_since_s
         self._rests_since_s = None
         continue_session(self._pid, self._task["token"], members_of(self._task))
         self._tell_rest()
