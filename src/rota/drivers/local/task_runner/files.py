@@ -7,7 +7,7 @@ import json
 import os
 import time
 
-from rota.drivers.local.task_runner.processes import start_time
+from rota.drivers.local.task_runner.processes import boot, start_time
 
 TYPE_CHECKING = False
 """As `typing` has it, which would take a tenth of a supervisor's start to import."""
@@ -34,7 +34,7 @@ def make_pipe(name: str, uid: int | None, gid: int | None) -> int:
 def claim() -> bool:
     """Claim the task; return whether this process is the one that runs it."""
     mine = f"claim.{os.getpid()}"
-    write(mine, {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid())})
+    write(mine, {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid()), "boot": boot()})
     try:
         os.link(mine, "claim")
     except FileExistsError:

@@ -14,14 +14,11 @@ from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, 
 from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
-    continue_session,
-    end_session,
-    hold_session,
+    TaskProcesses,
+    boot,
     kills_for_memory,
     members_of,
-    processes_of,
     session_bytes,
-    signal_group,
     start_time,
 )
 from rota.drivers.local.task_runner.recorder import record
@@ -79,8 +76,9 @@ class Supervisor:
         self._task = task
         self._wake = wake
         self._output = OutputFiles(int(task["log_bytes"]), int(task["log_files"]))
-        self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid())}
+        self._state: Json = {"supervisor": os.getpid(), "supervisor_start": start_time(os.getpid()), "boot": boot()}
         self._pid = 0
+        self._processes = TaskProcesses(0, 0, task["token"], members_of(task))
         self._order: Json | None = None
         self._kill_at = float("inf")
         self._cause = ""
@@ -113,17 +111,21 @@ class Supervisor:
             self._tells = make_pipe(TELL, self._task.get("uid"), self._task.get("gid"))
         output, started, recorder, alive = self._launch()
         with contextlib.suppress(ValueError):
-            self._pid = int(os.read(started, 32) or b"0")
+            pid, pid_start = map(int, (os.read(started, 64) or b"0 0").split())
+            self._pid = pid
+            self._processes = TaskProcesses(pid, pid_start, self._task["token"], members_of(self._task))
         os.close(started)
         self._tell(
             phase="running",
             pid=self._pid,
-            pid_start=start_time(self._pid),
+            pid_start=self._processes.start,
             recorder=recorder,
             recorder_start=start_time(recorder),
             started_s=now_s(),
         )
         self._look_after(output, recorder)
+        with contextlib.suppress(FileNotFoundError):
+            self._processes.remember(read("exit.json").get("left", []))
         self._let_finish(output)
         self._end_task()
         self._drain(output)
@@ -208,13 +210,12 @@ class Supervisor:
 
     def _let_finish(self, output: int) -> None:
         """After a stop: a shell dies of the signal before what it runs has saved. The rest has the same grace."""
-        token, members = self._task["token"], members_of(self._task)
-        while time.monotonic() < self._kill_at < float("inf") and processes_of(self._pid, token, members):
+        while time.monotonic() < self._kill_at < float("inf") and self._processes.find():
             if select.select([output], [], [], 0.02)[0] and not self._keep(output):
                 time.sleep(0.02)
 
     def _end_task(self) -> None:
-        end_session(self._pid, self._task["token"], members_of(self._task))
+        self._processes.end()
 
     def _obey(self) -> None:
         """Carry out a stop order, once: the task's signal now, the end of its session after the grace."""
@@ -228,8 +229,7 @@ class Supervisor:
                 return
             self._order = {"signal": "SIGTERM", "grace_s": self._task["grace_s"]}
         self._kill_at = time.monotonic() + float(self._order["grace_s"])
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, getattr(signal, self._order["signal"]))
+        self._processes.signal_group(getattr(signal, self._order["signal"]))
         self._go_on()
 
     def _rest_or_go_on(self) -> None:
@@ -244,19 +244,19 @@ class Supervisor:
             return
         self._rests_until_s = until_s
         if self._rests_since_s is None:
-            signal_group(self._pid, signal.SIGSTOP)
+            self._processes.signal_group(signal.SIGSTOP)
             self._rests_since_s = now_s()
-            hold_session(self._pid, self._task["token"], members_of(self._task))
+            self._processes.hold()
             self._tell_rest()
 
     def _go_on(self) -> None:
         self._rests_until_s = float("inf")
         if self._rests_since_s is None:
             return
-        signal_group(self._pid, signal.SIGCONT)
+        self._processes.signal_group(signal.SIGCONT)
         self._rested_s += now_s() - self._rests_since_s
         self._rests_since_s = None
-        continue_session(self._pid, self._task["token"], members_of(self._task))
+        self._processes.go_on()
         self._tell_rest()
 
     def _tell_rest(self) -> None:
