@@ -377,7 +377,7 @@ class AttemptController:
         self._slicer.leave(attempt.job.id)
         for task in attempt.tasks:
             if task.phase is not TaskPhase.ENDED:
-                task.order_stop(attempt.launch.signal, grace_s)
+                task.order_stop(attempt.launch.signal, grace_s, attempt.ordered.value if attempt.ordered else "")
 
     def _conclude(self, attempt: Attempt) -> None:
         job_id = attempt.job.id

@@ -130,14 +130,17 @@ class TaskHandle:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
 
-    def order_stop(self, signal_name: str, grace_s: float) -> None:
-        """Order the supervisor to end the task, first by file, so that one that is just starting obeys too."""
+    def order_stop(self, signal_name: str, grace_s: float, cause: str = "") -> None:
+        """Order the supervisor to end the task, first by file, so that one that is just starting obeys too.
+
+        The cause is kept there, so that a manager that could not store a cancellation finds it again.
+        """
         path = self.folder / "stop.json"
         try:
             is_gone = self._was_claimed and not (self.folder / "claim").exists()
             self.folder.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                write_json(path, {"signal": signal_name, "grace_s": grace_s})
+                write_json(path, {"signal": signal_name, "grace_s": grace_s, "cause": cause})
         except OSError:
             is_gone = True
         if is_gone:  # the disk is full, or the folder was deleted: say it by a signal, which has the same meaning

@@ -23,7 +23,8 @@ from rota.drivers.kubernetes.objects.pods import PodPhase
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.live.loop.boot import Scheduling, as_scheduled, begin
 from rota.live.loop.cluster_config import ClusterConfig
-from rota.live.loop.control import PAST_KEY, Control, LoopEntry, News
+from rota.live.loop.control import PAST_KEY, Control
+from rota.live.loop.entry import LoopEntry, News
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record, changes_of, dump, row_of
 from rota.policies import find_policy

@@ -30,9 +30,11 @@ from rota.files.auto import settled, unsettled
 from rota.files.job import apart, job_file, job_of, with_amounts
 from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import Learning
-from rota.live.loop.control import Control, LoopEntry
+from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry
 from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, dump
+from rota.live.loop.storage import CantStore
 from rota.live.workers.forecast import Forecast
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store import clock
@@ -59,10 +61,6 @@ class Conflict(RotaError):
 
 class Outdated(RotaError):
     """The thing has changed since the caller read it."""
-
-
-class CantStore(RotaError):
-    """The database can't be written; nothing was accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +99,7 @@ class Requests:
         self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
     ) -> list[JobId]:
         """Accept jobs, all or none; their ids once they are durable. A repeated key gets the first answer again."""
-        if self._control.trouble is not None:
-            raise CantStore(f"nothing can be stored now: {self._control.trouble}; try again later")
+        self._control.storage.refuse_if_troubled()
         if key is None:
             return await self._accept(files, asker, held, None, "")
         digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
@@ -146,7 +143,12 @@ class Requests:
         if key is not None:
             answer = json.dumps({"ids": ids})
             entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": clock.now_s()})
-        await self._control.apply(entry)
+        try:
+            await self._control.apply(entry)
+        except CantStore:
+            for name in together:
+                self._latest.pop(name, None)
+            raise
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids

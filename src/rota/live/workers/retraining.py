@@ -15,7 +15,8 @@ from pathlib import Path
 from rota.core.codec.values import encode_cluster
 from rota.core.errors import RotaError, Unavailable
 from rota.live.loop.boot import Scheduling, header_of
-from rota.live.loop.control import Control, JournalSegment, LoopEntry
+from rota.live.loop.control import Control
+from rota.live.loop.entry import JournalSegment, LoopEntry
 from rota.live.workers.worker_process import Json, WorkerProcess
 from rota.mechanisms.hooks import RetrainingPlan
 from rota.policies import find_policy

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from sqlalchemy.exc import DBAPIError
+
 from rota.core.errors import RotaError, Unavailable
 from rota.store import clock
 
@@ -78,5 +80,7 @@ def answer_all(answer: Callable[[Json], Json]) -> None:
             reply = answer(json.loads(line))
         except RotaError as error:
             reply = {"error": str(error)}
+        except DBAPIError as error:
+            reply = {"error": f"the database can't be read now: {' '.join(str(error.orig).split())}"}
         sys.stdout.write(f"{json.dumps(reply)}\n")
         sys.stdout.flush()

@@ -10,7 +10,7 @@ import time
 
 from rota.drivers.local.task_runner import clock
 from rota.drivers.local.task_runner.clock import now_s
-from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, read, write_when_possible
+from rota.drivers.local.task_runner.files import TELL, claim, make_pipe, nudge, read, spare, write, write_when_possible
 from rota.drivers.local.task_runner.gpus import watch_gpus
 from rota.drivers.local.task_runner.output import OutputFiles
 from rota.drivers.local.task_runner.processes import (
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 CHUNK = 65536
 MEMORY_EVERY_S = 0.5
 DRAIN_S = 0.5
+SPARE_FILES = ("exit.json", "state.json")
+"""Files for which space is kept, so that the end of a task can be written to a full disk."""
 
 
 def main() -> int:
@@ -86,6 +88,8 @@ class Supervisor:
         self._rests_until_s = float("inf")
         self._rested_s = 0.0
         self._tells = -1
+        self._untold = False
+        """Whether the state could not be written, for want of space."""
         self._watch: GpuWatch | None = None
         self._poller = select.poll()
         self._poller.register(wake, select.POLLIN)
@@ -106,6 +110,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Start the task, supervise it, and record how it ended."""
+        spare(SPARE_FILES)
         self._tell(phase="launching")
         with contextlib.suppress(OSError):  # the disk is full: then it can't report
             self._tells = make_pipe(TELL, self._task.get("uid"), self._task.get("gid"))
@@ -143,6 +148,9 @@ class Supervisor:
         with contextlib.suppress(FileNotFoundError):
             os.unlink("task.json")
         self._tell(phase="ended", ran=True, stopped=self._order is not None, cause=self._cause, **ended)
+        for name in SPARE_FILES:
+            with contextlib.suppress(OSError):
+                os.unlink(f".{name}.spare")
 
     def _launch(self) -> tuple[int, int, int, int]:
         """Fork the recorder, which forks the task; the output's end, the task's id, the recorder, our liveness pipe."""
@@ -176,7 +184,8 @@ class Supervisor:
         self._watch = watch_gpus(self._task)
         while True:
             now = time.monotonic()
-            wait_s = min(self._kill_at - now, self._rests_until_s - now_s(), MEMORY_EVERY_S if limit else 60.0)
+            often = limit or self._untold
+            wait_s = min(self._kill_at - now, self._rests_until_s - now_s(), MEMORY_EVERY_S if often else 60.0)
             if self._watch is not None:
                 wait_s = min(wait_s, self._watch.due_in_s(now))
             ready = {fd for fd, _ in self._poller.poll(max(wait_s, 0.0) * 1000)}
@@ -189,6 +198,8 @@ class Supervisor:
                 self._hear()
             if self._watch is not None and self._watch.due_in_s(time.monotonic()) <= 0:
                 self._watch.look(self._pid)
+            if self._untold:
+                self._tell()
             if now_s() >= self._rests_until_s:
                 self._go_on()
             if time.monotonic() >= self._kill_at:
@@ -287,7 +298,17 @@ class Supervisor:
     def _tell(self, **news: Any) -> None:
         """Write the state, then notify the manager; one that does not run will read it later."""
         self._state.update(news)
-        write_when_possible("state.json", self._state)
+        if self._state["phase"] == "ended":
+            write_when_possible("state.json", self._state)
+        else:
+            try:
+                write("state.json", self._state)
+            except FileNotFoundError:  # the folder was removed
+                self._untold = False
+            except OSError:  # the disk is full: orders and limits come first, and it is told when there is room
+                self._untold = True
+                return
+        self._untold = False
         nudge(self._task["notify"], self._task["token"])
 
 
