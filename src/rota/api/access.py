@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import time
 from dataclasses import dataclass
 from enum import Enum
 
 from fastapi import Request
 
 from rota.core.errors import RotaError
+from rota.store import clock
 from rota.store.tokens import StoredToken, Tokens
 
 
@@ -98,7 +98,7 @@ class Access:
             name=name,
             role=role.value,
             tenants=tenants,
-            created_s=time.time(),
+            created_s=clock.now_s(),
             expires_s=expires_s,
         )
         self._tokens.add(token, actor)
@@ -106,7 +106,7 @@ class Access:
 
     def revoke(self, token_id: str, actor: str) -> StoredToken | None:
         """Revoke a token; return None if the id is unknown."""
-        return self._tokens.revoke(token_id, time.time(), actor)
+        return self._tokens.revoke(token_id, clock.now_s(), actor)
 
     def all(self) -> list[StoredToken]:
         """Return all tokens, without secrets."""
@@ -129,7 +129,7 @@ class Access:
         token = self._tokens.find(digest)
         if token is None or not hmac.compare_digest(token.digest, digest) or token.revoked_s is not None:
             raise Unknown("the token is unknown or was revoked")
-        if token.expires_s is not None and token.expires_s < time.time():
+        if token.expires_s is not None and token.expires_s < clock.now_s():
             raise Unknown(f"the token {token.name!r} has expired")
         role = AccessRole(token.role)
         tenants = None if role is AccessRole.ADMIN or "*" in token.tenants else frozenset(token.tenants)

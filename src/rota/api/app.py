@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DBAPIError
 from starlette.routing import Route
 
 from rota import __version__
@@ -17,7 +18,8 @@ from rota.api.log import LoggedRequests
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.files.job_shape import JobFile
-from rota.live.loop.requests import CantStore, Conflict, NotFound, Outdated
+from rota.live.loop.requests import Conflict, NotFound, Outdated
+from rota.live.loop.storage import CantStore
 
 MAX_BODY = 4 << 20
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -53,6 +55,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.include_router(metrics.router)
     app.add_exception_handler(RotaError, _refuse)
     app.add_exception_handler(Unavailable, _refuse)
+    app.add_exception_handler(DBAPIError, _refuse_unstored)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_middleware(BoundedBody)
     app.add_middleware(LoggedRequests)
@@ -82,6 +85,15 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
     status = next(code for kind, code in _STATUS if isinstance(error, kind))
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse({"error": " ".join(str(error).split())}, status_code=status, headers=headers)
+
+
+async def _refuse_unstored(request: Request, error: Exception) -> JSONResponse:
+    """Answer a request that the database failed: what reads may try again, what writes was not stored."""
+    assert isinstance(error, DBAPIError)
+    service: Service = request.app.state.service
+    service.control.storage.fails(error)
+    why = f"the database can't be used now: {' '.join(str(error.orig).split())}; try again later"
+    return JSONResponse({"error": why}, status_code=503 if request.method in ("GET", "HEAD") else 507)
 
 
 async def _refuse_shape(request: Request, error: Exception) -> JSONResponse:

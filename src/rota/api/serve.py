@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
 from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import JobCancelled
 from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.cgroup import NoCgroups
 from rota.drivers.local.driver import LocalDriver
@@ -32,15 +35,21 @@ from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry
 from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
+from rota.live.loop.storage import through_outages
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.live.workers.retraining import Retraining, with_learned
 from rota.policies import find_policy
 from rota.sdk.place import ManagerAddress, remove_sign, write_sign
+from rota.store import clock
+from rota.store.damage import refuse_older_than_folders
 from rota.store.database import open_database
+from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records
+from rota.store.run_folder import stop_causes
 from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
@@ -75,6 +84,7 @@ def serve(options: Options, say: Callable[[str], None], show: Callable[[str], No
     home = options.settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(home):
+        clock.go_on(home)
         listening = listen(options.host, options.port)
         database = open_database(options.database or home / "rota.db")
         access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
@@ -83,6 +93,8 @@ def serve(options: Options, say: Callable[[str], None], show: Callable[[str], No
             show(f"this is the first admin token, shown only now: {secret}")
         try:
             run_loop(_serve(options, Records(database), access, listening, say))
+        except DBAPIError as error:  # before it took requests: afterwards the loop bridges such a time
+            raise Unavailable(f"the database can't be used: {' '.join(str(error.orig).split())}") from error
         finally:
             database.dispose()
             listening.close()
@@ -102,7 +114,10 @@ async def _serve(
     options: Options, records: Records, access: Access, listening: socket.socket, say: Callable[[str], None]
 ) -> None:
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
-    control = boot(records, options.scheduling, LocalDriver.contract)
+    refuse_older_than_folders(records.next_seq(), options.settings.home)
+    control = boot(records, options.scheduling, LocalDriver.contract, DiskReserve(options.settings.home))
+    clock.go_on(options.settings.home, control.state.now_s)
+    _repeat_cancellations(control, options.settings.home)
     assert control.present is not None, "boot knows the cluster"
     forecasts = ForecastWorker(options.scheduling, records.url)
     learning = _learning(options, records, control)
@@ -120,8 +135,9 @@ async def _serve(
         asyncio.create_task(work)
         for work in (
             keep_tidy(records, options.settings.home, options.keep_s),
-            retraining.run(),
-            learning.run(),
+            through_outages(retraining.run),
+            through_outages(learning.run),
+            control.storage.watch(),
         )
     ]
     _announce(options, listening, say)
@@ -142,6 +158,14 @@ async def _serve(
         await loop
     remove_sign()
     log.info("stopped")
+
+
+def _repeat_cancellations(control: Control, home: Path) -> None:
+    """Cancel jobs whose cancellation was carried out but could not be stored before the manager ended."""
+    for job_id, live in control.state.jobs.items():
+        stopped = stop_causes(home, job_id, control.kept[job_id].attempt) if live.placement is not None else set()
+        if Cause.CANCELLED.value in stopped and live.stopping is None:
+            control.happened(LoopEntry([JobCancelled(job_id)]))
 
 
 def _learning(options: Options, records: Records, control: Control) -> Learning:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -16,6 +15,7 @@ from rota.api.service import principal, service
 from rota.api.wire import Problem, moment
 from rota.files.job_shape import Name
 from rota.live.loop.requests import NotFound
+from rota.store import clock
 from rota.store.tokens import StoredToken
 
 log = logging.getLogger("rota.api")
@@ -39,7 +39,7 @@ async def create(request: Request, caller: Caller, wanted: NewToken) -> Response
     """Create a token; only this response contains its secret."""
     caller.must_be_admin()
     access = service(request).access
-    expires_s = None if wanted.expires_in_s is None else time.time() + wanted.expires_in_s
+    expires_s = None if wanted.expires_in_s is None else clock.now_s() + wanted.expires_in_s
     token, secret = await asyncio.to_thread(
         access.create, wanted.name, AccessRole(wanted.role), tuple(wanted.tenants), expires_s, caller.name
     )

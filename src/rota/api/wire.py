@@ -14,6 +14,7 @@ from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
 from rota.live.loop.control import Control
 from rota.live.workers.forecast import Forecast
+from rota.store import clock
 
 Json = dict[str, Any]
 
@@ -111,10 +112,10 @@ PROBLEMS: dict[int | str, Json] = {code: {"model": Problem} for code in (400, 40
 
 
 def moment(at_s: float | None) -> str | None:
-    """Format a time as ISO 8601 in UTC."""
+    """Format a moment of the manager's clock as ISO 8601 in UTC, as the wall clock has it."""
     if at_s is None:
         return None
-    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(clock.shown_s(at_s), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def reason_out(reason: Reason | None) -> Json | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -37,6 +38,11 @@ class WriteBatch:
     """A new journal segment that begins with these steps: the number of the first, and the header."""
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return self == WriteBatch()
+
+    @property
     def is_small(self) -> bool:
         """Whether writing it is quick."""
         return len(self.new_jobs) + len(self.changed_jobs) < SMALL
@@ -47,6 +53,8 @@ class Records(JobRecords):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
+        place = engine.url.database if engine.dialect.name == "sqlite" else None
+        self._file = None if not place or place == ":memory:" else (place, _identity(place))
         self._change = (
             update(jobs)
             .where(jobs.c.id == bindparam("key"))
@@ -74,12 +82,17 @@ class Records(JobRecords):
         """Whether the database is local, so that writing in a separate thread would cost more than it saves."""
         return self._engine.dialect.name == "sqlite"
 
-    def write(self, batch: WriteBatch) -> Callable[[], None]:
-        """Write a batch atomically; it is durable once the returned function has been called."""
+    def write(self, *batches: WriteBatch, again: bool = False) -> Callable[[], None]:
+        """Write batches atomically; they are durable once the returned function has been called.
+
+        `again`: an earlier try failed, maybe only after it was durable; a batch whose first step is there is left out.
+        """
         connection = self._engine.connect()
         try:
             connection.begin()
-            self._write(connection, batch)
+            for batch in batches:
+                if not (again and batch.steps and self._has_step(connection, batch.steps[0]["n"])):
+                    self._write(connection, batch)
         except BaseException:
             connection.close()
             raise
@@ -89,6 +102,9 @@ class Records(JobRecords):
                 connection.commit()
 
         return make_durable
+
+    def _has_step(self, connection: Connection, number: int) -> bool:
+        return connection.execute(select(steps.c.n).where(steps.c.n == number)).first() is not None
 
     def _write(self, connection: Connection, batch: WriteBatch) -> None:
         if batch.new_jobs:
@@ -245,10 +261,21 @@ class Records(JobRecords):
             return connection.execute(select(audit).order_by(audit.c.n.desc()).limit(limit)).all()
 
     def ping(self) -> None:
-        """Raise if the database does not answer."""
+        """Raise if the database does not answer, or if its file is no longer the one that was opened."""
+        if self._file is not None and _identity(self._file[0]) != self._file[1]:
+            raise FileNotFoundError(f"the database {self._file[0]} was removed or replaced while it was in use")
         with self._engine.connect() as connection:
             connection.execute(select(1))
 
     def close(self) -> None:
         """Close the connections to the database."""
         self._engine.dispose()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from all others; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

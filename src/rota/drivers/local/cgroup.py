@@ -14,8 +14,10 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from rota.drivers.local.task_runner.processes import send_if
 from rota.store.run_folder import Json
 
 PERIOD_US = 100_000
@@ -194,9 +196,8 @@ def _remove(folder: Path) -> None:
     """Kill until nothing is left: a cgroup with processes can't be removed."""
     for _ in range(GONE_TRIES):
         with contextlib.suppress(FileNotFoundError):
-            for pid in (folder / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+            for pid in _members(folder):
+                send_if(pid, partial(_is_member, folder, pid), signal.SIGKILL)
         try:
             folder.rmdir()
         except FileNotFoundError:
@@ -205,6 +206,14 @@ def _remove(folder: Path) -> None:
             time.sleep(0.002)
         else:
             return
+
+
+def _members(folder: Path) -> list[int]:
+    return [int(pid) for pid in (folder / "cgroup.procs").read_text().split()]
+
+
+def _is_member(folder: Path, pid: int) -> bool:
+    return pid in _members(folder)
 
 
 def _name(token: str) -> str:

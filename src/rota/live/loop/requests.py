@@ -6,9 +6,8 @@ import asyncio
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.core.codec.cluster_diff import tenants_affected
@@ -31,11 +30,14 @@ from rota.files.auto import settled, unsettled
 from rota.files.job import apart, job_file, job_of, with_amounts
 from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import Learning
-from rota.live.loop.control import Control, LoopEntry
+from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry
 from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, dump
+from rota.live.loop.storage import CantStore
 from rota.live.workers.forecast import Forecast
 from rota.live.workers.forecast_worker import ForecastWorker
+from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.records import Records
 
@@ -59,10 +61,6 @@ class Conflict(RotaError):
 
 class Outdated(RotaError):
     """The thing has changed since the caller read it."""
-
-
-class CantStore(RotaError):
-    """The database can't be written; nothing was accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +99,7 @@ class Requests:
         self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
     ) -> list[JobId]:
         """Accept jobs, all or none; their ids once they are durable. A repeated key gets the first answer again."""
-        if self._control.trouble is not None:
-            raise CantStore(f"nothing can be stored now: {self._control.trouble}; try again later")
+        self._control.storage.refuse_if_troubled()
         if key is None:
             return await self._accept(files, asker, held, None, "")
         digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
@@ -135,7 +132,7 @@ class Requests:
         together: dict[tuple[str, str], list[JobId]] = {}
         for (values, file), needed in zip(parts, needs, strict=True):
             job_id = JobId(str(self._next + len(ids) + 1))
-            job = self._admitted(job_of(file, job_id, self._unmet(needed), asker.name))
+            job = self._admitted(_by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)))
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
             entry.records[job_id] = Record(dump(values), asker.name, file)
@@ -145,8 +142,13 @@ class Requests:
         self._next += len(ids)
         if key is not None:
             answer = json.dumps({"ids": ids})
-            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
-        await self._control.apply(entry)
+            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": clock.now_s()})
+        try:
+            await self._control.apply(entry)
+        except CantStore:
+            for name in together:
+                self._latest.pop(name, None)
+            raise
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
@@ -211,7 +213,8 @@ class Requests:
         self._refuse_trial(file)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
-        return await self._foresight.ask(job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name))))
+        job = self._admitted(_by_our_clock(job_of(file, job_id, needs, asker.name)))
+        return await self._foresight.ask(job_id, JobArrived(job))
 
     def _admitted(self, job: Job) -> Job:
         """The job, unless its tenant can never have what it asks for, or its model fits on no devices it may have."""
@@ -282,8 +285,13 @@ class Requests:
         return live.state
 
 
+def _by_our_clock(job: Job) -> Job:
+    """The job with its deadline, which is a date, as a moment of the manager's clock."""
+    return job if job.deadline_s is None else replace(job, deadline_s=clock.from_wall_s(job.deadline_s))
+
+
 def _audit(asker: Asker, what: str, thing: str, detail: str = "") -> Json:
-    return {"at_s": time.time(), "who": asker.name, "what": what, "thing": thing, "detail": detail}
+    return {"at_s": clock.now_s(), "who": asker.name, "what": what, "thing": thing, "detail": detail}
 
 
 def _by_kind(events: Sequence[Event], before: Cluster, after: Cluster) -> dict[str, list[str]]:

@@ -16,6 +16,7 @@ from rota.live.loop.requests import NotFound
 from rota.live.views.compare import compared
 from rota.live.views.job_timeline import TimelineEvent, life_of
 from rota.live.workers.forecast import Forecast
+from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder, curve, progress, usage
 from rota.web import words
@@ -192,7 +193,7 @@ class JobPage:
         nodes = self._context.service.control.state.inventory.nodes
         names = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))
         where = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        return f"Running for {words.duration(live.run_s(time.time()))} on {where}."
+        return f"Running for {words.duration(live.run_s(clock.now_s()))} on {where}."
 
     def _facts(self) -> list[tuple[str, str]]:
         row = self._row
