@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
-from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
+from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Cause
@@ -31,6 +32,7 @@ from rota.drivers.local.cgroup import NoCgroups
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.settings import Settings
+from rota.files.oidc_file import OidcFile
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
 from rota.live.loop.boot import Scheduling, boot
@@ -50,7 +52,6 @@ from rota.store.database import open_database
 from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records
 from rota.store.run_folder import stop_causes
-from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
 CLOSE_S = 2
@@ -76,28 +77,44 @@ class Options:
     """The largest measured error up to which an estimate replaces `auto`."""
     pages: Callable[[Service], Asgi] | None = None
     """Makes the application for requests outside of the API: the dashboard."""
+    users: Path | None = None
+    """The file of local users; by default `users.json` beside the database."""
+    oidc: OidcFile | None = None
+    url: str | None = None
+    """The address under which browsers reach the manager, for single sign-on."""
+    trust_proxy: bool = False
+    """Whether a reverse proxy on this machine says where requests come from."""
 
 
-def serve(options: Options, say: Callable[[str], None], show: Callable[[str], None]) -> None:
-    """Run until a signal; the address is reported once requests are taken. A first token is shown, never logged."""
+def serve(options: Options, say: Callable[[str], None]) -> None:
+    """Run until a signal; the address is reported once requests are taken. A first token is written to a file."""
     sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with only_one(home):
+    with only_one(home), contextlib.closing(listen(options.host, options.port)) as listening:
         clock.go_on(home)
-        listening = listen(options.host, options.port)
         database = open_database(options.database or home / "rota.db")
-        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
-        if access.needs_first_token:
-            _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
-            show(f"this is the first admin token, shown only now: {secret}")
         try:
-            run_loop(_serve(options, Records(database), access, listening, say))
+            parts = _access(options, database, listening)
+            if parts.access.needs_first_token:
+                path = write_first_token(parts.access, home)
+                say(f"the first admin token is in {path}; keep it safe, and delete the file")
+            run_loop(_serve(options, Records(database), parts, listening, say))
         except DBAPIError as error:  # before it took requests: afterwards the loop bridges such a time
             raise Unavailable(f"the database can't be used: {' '.join(str(error.orig).split())}") from error
         finally:
             database.dispose()
-            listening.close()
+
+
+def _access(options: Options, database: Engine, listening: socket.socket) -> AccessParts:
+    return open_access(
+        database,
+        options.settings.home,
+        required=options.require_token or not is_loopback(options.host),
+        users=options.users,
+        oidc=options.oidc,
+        public_url=options.url or url_of(listening, secure=options.certificate is not None, near=True),
+    )
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -111,7 +128,7 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve(
-    options: Options, records: Records, access: Access, listening: socket.socket, say: Callable[[str], None]
+    options: Options, records: Records, parts: AccessParts, listening: socket.socket, say: Callable[[str], None]
 ) -> None:
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
     refuse_older_than_folders(records.next_seq(), options.settings.home)
@@ -125,7 +142,7 @@ async def _serve(
         control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps
     )
     driver = LocalDriver(attempts, control.state, control.kept)
-    server = _http_server(options, _service(options, records, access, control, forecasts, learning))
+    server = _http_server(options, _service(options, records, parts, control, forecasts, learning))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
     retraining = Retraining(control, options.scheduling, records.url, options.settings.home)
@@ -138,6 +155,7 @@ async def _serve(
             through_outages(retraining.run),
             through_outages(learning.run),
             control.storage.watch(),
+            *parts.upkeep(),
         )
     ]
     _announce(options, listening, say)
@@ -147,6 +165,7 @@ async def _serve(
     await http
     for each in upkeep:
         each.cancel()
+    await asyncio.wait(upkeep, timeout=CLOSE_S)
     driver.close()
     await retraining.close()
     await forecasts.close()
@@ -183,7 +202,7 @@ def _learning(options: Options, records: Records, control: Control) -> Learning:
 def _service(
     options: Options,
     records: Records,
-    access: Access,
+    parts: AccessParts,
     control: Control,
     forecasts: ForecastWorker,
     learning: Learning,
@@ -192,7 +211,11 @@ def _service(
         control=control,
         requests=Requests(control, records, refuse_what_cannot_be, forecasts, learning),
         records=records,
-        access=access,
+        access=parts.access,
+        audit=parts.audit,
+        watch=parts.watch,
+        refusals=parts.refusals,
+        logins=parts.logins,
         home=options.settings.home,
         scheduling=options.scheduling,
         lookout=ManagerOverview(records, control, options.scheduling),
@@ -212,6 +235,7 @@ def _http_server(options: Options, service: Service) -> HttpServer:
             ssl_certfile=options.certificate,
             ssl_keyfile=options.key,
             server_header=False,
+            proxy_headers=options.trust_proxy,
         )
     )
 

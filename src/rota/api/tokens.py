@@ -1,4 +1,4 @@
-"""Routes for tokens and the audit log, for admins only."""
+"""Routes for tokens, for admins only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -49,14 +49,14 @@ async def create(request: Request, caller: Caller, wanted: NewToken) -> Response
 
 @router.get("/tokens")
 async def listed(request: Request, caller: Caller) -> Response:
-    """List all tokens, without secrets."""
+    """List all tokens and the sessions of users who have logged in, without secrets."""
     caller.must_be_admin()
     return JSONResponse([_out(token) for token in service(request).access.all()])
 
 
 @router.delete("/tokens/{token_id}")
 async def revoke(request: Request, caller: Caller, token_id: Annotated[str, Path(max_length=32)]) -> Response:
-    """Revoke a token."""
+    """Revoke a token, or end a session; its streams and pages end within a second."""
     caller.must_be_admin()
     revoked = await asyncio.to_thread(service(request).access.revoke, token_id, caller.name)
     if revoked is None:
@@ -65,22 +65,10 @@ async def revoke(request: Request, caller: Caller, token_id: Annotated[str, Path
     return JSONResponse(_out(revoked))
 
 
-@router.get("/audit")
-async def audit(request: Request, caller: Caller, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-    """Return the audit log of changes, newest first."""
-    caller.must_be_admin()
-    rows = await asyncio.to_thread(service(request).records.audit, limit)
-    return JSONResponse(
-        [
-            {"at": moment(row.at_s), "who": row.who, "what": row.what, "thing": row.thing, "detail": row.detail}
-            for row in rows
-        ]
-    )
-
-
 def _out(token: StoredToken) -> dict[str, Any]:
     return {
         "id": token.id,
+        "kind": "session" if token.is_session else "token",
         "name": token.name,
         "role": token.role,
         "tenants": list(token.tenants),

@@ -32,6 +32,10 @@ class UpFile(FileModel):
     keep: Annotated[Seconds, Field(gt=0)] = 30 * 86400.0
     estimate_bound: Annotated[float, Field(ge=0)] = 0.25
     require_token: Annotated[bool, Field(strict=True)] = False
+    users: Path | None = None
+    oidc: Path | None = None
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
+    trust_proxy: Annotated[bool, Field(strict=True)] = False
     cgroups: Literal["auto", "on", "off"] = "auto"
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -63,7 +67,7 @@ def settings_from(document: object, path: Path) -> dict[str, object]:
     file = checked(UpFile, values, path)
     given = {name: getattr(file, name) for name in file.model_fields_set}
     beside = path.absolute().parent
-    for name in ("data", "tls_cert", "tls_key"):
+    for name in ("data", "tls_cert", "tls_key", "users", "oidc"):
         if isinstance(given.get(name), Path):
             given[name] = beside / given[name]
     spec = given.get("emulate")

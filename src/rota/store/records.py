@@ -11,11 +11,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
 
+from rota.store.audit import append_audit
 from rota.store.jobs import FINAL, JobRecords, Json
-from rota.store.schema import answers, audit, jobs, memory, nodes, segments, settings, steps
+from rota.store.schema import answers, jobs, memory, nodes, segments, settings, steps
 
 SMALL = 64
-_NEW_JOB, _NEW_STEP, _NEW_AUDIT = insert(jobs), insert(steps), insert(audit)
+_NEW_JOB, _NEW_STEP = insert(jobs), insert(steps)
 _REVISE = update(jobs).where(jobs.c.id == bindparam("key")).values(job=bindparam("new_job"), spec=bindparam("new_spec"))
 
 
@@ -124,8 +125,7 @@ class Records(JobRecords):
         for node_id, drained in batch.drained.items():
             connection.execute(delete(nodes).where(nodes.c.id == node_id))
             connection.execute(insert(nodes), {"id": node_id, "drained": int(drained)})
-        if batch.audit:
-            connection.execute(_NEW_AUDIT, batch.audit)
+        append_audit(connection, batch.audit)
         for key, value in batch.settings.items():
             connection.execute(delete(settings).where(settings.c.key == key))
             connection.execute(insert(settings), {"key": key, "value": value})
@@ -254,11 +254,6 @@ class Records(JobRecords):
         with self._engine.connect() as connection:
             row = connection.execute(select(answers).where(answers.c.key == key)).first()
         return None if row is None else (row.digest, json.loads(row.answer))
-
-    def audit(self, limit: int) -> Sequence[Row[Any]]:
-        """Return the audit log, newest first."""
-        with self._engine.connect() as connection:
-            return connection.execute(select(audit).order_by(audit.c.n.desc()).limit(limit)).all()
 
     def ping(self) -> None:
         """Raise if the database does not answer, or if its file is no longer the one that was opened."""

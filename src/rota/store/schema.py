@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0004"
+HEAD = "0005"
 """The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
@@ -94,6 +94,14 @@ tokens = Table(
     Column("revoked_s", Float(53)),
 )
 
+identities = Table(
+    "identities",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("issuer", String(512), nullable=False),
+    Column("subject", String(256), nullable=False),
+)
+
 audit = Table(
     "audit",
     metadata,
@@ -103,6 +111,14 @@ audit = Table(
     Column("what", String(64), nullable=False),
     Column("thing", String(256), nullable=False),
     Column("detail", Text, nullable=False, server_default=""),
+    Column("hash", String(64), nullable=False, server_default=""),
+)
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("n", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
 )
 
 settings = Table(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli.manager.connect import ServerOption, client_for, follow
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server
     client = client_for(server)
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
-        typer.echo(job_id)
+        echo(job_id)
     _warn(client, ids[0])
     if not wait:
         return 0
@@ -138,7 +139,7 @@ def _warn(client: Client | ClusterUser, job_id: str) -> None:
     """Print a note if the job can never start here."""
     reason = client.job(job_id)["reason"]
     if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):
-        typer.echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
+        echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
 
 
 def _try_out(jobs: list[Json], server: str | None) -> int:
@@ -148,9 +149,9 @@ def _try_out(jobs: list[Json], server: str | None) -> int:
         raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
     expected = client_for(server).try_out(jobs[0])["expected"]
     if expected is None:
-        typer.echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
+        echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
     else:
-        typer.echo(expectation(expected))
+        echo(expectation(expected))
     return 0
 
 

@@ -9,6 +9,7 @@ import typer
 
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 app = typer.Typer(invoke_without_command=True, help="List the tenants and their jobs, or change their guarantees.")
@@ -92,9 +93,9 @@ def apply(
     if rows or output is not OutputFormat.TABLE:
         emit(rows, CHANGE_COLUMNS, output)
     if not answer["changed"]:
-        typer.echo("nothing changes: the cluster is as the file says", err=True)
+        echo("nothing changes: the cluster is as the file says", err=True)
     elif dry_run:
-        typer.echo("this is what would change; nothing was", err=True)
+        echo("this is what would change; nothing was", err=True)
 
 
 def _some(names: list[str]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -56,6 +57,18 @@ def up(
     require_token: Annotated[
         bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
     ] = False,
+    users: Annotated[
+        Path | None, typer.Option(help="The file of local users; `rota users` writes it.", metavar="FILE")
+    ] = None,
+    oidc: Annotated[
+        Path | None, typer.Option(help="Single sign-on: a file with the OpenID Connect provider.", metavar="FILE")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="The address in browsers, e.g. https://rota.example.org.", metavar="URL")
+    ] = None,
+    trust_proxy: Annotated[
+        bool, typer.Option("--trust-proxy", help="A reverse proxy on this machine says where requests come from.")
+    ] = False,
     cgroups: Annotated[
         Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
     ] = Cgroup.AUTO,
@@ -82,8 +95,8 @@ def up(
     verify(settings)
     options = _options(settings)
     set_up(LogFormat(settings.log_format), LogLevel(settings.log_level))
-    say = (lambda line: typer.echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
-    serve(options, say, typer.echo)
+    say = (lambda line: echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
+    serve(options, say)
 
 
 def _merged(ctx: typer.Context, config: Path | None) -> UpFile:
@@ -112,6 +125,24 @@ def verify(settings: UpFile) -> None:
         refuse_broken_guarantees(_cluster(settings.emulate), settings.tenancy, settings.emulate)
     if settings.run_as is not None:
         _user(settings.run_as)
+    _verify_logins(settings)
+
+
+def _verify_logins(settings: UpFile) -> None:
+    """Refuse a file of users or of single sign-on that can't be used."""
+    from rota.api.identity.setup import need_oidc, read_secret
+    from rota.api.serve import is_loopback
+    from rota.files.oidc_file import read_oidc_file
+    from rota.store.user_file import read_users
+
+    if settings.users is not None:
+        read_users(settings.users)
+    if settings.oidc is None:
+        return
+    need_oidc()
+    read_secret(read_oidc_file(settings.oidc).client_secret_file)
+    if settings.url is None and not is_loopback(settings.host):
+        raise RotaError("oidc needs url, the address of this manager in browsers: the provider sends them back to it")
 
 
 def _verify_scheduling(settings: UpFile) -> None:
@@ -143,6 +174,7 @@ def _options(settings: UpFile) -> Options:
     from rota.api.serve import Options
     from rota.drivers.local.machine import nvml_folder
     from rota.drivers.local.settings import Settings
+    from rota.files.oidc_file import read_oidc_file
     from rota.live.loop.boot import Scheduling
     from rota.sdk.place import data_folder
     from rota.web.gate import Gate
@@ -171,6 +203,10 @@ def _options(settings: UpFile) -> Options:
         keep_s=settings.keep,
         estimate_bound=settings.estimate_bound,
         pages=Gate,
+        users=settings.users,
+        oidc=None if settings.oidc is None else read_oidc_file(settings.oidc),
+        url=settings.url,
+        trust_proxy=settings.trust_proxy,
     )
 
 
