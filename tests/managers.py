@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.core.errors import RotaError, Unavailable
-from rota.drivers.local.cgroup import find
+from rota.drivers.local.cgroup_search import find
 from rota.drivers.local.task_runner import supervisor
 from rota.sdk.client import Client
 

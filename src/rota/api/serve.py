@@ -24,7 +24,6 @@ from rota.api.app import Asgi, make_app
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.drivers.local.attempt_controller import AttemptController
-from rota.drivers.local.cgroup import NoCgroups
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.settings import Settings
@@ -214,7 +213,7 @@ def _about(options: Options, url: str) -> dict[str, object]:
         "policy": options.scheduling.policy,
         "nodes": len(options.scheduling.cluster.nodes),
         "limits": str(limits),
-        "limits_why": limits.why if isinstance(limits, NoCgroups) else None,
+        "limits_why": limits.why,
     }
 
 

@@ -175,7 +175,8 @@ def _options(settings: UpFile) -> Options:
 
 
 def _limits(home: Path, wanted: Cgroup) -> Cgroups | NoCgroups:
-    from rota.drivers.local.cgroup import NoCgroups, find
+    from rota.drivers.local.cgroup import NoCgroups
+    from rota.drivers.local.cgroup_search import find
 
     if wanted is Cgroup.OFF:
         return NoCgroups(why="--cgroups off")

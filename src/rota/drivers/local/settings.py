@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.drivers.local.attempt import Attempt
-from rota.drivers.local.cgroup import Cgroups, NoCgroups
+from rota.drivers.local.cgroup import Cgroups, NoCgroups, TaskLimits
 from rota.drivers.local.plan_environment import plan_variables
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, tied_cpus
@@ -26,6 +26,8 @@ class Settings:
     """User, group and further groups of the tasks' processes; None: those of the manager."""
     limits: Cgroups | NoCgroups = field(default_factory=lambda: NoCgroups(why="not asked for"))
     """What enforces the tasks' limits: the kernel, or the supervisors as far as they can."""
+    max_processes: int = 4096
+    """Processes and threads that a task may have at a time, where the kernel counts them."""
     nvml: str | None = None
     """The folder of `pynvml`, by which supervisors see what tasks use of GPUs; None where devices are no GPUs."""
 
@@ -40,7 +42,10 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
     slot = task.slot
     role = attempt.job.roles[slot.role]
     user, group, groups = settings.user or (None, None, ())
-    cgroup = settings.limits.make(task.token, role.cpu_milli, role.memory_bytes)
+    cgroup = settings.limits.make(
+        task.token,
+        TaskLimits(cpu_milli=role.cpu_milli, memory_bytes=role.memory_bytes, processes=settings.max_processes),
+    )
     env = environment(
         slot,
         attempt.job,
