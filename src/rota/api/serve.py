@@ -165,7 +165,14 @@ def _service(
 ) -> Service:
     return Service(
         control=control,
-        requests=Requests(control, records, refuse_what_cannot_be, forecasts, learning),
+        requests=Requests(
+            control,
+            records,
+            refuse_what_cannot_be,
+            forecasts,
+            learning,
+            account_of=options.settings.accounts.account_of,
+        ),
         records=records,
         access=access,
         home=options.settings.home,
@@ -214,6 +221,8 @@ def _about(options: Options, url: str) -> dict[str, object]:
         "nodes": len(options.scheduling.cluster.nodes),
         "limits": str(limits),
         "limits_why": limits.why,
+        "isolation": str(options.settings.confinement),
+        "isolation_why": options.settings.confinement.why,
     }
 
 

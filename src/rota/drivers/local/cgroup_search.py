@@ -1,7 +1,7 @@
 """Finds where cgroups can be made for tasks, by trying.
 
-Version 2 has a rule that decides where: only a cgroup without processes of its own can have limited ones below it. The root
-of the hierarchy is the exception. So these places are tried in turn:
+Version 2 has a rule that decides where: only a cgroup without processes of its own can have limited ones below it.
+The root of the hierarchy is the exception. So these places are tried in turn:
 
 1. the manager's own cgroup, if the manager is alone there (it moves into a leaf), as systemd's `Delegate=` provides it;
 2. the top of the mounted hierarchy. On a host this is the root. In a container it is the container's own cgroup, whose

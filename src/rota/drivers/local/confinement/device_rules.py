@@ -1,7 +1,7 @@
 """Which device files a task may open: the numbers of device nodes, and the eBPF program that refuses some of them.
 
-Version 1 of cgroups has a controller for this. Version 2 has none; there, a program of type `CGROUP_DEVICE` is attached to
-the task's cgroup, and the kernel calls it whenever a process in it opens or makes a device node.
+Version 1 of cgroups has a controller for this. Version 2 has none; there, a program of type `CGROUP_DEVICE` is attached
+to the task's cgroup, and the kernel calls it whenever a process in it opens or makes a device node.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def refused(nodes: Sequence[DeviceNumber | None], assigned: Sequence[int]) -> tu
 
 
 def attach(folder: Path, devices: Sequence[DeviceNumber]) -> None:
-    """Have the kernel refuse devices to the processes of a cgroup of version 2; raises `OSError` if it can't be done."""
+    """Have the kernel refuse devices to the processes of a cgroup of version 2; raises `OSError` if it can't."""
     code = ctypes.create_string_buffer(program(devices))
     license_name = ctypes.create_string_buffer(b"GPL")
     load = struct.pack(
