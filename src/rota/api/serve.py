@@ -40,6 +40,7 @@ from rota.policies import find_policy
 from rota.sdk.place import ManagerAddress, remove_sign, write_sign
 from rota.store.database import open_database
 from rota.store.records import Records
+from rota.store.sealing import load_sealer, seal_stored
 from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
@@ -81,7 +82,10 @@ def serve(options: Options, say: Callable[[str], None], show: Callable[[str], No
             _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
             show(f"this is the first admin token, shown only now: {secret}")
         try:
-            run_loop(_serve(options, Records(database), access, listening, say))
+            sealer = load_sealer(home)
+            if sealed := seal_stored(database, sealer):
+                log.info("secrets-sealed", extra={"jobs": sealed})
+            run_loop(_serve(options, Records(database, sealer), access, listening, say))
         finally:
             database.dispose()
             listening.close()

@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-
 SIGN = "manager.json"
 MACHINE_FOLDER = Path("/run/rota")
 """Where a manager that is a service of the machine writes its address, for all users."""

@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rota.core.errors import RotaError
 from rota.drivers.local.confinement.accounts import UnixAccount, look_up
 from rota.drivers.local.confinement.private_folders import make_private, private_folder
 from rota.drivers.local.confinement.project_quota import limit_by_quota
 from rota.store.run_folder import attempt_folder, shared_folder
+from rota.store.sealing import KEY_FILE, is_sealed
 
 if TYPE_CHECKING:
     from rota.drivers.local.attempt import Attempt
@@ -26,6 +28,11 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
     Raises a `RotaError` if there is no account for it, and an `OSError` if the folders can't be made.
     """
     job = order.job
+    if any(is_sealed(value) for role in order.launch.roles for value in role.env.values()):
+        raise RotaError(
+            f"its secrets can't be decrypted: {settings.home / KEY_FILE} is not the key that they were encrypted with; "
+            "restore it and restart the manager, or submit the job again"
+        )
     name = order.account or settings.accounts.account_of(job.user, job.tenant)
     attempt.account = None if name is None else look_up(name)
     folder = attempt_folder(settings.home, job.id, order.attempt)
