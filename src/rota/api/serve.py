@@ -24,6 +24,7 @@ from rota.api.app import Asgi, make_app
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.drivers.local.attempt_controller import AttemptController
+from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.settings import Settings
@@ -73,7 +74,7 @@ def serve(options: Options, say: Callable[[str], None], show: Callable[[str], No
     """Run until a signal; the address is reported once requests are taken. A first token is shown, never logged."""
     sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_home(options.settings)
     with only_one(home):
         listening = listen(options.host, options.port)
         database = open_database(options.database or home / "rota.db")

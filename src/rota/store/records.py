@@ -95,9 +95,8 @@ class Records(JobRecords):
 
     def _write(self, connection: Connection, batch: WriteBatch) -> None:
         if batch.new_jobs:
-            connection.execute(
-                _NEW_JOB, [{**row, "spec": self._seal(row["spec"], row["id"])} for row in batch.new_jobs]
-            )
+            new = [{**row, "spec": self._seal(row["spec"], row["id"])} for row in batch.new_jobs]
+            connection.execute(_NEW_JOB, new)
         if batch.changed_jobs:
             connection.execute(self._change, batch.changed_jobs)
         if batch.revised_jobs:

@@ -30,7 +30,7 @@ from rota.drivers.local.confinement.private_folders import remove_private, sweep
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
-from rota.drivers.local.task import TaskHandle, TaskPhase
+from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
 from rota.drivers.local.time_slicer import TimeSlicer
 from rota.store.run_folder import attempt_folder, mark_of, read_json, write_json
 
@@ -212,8 +212,9 @@ class AttemptController:
         folder = attempt_folder(self._settings.home, order.job.id, order.attempt)
         tasks = []
         for slot in task_ranks(order.placement, self._nodes):
-            task = TaskHandle(slot, folder / str(slot.rank), f"{self._mark}/{order.job.id}/{order.attempt}/{slot.rank}")
-            tasks.append(task)
+            own = folder / str(slot.rank)
+            token = task_token(self._mark, own, order.job.id, order.attempt, slot.rank)
+            tasks.append(TaskHandle(slot, own, token))
         attempt = Attempt(order.job, order.launch, order.attempt, tasks, order.work_s)
         attempt.placement = order.placement
         attempt.resizes, attempt.moves = order.resizes, order.moves

@@ -21,6 +21,27 @@ if TYPE_CHECKING:
 PASSED_THROUGH = 0o711
 """The mode of folders that tasks of other users have to pass through and can't list."""
 
+OF_GROUP = 0o710
+"""The mode of a job's folder: only the group of its user can pass through, whatever modes the user gives its files."""
+
+
+def make_home(settings: Settings) -> None:
+    """Make the manager's folder. Raises a `RotaError` if tasks of other users could not pass through what is above."""
+    home = settings.home
+    if settings.accounts.is_empty:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return
+    for folder in reversed((home, *home.parents)):
+        if not folder.exists():
+            folder.mkdir()
+            folder.chmod(PASSED_THROUGH)
+        elif folder != home and not folder.stat().st_mode & 0o001:
+            raise RotaError(
+                f"data is {home}: tasks run as other users, who can't pass through {folder}; "
+                "choose a folder that they can reach, such as --data /var/lib/rota"
+            )
+    home.chmod(PASSED_THROUGH)
+
 
 def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) -> None:
     """Settle the account of an attempt and make its folders; repeated calls change nothing.
@@ -40,8 +61,10 @@ def prepare_attempt(attempt: Attempt, order: LaunchOrder, settings: Settings) ->
     shared = shared_folder(settings.home, job.id)
     _make_shared(shared, attempt.account)
     if attempt.account is not None:
-        for each in (settings.home, shared.parent.parent, shared.parent, folder):
+        for each in (settings.home, shared.parent.parent, folder):
             each.chmod(PASSED_THROUGH)
+        os.chown(shared.parent, os.geteuid(), attempt.account.gid)
+        shared.parent.chmod(OF_GROUP)
         for task in attempt.tasks:
             task.folder.mkdir(exist_ok=True)
             task.folder.chmod(PASSED_THROUGH)
