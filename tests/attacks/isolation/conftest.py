@@ -18,7 +18,7 @@ from rota.sdk.client import Client
 from strangers import Shared, Stranger
 
 DEVICE_MAJOR = 1
-ZERO, NULL = 5, 3
+FULL, RANDOM = 7, 8
 """Minor numbers of harmless devices that stand for accelerators."""
 TRUTH = "the truth"
 """What the manager's owner keeps to itself."""
@@ -71,8 +71,8 @@ def shared(users: tuple[str, str]) -> Iterator[Shared]:
 
 
 def _make_devices(path: str) -> None:
-    """Two character devices that anyone may open, as NVIDIA's are; both read as zeros or nothing."""
-    for index, minor in enumerate((ZERO, NULL)):
+    """Two character devices that anyone may open, as NVIDIA's are; no test needs either."""
+    for index, minor in enumerate((FULL, RANDOM)):
         node = path.replace("{index}", str(index))
         os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(DEVICE_MAJOR, minor))
         os.chmod(node, 0o666)

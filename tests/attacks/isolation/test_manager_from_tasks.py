@@ -40,7 +40,7 @@ FILES = [
     attack("suspends its own supervisor", "accounts", "kill -STOP $PPID", "stop recorder"),
     attack("reads its supervisor's environment", "accounts", "cat /proc/$PPID/environ", "recorder environ"),
     attack("puts a link in place of its output file", "folder of the manager alone", "ln -sf /etc/passwd $(dirname $ROTA_TELL)/output-000000000000000.log", "output link"),
-    attack("puts a pipe in place of its state", "folder of the manager alone", "mkfifo $(dirname $ROTA_TELL)/state.json", "state pipe"),
+    attack("puts a pipe in place of its state", "folder of the manager alone", "rm -f $(dirname $ROTA_TELL)/state.json", "state pipe"),
     attack("writes how it ended", "folder of the manager alone", "echo {{}} > $(dirname $ROTA_TELL)/exit.json", "exit file"),
     attack("takes the claim of its task again", "folder of the manager alone", "rm -f $(dirname $ROTA_TELL)/claim", "claim"),
     attack("opens the start barrier of its gang", "folder of the manager alone", "touch $(dirname $ROTA_TELL)/../go", "go"),

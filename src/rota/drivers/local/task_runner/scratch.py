@@ -50,8 +50,9 @@ def used_bytes(folders: Iterable[str], processes: Iterable[int], enough: int) ->
     devices: set[int] = set()
     total = 0
     for folder in folders:
+        with contextlib.suppress(OSError):
+            devices.add(os.stat(folder).st_dev)
         for found in _files(folder):
-            devices.add(found.st_dev)
             if (found.st_dev, found.st_ino) not in seen:
                 seen.add((found.st_dev, found.st_ino))
                 total += found.st_blocks * 512
