@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,8 @@ class Service:
     """How the limits of tasks are enforced, for people."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
+    more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
+    """Counters of this world for Prometheus: by name, what is counted and how many."""
 
 
 def service(request: Request) -> Service:
