@@ -39,6 +39,8 @@ class Principal:
     role: AccessRole
     tenants: frozenset[str] | None = None
     """None means all tenants."""
+    account: str | None = None
+    """The Unix account under which its jobs run, if its token names one."""
 
     def may_see(self, tenant: str) -> bool:
         """Whether the caller may see a tenant's jobs."""
@@ -88,7 +90,13 @@ class Access:
         return self.required and not self._tokens.all()
 
     def create(
-        self, name: str, role: AccessRole, tenants: tuple[str, ...], expires_s: float | None, actor: str
+        self,
+        name: str,
+        role: AccessRole,
+        tenants: tuple[str, ...],
+        expires_s: float | None,
+        actor: str,
+        account: str | None = None,
     ) -> tuple[StoredToken, str]:
         """Create a token; return it with its secret, which is not stored."""
         secret = f"rota_{secrets.token_urlsafe(32)}"
@@ -100,6 +108,7 @@ class Access:
             tenants=tenants,
             created_s=clock.now_s(),
             expires_s=expires_s,
+            account=account,
         )
         self._tokens.add(token, actor)
         return token, secret
@@ -183,7 +192,7 @@ class Access:
             raise Unknown(f"the {kind} {token.name!r} has expired")
         role = AccessRole(token.role)
         tenants = None if role is AccessRole.ADMIN or "*" in token.tenants else frozenset(token.tenants)
-        return Principal(name=token.name, role=role, tenants=tenants)
+        return Principal(name=token.name, role=role, tenants=tenants, account=token.account)
 
 
 def is_local(host: str) -> bool:

@@ -99,7 +99,7 @@ async def act(
     caller.must_change(row.tenant)
     if if_match is not None and if_match.strip('"') != str(row.version):
         return JSONResponse({"error": f"job {job_id} has changed: its version is {row.version}"}, status_code=412)
-    asker = Asker(name=caller.name)
+    asker = Asker(name=caller.name, account=caller.account)
     match action:
         case "cancel":
             await parts.requests.cancel(JobId(job_id), asker)

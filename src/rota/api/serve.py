@@ -28,7 +28,7 @@ from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import JobCancelled
 from rota.drivers.local.attempt_controller import AttemptController
-from rota.drivers.local.cgroup import NoCgroups
+from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.settings import Settings
@@ -52,6 +52,7 @@ from rota.store.database import open_database
 from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records
 from rota.store.run_folder import stop_causes
+from rota.store.sealing import load_sealer, seal_stored
 
 log = logging.getLogger("rota.api")
 CLOSE_S = 2
@@ -90,7 +91,7 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     """Run until a signal; the address is reported once requests are taken. A first token is written to a file."""
     sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_home(options.settings)
     with only_one(home), contextlib.closing(listen(options.host, options.port)) as listening:
         clock.go_on(home)
         database = open_database(options.database or home / "rota.db")
@@ -99,7 +100,10 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
             if parts.access.needs_first_token:
                 path = write_first_token(parts.access, home)
                 say(f"the first admin token is in {path}; keep it safe, and delete the file")
-            run_loop(_serve(options, Records(database), parts, listening, say))
+            sealer = load_sealer(home)
+            if sealed := seal_stored(database, sealer):
+                log.info("secrets-sealed", extra={"jobs": sealed})
+            run_loop(_serve(options, Records(database, sealer), parts, listening, say))
         except DBAPIError as error:  # before it took requests: afterwards the loop bridges such a time
             raise Unavailable(f"the database can't be used: {' '.join(str(error.orig).split())}") from error
         finally:
@@ -209,7 +213,14 @@ def _service(
 ) -> Service:
     return Service(
         control=control,
-        requests=Requests(control, records, refuse_what_cannot_be, forecasts, learning),
+        requests=Requests(
+            control,
+            records,
+            refuse_what_cannot_be,
+            forecasts,
+            learning,
+            account_of=options.settings.accounts.account_of,
+        ),
         records=records,
         access=parts.access,
         audit=parts.audit,
@@ -262,7 +273,9 @@ def _about(options: Options, url: str) -> dict[str, object]:
         "policy": options.scheduling.policy,
         "nodes": len(options.scheduling.cluster.nodes),
         "limits": str(limits),
-        "limits_why": limits.why if isinstance(limits, NoCgroups) else None,
+        "limits_why": limits.why,
+        "isolation": str(options.settings.confinement),
+        "isolation_why": options.settings.confinement.why,
     }
 
 

@@ -70,7 +70,7 @@ async def submit(request: Request) -> Response:
         files = [{"tenant": default, **file} if isinstance(file, dict) else file for file in files]
     for file in files:
         caller.must_change(str(file.get("tenant", default)) if isinstance(file, dict) else default)
-    asker = Asker(name=caller.name)
+    asker = Asker(name=caller.name, account=caller.account)
     if dry_run:
         return JSONResponse({"expected": forecast_out(await parts.requests.try_out(files[0], asker))})
     scoped_key = None if key is None else f"{caller.name}:{key}"

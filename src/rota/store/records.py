@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert,
 from rota.store.audit import append_audit
 from rota.store.jobs import FINAL, JobRecords, Json
 from rota.store.schema import answers, jobs, memory, nodes, segments, settings, steps
+from rota.store.sealing import Sealer
 
 SMALL = 64
 _NEW_JOB, _NEW_STEP = insert(jobs), insert(steps)
@@ -52,8 +53,10 @@ class WriteBatch:
 class Records(JobRecords):
     """The database of a manager. One batch is written at a time; any thread may read."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, sealer: Sealer | None = None) -> None:
         super().__init__(engine)
+        self._sealer = sealer
+        """Encrypts secrets as they are written; only the manager has one, readers of the database have none."""
         place = engine.url.database if engine.dialect.name == "sqlite" else None
         self._file = None if not place or place == ":memory:" else (place, _identity(place))
         self._change = (
@@ -109,11 +112,13 @@ class Records(JobRecords):
 
     def _write(self, connection: Connection, batch: WriteBatch) -> None:
         if batch.new_jobs:
-            connection.execute(_NEW_JOB, batch.new_jobs)
+            new = [{**row, "spec": self._seal(row["spec"], row["id"])} for row in batch.new_jobs]
+            connection.execute(_NEW_JOB, new)
         if batch.changed_jobs:
             connection.execute(self._change, batch.changed_jobs)
         if batch.revised_jobs:
-            connection.execute(_REVISE, batch.revised_jobs)
+            revised = [{**row, "new_spec": self._seal(row["new_spec"], row["key"])} for row in batch.revised_jobs]
+            connection.execute(_REVISE, revised)
         if batch.segment is not None:
             first, header = batch.segment
             connection.execute(delete(segments).where(segments.c.first_step == first))
@@ -132,6 +137,13 @@ class Records(JobRecords):
         if batch.memory is not None:
             connection.execute(delete(memory))
             connection.execute(insert(memory), {"body": batch.memory})
+
+    def _seal(self, spec: str, job_id: str) -> str:
+        return spec if self._sealer is None else self._sealer.seal(spec, job_id)
+
+    def opened_spec(self, row: Row[Any]) -> str:
+        """Return the job file of a job's row with its secrets, where this process has the key."""
+        return str(row.spec) if self._sealer is None else self._sealer.unseal(row.spec, row.id)
 
     # -- what a restart needs --------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0005"
+HEAD = "0006"
 """The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
@@ -27,6 +27,7 @@ jobs = Table(
     Column("name", String(128), nullable=False),
     Column("tenant", String(128), nullable=False),
     Column("owner", String(128), nullable=False, server_default=""),
+    Column("account", String(64)),
     Column("state", String(16), nullable=False),
     Column("submitted_s", Float(53), nullable=False),
     Column("started_s", Float(53)),
@@ -92,6 +93,7 @@ tokens = Table(
     Column("created_s", Float(53), nullable=False),
     Column("expires_s", Float(53)),
     Column("revoked_s", Float(53)),
+    Column("account", String(64)),
 )
 
 identities = Table(

@@ -86,7 +86,7 @@ class PageContext:
         """Carry out an action as the visitor and notify of the outcome; return whether it succeeded."""
         try:
             principal = self.principal()
-            await action(principal, Asker(name=principal.name))
+            await action(principal, Asker(name=principal.name, account=principal.account))
         except Unknown:
             ui.navigate.to("/login")
             return False

@@ -48,6 +48,9 @@ def submit(
     after: Annotated[list[str] | None, typer.Option("--depends-on", help="A job that must succeed first.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
+    env_from_shell: Annotated[
+        str, typer.Option(help="This shell's variables for the tasks: default, all, none, or names.", metavar="WHICH")
+    ] = "default",
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     no_image: Annotated[
@@ -88,7 +91,7 @@ def submit(
             _set_env(job, env or [], secret or [], source)
         if dry_run:
             return _try_out(jobs, server)
-        return _send(jobs, array, held=held, wait=wait, server=server)
+        return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
 
 
 def _add_options(job: Json, own: Json, needs: Json, source: str) -> None:
@@ -121,10 +124,13 @@ def _mapping(job: Json, field: str, source: str) -> Json:
     return found or {}
 
 
-def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server: str | None) -> int:
+def _send(
+    jobs: list[Json], array: str | None, env_from_shell: str, *, held: bool, wait: bool, server: str | None
+) -> int:
     if array is not None:
         jobs = [{**job, "array": number} for job in jobs for number in _members(array)]
     client = client_for(server)
+    _pass_on(jobs, env_from_shell, client)
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
         echo(job_id)
@@ -133,6 +139,18 @@ def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server
         return 0
     outcomes = [follow(client, job_id, show=len(ids) == 1) for job_id in ids]
     return max(outcomes)
+
+
+def _pass_on(jobs: list[Json], wanted: str, client: Client | ClusterUser) -> None:
+    """Give jobs variables of this shell, under their own. A container has its own environment: it gets none."""
+    from rota.sdk.client import Client
+    from rota.sdk.shell_env import shell_variables
+
+    passed = shell_variables(wanted, url=client.url)
+    if not passed or not isinstance(client, Client):
+        return
+    for job in jobs:
+        job["env"] = {**passed, **_mapping(job, "env", "job")}
 
 
 def _warn(client: Client | ClusterUser, job_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,11 +17,25 @@ if TYPE_CHECKING:
     from rota.api.serve import Options
     from rota.core.model.cluster import Cluster
     from rota.drivers.local.cgroup import Cgroups, NoCgroups
+    from rota.drivers.local.confinement.abilities import Confinement
+    from rota.drivers.local.confinement.accounts import AccountMap
     from rota.files.up_file import UpFile
+
+
+PRIVATE = 0o077
+"""The manager's umask: its files are its own unless it says otherwise."""
 
 
 class Cgroup(Enum):
     """Whether tasks get cgroups: where available, always (or no manager starts), or never."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+class Isolation(Enum):
+    """Whether tasks are confined that run as other users: as far as possible, wholly (or no manager starts), or not."""
 
     AUTO = "auto"
     ON = "on"
@@ -49,7 +64,36 @@ def up(
     database: Annotated[
         str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
     ] = None,
-    run_as: Annotated[str | None, typer.Option(help="The user that tasks run as, if you are root.")] = None,
+    run_as: Annotated[
+        str | None,
+        typer.Option(help="The account that tasks run as, if you are root: ACCOUNT, or TENANT=ACCOUNT,..."),
+    ] = None,
+    accounts: Annotated[
+        str | None,
+        typer.Option(
+            help="Tasks run as the submitting user: `names` (accounts of the same name), `tokens`, or a file.",
+            metavar="HOW",
+        ),
+    ] = None,
+    isolation: Annotated[
+        Isolation, typer.Option(help="Whether tasks of other users are confined: as far as it can be, wholly, or not.")
+    ] = Isolation.AUTO,
+    seccomp: Annotated[
+        bool, typer.Option("--seccomp", help="Refuse confined tasks system calls that reach into the kernel.")
+    ] = False,
+    scratch: Annotated[
+        str | None, typer.Option(help="What a job may write to its own folders, e.g. 100Gi; more ends it.")
+    ] = None,
+    max_processes: Annotated[int, typer.Option(help="Processes and threads that a task may have.", min=16)] = 4096,
+    device_nodes: Annotated[
+        str | None,
+        typer.Option(
+            help="The devices' nodes, e.g. /dev/accel{index}; for NVIDIA GPUs they are known.", metavar="PATH"
+        ),
+    ] = None,
+    task_env: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE for all tasks; a job's own take precedence.")
+    ] = None,
     keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
     estimate_bound: Annotated[
         float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
@@ -93,7 +137,7 @@ def up(
 
     settings = _merged(ctx, config)
     verify(settings)
-    options = _options(settings)
+    options = _options(settings, umask=os.umask(PRIVATE))
     set_up(LogFormat(settings.log_format), LogLevel(settings.log_level))
     say = (lambda line: echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
     serve(options, say)
@@ -123,8 +167,9 @@ def verify(settings: UpFile) -> None:
         _must_be_a_pair(settings.tls_cert, settings.tls_key)
     if settings.emulate is not None:
         refuse_broken_guarantees(_cluster(settings.emulate), settings.tenancy, settings.emulate)
-    if settings.run_as is not None:
-        _user(settings.run_as)
+    accounts = _accounts(settings)
+    accounts.verify()
+    _refuse_strangers_as_root(settings, accounts)
     _verify_logins(settings)
 
 
@@ -169,10 +214,10 @@ def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
         raise RotaError(f"tls_cert {certificate} and tls_key {key} can't be used together: {error}") from error
 
 
-def _options(settings: UpFile) -> Options:
+def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
     from rota.api.serve import Options
-    from rota.drivers.local.machine import nvml_folder
+    from rota.drivers.local.machine import device_nodes, nvml_folder
     from rota.drivers.local.settings import Settings
     from rota.files.oidc_file import read_oidc_file
     from rota.live.loop.boot import Scheduling
@@ -190,7 +235,13 @@ def _options(settings: UpFile) -> Options:
         ),
         settings=Settings(
             home=home,
-            user=None if settings.run_as is None else _user(settings.run_as),
+            accounts=_accounts(settings),
+            confinement=_confinement(settings),
+            umask=umask,
+            task_env=settings.task_env or {},
+            device_nodes=device_nodes(settings.device_nodes, emulated=settings.emulate is not None),
+            scratch_bytes=settings.scratch or 0,
+            max_processes=settings.max_processes,
             limits=_limits(home, Cgroup(settings.cgroups)),
             nvml=nvml_folder() if settings.emulate is None else None,
         ),
@@ -211,7 +262,8 @@ def _options(settings: UpFile) -> Options:
 
 
 def _limits(home: Path, wanted: Cgroup) -> Cgroups | NoCgroups:
-    from rota.drivers.local.cgroup import NoCgroups, find
+    from rota.drivers.local.cgroup import NoCgroups
+    from rota.drivers.local.cgroup_search import find
 
     if wanted is Cgroup.OFF:
         return NoCgroups(why="--cgroups off")
@@ -231,14 +283,28 @@ def _cluster(emulate: str | None) -> Cluster:
     return read_cluster(emulate)
 
 
-def _user(name: str) -> tuple[int, int, tuple[int, ...]]:
-    import os
-    import pwd
+def _accounts(settings: UpFile) -> AccountMap:
+    from rota.drivers.local.confinement.accounts import ANY, AccountMap
 
-    try:
-        found = pwd.getpwnam(name)
-    except KeyError:
-        raise RotaError(f"run_as: there is no user {name!r}") from None
-    if os.geteuid() not in (0, found.pw_uid):
-        raise RotaError(f"run_as is {name!r}: only root can run tasks as another user")
-    return found.pw_uid, found.pw_gid, tuple(os.getgrouplist(name, found.pw_gid))
+    run_as = {ANY: settings.run_as} if isinstance(settings.run_as, str) else settings.run_as or {}
+    return AccountMap(users=settings.accounts, run_as=run_as)
+
+
+def _confinement(settings: UpFile) -> Confinement:
+    """Find out how tasks can be confined, if any may run as another user."""
+    from rota.drivers.local.confinement.abilities import Confinement, find_confinement
+
+    if _accounts(settings).is_empty and settings.isolation != "on":
+        return Confinement(why="tasks run as the manager does; see accounts and run_as")
+    return find_confinement(settings.isolation, seccomp=settings.seccomp)
+
+
+def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
+    """Refuse to run the jobs of everyone who has a token as root, unless that was said in so many words."""
+    from rota.api.serve import is_loopback
+
+    if os.geteuid() == 0 and accounts.is_empty and (settings.require_token or not is_loopback(settings.host)):
+        raise RotaError(
+            "this manager is root and gives out tokens: without accounts, every job would run as root; set accounts "
+            "(names, tokens or a file) or run_as (TENANT=ACCOUNT,...), or start it as an ordinary user"
+        )

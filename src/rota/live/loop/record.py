@@ -19,12 +19,14 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 class Record:
     """The record of a job that has not ended, or has just ended."""
 
-    __slots__ = ("_file", "_spec", "attempt", "exit_code", "failure", "failures", "message", "owner")
+    __slots__ = ("_file", "_spec", "account", "attempt", "exit_code", "failure", "failures", "message", "owner")
 
-    def __init__(self, spec: str, owner: str = "", file: JobFile | None = None) -> None:
+    def __init__(self, spec: str, owner: str = "", file: JobFile | None = None, account: str | None = None) -> None:
         self._spec = spec
         self._file = file
         self.owner = owner
+        self.account = account
+        """The Unix account under which its tasks run, as settled at its submission; None: see the settings."""
         self.attempt = 0
         self.failures = 0
         self.exit_code: int | None = None
@@ -84,6 +86,7 @@ def row_of(live: LiveJob, record: Record, state: State, node_names: list[str], e
         "name": job.name,
         "tenant": job.tenant,
         "owner": record.owner,
+        "account": record.account,
         "submitted_s": live.submitted_s,
         "job": dump(encoded),
         "spec": record.spec,

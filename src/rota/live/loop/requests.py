@@ -68,6 +68,8 @@ class Asker:
     """The origin of a request: a name for the audit log."""
 
     name: str = "local"
+    account: str | None = None
+    """The Unix account that its token names, if it names one."""
 
 
 class Requests:
@@ -81,12 +83,15 @@ class Requests:
         foresight: ForecastWorker,
         learning: Learning | None = None,
         refuse_trial: Callable[[JobFile], None] | None = None,
+        account_of: Callable[[str, str, str | None], str | None] | None = None,
     ) -> None:
         self._control = control
         self._records = records
         self._refuse = refuse
         self._refuse_trial = refuse_trial or refuse
         """Raises a `RotaError` for a hypothetical job that the driver can't run."""
+        self._account_of = account_of
+        """Returns the Unix account for a user's job in a tenant, given the one that its token names."""
         self._foresight = foresight
         self._learning = learning
         self._next = control.state.seq
@@ -127,6 +132,7 @@ class Requests:
         for _, file in parts:
             self._refuse(file)
         needs = [await self._dependencies(file) for _, file in parts]
+        accounts = {tenant: self._account(asker, tenant) for tenant in dict.fromkeys(file.tenant for _, file in parts)}
         entry = LoopEntry([])
         ids: list[JobId] = []
         together: dict[tuple[str, str], list[JobId]] = {}
@@ -135,7 +141,7 @@ class Requests:
             job = self._admitted(_by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)))
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
-            entry.records[job_id] = Record(dump(values), asker.name, file)
+            entry.records[job_id] = Record(dump(values), asker.name, file, accounts[file.tenant])
             entry.audit.append(_audit(asker, "submit", job_id, job.name))
             together.setdefault((job.tenant, job.name), []).append(job_id)
         self._latest.update(together)
@@ -152,6 +158,9 @@ class Requests:
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
+
+    def _account(self, asker: Asker, tenant: str) -> str | None:
+        return asker.account if self._account_of is None else self._account_of(asker.name, tenant, asker.account)
 
     async def _parts(self, values: Json, source: str = "job") -> list[tuple[Json, JobFile]]:
         """The jobs of a file, validated once: with amounts in place of `auto`, which are estimated again for a job
@@ -211,6 +220,7 @@ class Requests:
         """When a job would start if it were submitted now; nothing is changed."""
         _, file = (await self._parts(values))[0]
         self._refuse_trial(file)
+        self._account(asker, file.tenant)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
         job = self._admitted(_by_our_clock(job_of(file, job_id, needs, asker.name)))

@@ -152,7 +152,9 @@ class SubmitPage:
             values = draft.plain_values(draft.values_of(self._text.value or ""))
             principal = self._context.principal()
             principal.must_change(str(values.get("tenant", "default")))
-            return await self._context.service.requests.try_out(values, Asker(name=principal.name))
+            return await self._context.service.requests.try_out(
+                values, Asker(name=principal.name, account=principal.account)
+            )
         except RotaError as error:
             self._show_verdict(str(error), "refused")
             return None
