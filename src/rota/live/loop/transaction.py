@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.core.messages.decisions import Decision
-from rota.core.messages.events import Event, Interrupted, JobArrived
+from rota.core.messages.events import Event, Interrupted, JobArrived, JobUpdated
 from rota.core.messages.reasons import Reason
 from rota.core.model.job import JobId
 from rota.core.state.job_record import LiveJob
@@ -45,9 +45,14 @@ class Transaction:
             if isinstance(event, JobArrived):
                 new[event.job.id] = encoded["job"]
                 self._dependents.remember(self._state.jobs[event.job.id])
-            elif isinstance(event, Interrupted) and event.job is not None:
+            elif isinstance(event, Interrupted | JobUpdated) and event.job is not None:
                 spec = self._kept[event.job_id].spec
-                revised = {"key": event.job_id, "new_job": dump(encoded["job"]), "new_spec": spec}
+                revised = {
+                    "key": event.job_id,
+                    "new_job": dump(encoded["job"]),
+                    "new_spec": spec,
+                    "new_name": event.job.name,
+                }
                 self.batch.revised_jobs.append(revised)
         for job_id in self._dependents.touched(events, decisions):
             live, record = self._state.jobs[job_id], self._kept[job_id]

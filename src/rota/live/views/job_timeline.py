@@ -68,6 +68,10 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[TimelineEv
             yield TimelineEvent(at_s=at_s, what="held", state=JobState.HELD)
         case ev.JobReleased():
             yield TimelineEvent(at_s=at_s, what="released", state=JobState.WAITING)
+        case ev.JobUpdated():
+            yield TimelineEvent(at_s=at_s, what="updated")
+        case ev.JobRequeued():
+            yield TimelineEvent(at_s=at_s, what="requeue requested")
         case ev.JobCancelled():
             yield TimelineEvent(at_s=at_s, what="cancellation requested")
         case ev.Started():
