@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
 from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
+from rota.live.loop.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.live.workers.retraining import Retraining, with_learned
@@ -65,6 +66,8 @@ class Options:
     """How long jobs are kept after their end."""
     estimate_bound: float = BOUND
     """The largest measured error up to which an estimate replaces `auto`."""
+    tenants: TenantSettings = field(default_factory=TenantSettings)
+    """Tenants and caps of priorities."""
     pages: Callable[[Service], Asgi] | None = None
     """Makes the application for requests outside of the API: the dashboard."""
 
@@ -164,9 +167,12 @@ def _service(
     forecasts: ForecastWorker,
     learning: Learning,
 ) -> Service:
+    tenants = TenantRegistry(
+        control, records, options.tenants, also=(name for token in access.all() for name in token.tenants)
+    )
     return Service(
         control=control,
-        requests=Requests(control, records, refuse_what_cannot_be, forecasts, learning),
+        requests=Requests(control, records, refuse_what_cannot_be, forecasts, learning, tenants=tenants),
         records=records,
         access=access,
         home=options.settings.home,
@@ -174,6 +180,7 @@ def _service(
         lookout=ManagerOverview(records, control, options.scheduling),
         limits=str(options.settings.limits),
         learning=learning,
+        tenants=tenants,
     )
 
 

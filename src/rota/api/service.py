@@ -12,6 +12,7 @@ from rota.live.estimates.learning import Learning
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.requests import Requests
+from rota.live.loop.tenant_registry import TenantRegistry
 from rota.live.views.overview import ManagerOverview
 from rota.store.records import Records
 
@@ -31,6 +32,13 @@ class Service:
     """How the limits of tasks are enforced, for people."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
+    tenants: TenantRegistry | None = None
+    """Which tenants exist; None where the driver's objects decide."""
+
+    def must_exist(self, tenant: str) -> None:
+        """Raise a `RotaError` for a tenant that does not exist."""
+        if self.tenants is not None:
+            self.tenants.must_exist(tenant)
 
 
 def service(request: Request) -> Service:

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from rota.api.service import service
 from rota.api.wire import PROBLEMS, SubmitOut, forecast_out
 from rota.core.errors import RotaError
-from rota.live.loop.requests import MOST_AT_ONCE, Asker
+from rota.live.loop.requests import MOST_AT_ONCE
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
 MAX_KEY = 200
@@ -69,8 +69,10 @@ async def submit(request: Request) -> Response:
     if default != "default":
         files = [{"tenant": default, **file} if isinstance(file, dict) else file for file in files]
     for file in files:
-        caller.must_change(str(file.get("tenant", default)) if isinstance(file, dict) else default)
-    asker = Asker(name=caller.name)
+        tenant = str(file.get("tenant", default)) if isinstance(file, dict) else default
+        caller.must_change(tenant)
+        parts.must_exist(tenant)
+    asker = caller.asker
     if dry_run:
         return JSONResponse({"expected": forecast_out(await parts.requests.try_out(files[0], asker))})
     scoped_key = None if key is None else f"{caller.name}:{key}"

@@ -13,6 +13,7 @@ from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
 from rota.live.loop.control import Control
+from rota.live.loop.record import state_text
 from rota.live.workers.forecast import Forecast
 
 Json = dict[str, Any]
@@ -54,7 +55,10 @@ class JobOut(BaseModel):
     name: str
     tenant: str
     owner: str
-    state: str = Field(description="held, waiting, starting, running, suspended, succeeded, failed or cancelled")
+    state: str = Field(
+        description="held, waiting, starting, running, suspended, preempted, succeeded, failed or cancelled"
+    )
+    state_text: str = Field("", description="The state in words, such as `preempted, starts over`.")
     reason: ReasonOut | None = None
     submitted: str
     started: str | None = None
@@ -154,6 +158,7 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         "tenant": row.tenant,
         "owner": row.owner,
         "state": row.state,
+        "state_text": state_text(row.state),
         "reason": reason_out(control.explain(row.id)),
         "submitted": moment(row.submitted_s),
         "started": moment(row.started_s),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
-STATES = ("running", "starting", "waiting", "suspended", "held", "succeeded", "failed", "cancelled")
+STATES = ("running", "starting", "waiting", "suspended", "preempted", "held", "succeeded", "failed", "cancelled")
 
 
 def duration(seconds: float | None) -> str:

@@ -23,7 +23,7 @@ COLUMNS = (
     Column(key="id", right=True),
     Column(key="name"),
     Column(key="tenant"),
-    Column(key="state"),
+    Column(key="state_text", title="state"),
     Column(key="gpus", right=True, show=lambda gpus: f"{gpus:g}"),
     Column(key="tasks", right=True, wide=True),
     Column(key="priority", right=True, wide=True),
@@ -66,4 +66,4 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
     reason = job["reason"]
     code = None if reason is None else reason["code"]
     sentence = reason["sentence"] if reason is not None else job["message"] or None
-    return {**job, "reason": sentence, "reason_code": code}
+    return {**job, "reason": sentence, "reason_code": code, "state_text": job.get("state_text") or job["state"]}

@@ -33,6 +33,7 @@ def show(job: JobArgument, server: ServerOption = None, output: OutputOption = O
     if output is not OutputFormat.TABLE:
         emit([{**found, "resources": compared}], (), output)
         return
+    found["state"] = found.pop("state_text", None) or found["state"]
     for key, value in found.items():
         if value not in (None, "", []):
             typer.echo(f"{key + ':':<12} {_text(value)}")
@@ -56,7 +57,7 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     sentence = explained["reason"]["sentence"] if explained["reason"] else found["message"]
     if explained["reason"] and explained["reason"]["code"] == "waits-to-retry" and found["message"]:
         sentence += f": {found['message']}"
-    typer.echo(f"job {job} is {explained['state']}" + (f": {sentence}" if sentence else ""))
+    typer.echo(f"job {job} is {found.get('state_text') or explained['state']}" + (f": {sentence}" if sentence else ""))
     if explained["expected"] is not None:
         typer.echo(expectation(explained["expected"]))
     _show_resources(compared)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from rota.core.codec.snapshot import encode_live
+from rota.core.engine.preemption_guard import can_resume
 from rota.core.model.job import JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
@@ -50,11 +51,22 @@ class Record:
         return self._file
 
 
+PREEMPTED = "preempted"
+"""The state that users see of a job that was stopped for others and lost its work."""
+SHOWN_STATES = (*(state.value for state in JobState), PREEMPTED)
+"""All states that users see."""
+
+
 def shown_state(live: LiveJob) -> str:
-    """Return the state that users see: a preempted job is shown as suspended until it runs again."""
+    """Return the state that users see: a job that was stopped for others is suspended if it saved its work."""
     if live.state is JobState.WAITING and live.preemptions and live.retry_s is None:
-        return JobState.SUSPENDED.value
+        return JobState.SUSPENDED.value if can_resume(live.job) else PREEMPTED
     return live.state.value
+
+
+def state_text(state: str) -> str:
+    """Return a state in words that say what it means for the job's work."""
+    return "preempted, starts over" if state == PREEMPTED else state
 
 
 def changes_of(live: LiveJob, record: Record, state: State, node_names: list[str]) -> Json:

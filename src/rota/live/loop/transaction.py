@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rota.core.messages.decisions import Decision
 from rota.core.messages.events import Event, Interrupted, JobArrived, JobUpdated
 from rota.core.messages.reasons import Reason
-from rota.core.model.job import JobId
+from rota.core.model.job import Job, JobId
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.live.loop.dependents import Dependents
@@ -23,6 +23,8 @@ class Transaction:
         self.batch = WriteBatch()
         self.touched: dict[JobId, LiveJob] = {}
         self.decisions: list[Decision] = []
+        self.specs: dict[JobId, str] = {}
+        """The job files of jobs that are updated."""
         self._state = state
         self._kept = kept
         self._dependents = dependents
@@ -46,14 +48,7 @@ class Transaction:
                 new[event.job.id] = encoded["job"]
                 self._dependents.remember(self._state.jobs[event.job.id])
             elif isinstance(event, Interrupted | JobUpdated) and event.job is not None:
-                spec = self._kept[event.job_id].spec
-                revised = {
-                    "key": event.job_id,
-                    "new_job": dump(encoded["job"]),
-                    "new_spec": spec,
-                    "new_name": event.job.name,
-                }
-                self.batch.revised_jobs.append(revised)
+                self._revise(event.job, encoded["job"], updated=isinstance(event, JobUpdated))
         for job_id in self._dependents.touched(events, decisions):
             live, record = self._state.jobs[job_id], self._kept[job_id]
             self.touched[job_id] = live
@@ -62,3 +57,13 @@ class Transaction:
                 self.batch.new_jobs.append(row_of(live, record, self._state, self._names, new[job_id]))
             else:
                 self.batch.changed_jobs.append(changes_of(live, record, self._state, self._names))
+
+    def _revise(self, job: Job, encoded: object, *, updated: bool) -> None:
+        """Write the new request of a job, unless the engine did not take it."""
+        if updated:
+            if self._state.jobs[job.id].job is not job:
+                return
+            self._kept[job.id].spec = self.specs.get(job.id, self._kept[job.id].spec)
+        spec = self._kept[job.id].spec
+        revised = {"key": job.id, "new_job": dump(encoded), "new_spec": spec, "new_name": job.name}
+        self.batch.revised_jobs.append(revised)

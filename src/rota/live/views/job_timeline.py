@@ -78,8 +78,10 @@ def _happened(event: Event, at_s: float, stopping: Cause) -> Iterator[TimelineEv
             yield TimelineEvent(at_s=at_s, what="running", state=JobState.RUNNING)
         case ev.StartFailed(why=why):
             yield TimelineEvent(at_s=at_s, what=f"failed to start: {why}", state=JobState.WAITING)
-        case ev.Stopped():
+        case ev.Stopped(work=work):
             state, what = _STOPPED[stopping]
+            if state is JobState.SUSPENDED and not work:
+                state, what = JobState.WAITING, f"{what}, starts over"
             yield TimelineEvent(at_s=at_s, what=what, state=state)
         case ev.Interrupted(job=job) if job is not None:
             yield TimelineEvent(at_s=at_s, what="ran out of memory; will be retried with more", state=JobState.WAITING)

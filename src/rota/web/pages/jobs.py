@@ -22,7 +22,7 @@ from rota.web.parts.basics import button, chip, empty, set_text
 PAGE = 50
 PAGE_NUMBER = re.compile("[0-9]{1,9}")
 AGES_EVERY_S = 30.0
-LIVE = ("running", "starting", "waiting", "suspended", "held")
+LIVE = ("running", "starting", "waiting", "suspended", "preempted", "held")
 ENDED = ("succeeded", "failed", "cancelled")
 SHOWN = {"": "All jobs", "live": "Active", "ended": "Ended", **{state: state.capitalize() for state in words.STATES}}
 COLUMNS: tuple[tuple[str, str, str | None], ...] = (

@@ -12,7 +12,8 @@ from nicegui.events import ValueChangeEventArguments
 from rota.api.access import Principal
 from rota.api.jobs import visible
 from rota.core.errors import RotaError
-from rota.live.loop.requests import Asker, NotFound
+from rota.live.loop.audit_entry import Asker
+from rota.live.loop.requests import NotFound
 from rota.live.workers.forecast import Forecast
 from rota.web import draft, words
 from rota.web.frame import heading
@@ -152,7 +153,7 @@ class SubmitPage:
             values = draft.plain_values(draft.values_of(self._text.value or ""))
             principal = self._context.principal()
             principal.must_change(str(values.get("tenant", "default")))
-            return await self._context.service.requests.try_out(values, Asker(name=principal.name))
+            return await self._context.service.requests.try_out(values, principal.asker)
         except RotaError as error:
             self._show_verdict(str(error), "refused")
             return None

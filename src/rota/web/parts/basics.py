@@ -8,6 +8,8 @@ from typing import Any
 
 from nicegui import html, ui
 
+from rota.live.loop.record import state_text
+
 
 @contextmanager
 def card(title: str, about: str = "", *, wide: bool = False) -> Iterator[None]:
@@ -44,7 +46,7 @@ def set_text(element: Any, text: str) -> None:
 
 def chip(state: str) -> None:
     """Show a job state as a coloured label."""
-    html.span(state).classes(f"chip chip-{state}")
+    html.span(state_text(state)).classes(f"chip chip-{state}")
 
 
 def empty(text: str, hint: str = "") -> None:
