@@ -33,6 +33,8 @@ async def listed(
     tenant: Annotated[str | None, Query(max_length=128)] = None,
     name: Annotated[str | None, Query(max_length=128)] = None,
     all: Annotated[bool, Query(description="Include jobs that have ended.")] = False,
+    array: Annotated[str | None, Query(max_length=64, description="Only the jobs of this array.")] = None,
+    collapse: Annotated[bool, Query(description="One entry for each array, with the number of its jobs.")] = False,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     after: Annotated[int | None, Query(ge=0, le=1 << 62, description="`next` of the previous page.")] = None,
 ) -> Response:
@@ -46,12 +48,20 @@ async def listed(
         live_only=not all and not state,
         tenants=_tenants(parts, caller, tenant),
         name=name,
+        array=array,
+        collapsed=collapse,
         before=after,
         limit=limit,
     )
     rows = await asyncio.to_thread(parts.records.page, query)
+    found = [job_out(row, parts.control) for row in rows]
+    if collapse and array is None:
+        counts = await asyncio.to_thread(parts.records.array_counts, [row.array_id for row in rows if row.array_id])
+        for job in found:
+            if job["array"] is not None:
+                job["array"]["states"] = counts.get(job["array"]["id"], {})
     page = {
-        "jobs": [job_out(row, parts.control) for row in rows],
+        "jobs": found,
         "next": str(rows[-1].seq) if len(rows) == limit else None,
     }
     return JSONResponse(page)
@@ -86,7 +96,9 @@ async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
     row = await visible(parts, caller, job_id)
     reason = reason_out(parts.control.explain(JobId(job_id)))
     found = await parts.requests.foresee(JobId(job_id))
-    return JSONResponse({"state": row.state, "reason": reason, "expected": forecast_out(found)})
+    no_forecast = parts.requests.no_forecast(JobId(job_id)) if found is None else None
+    answer = {"state": row.state, "reason": reason, "expected": forecast_out(found), "no_forecast": no_forecast}
+    return JSONResponse(answer)
 
 
 @router.post("/jobs/{job_id}/{action}", response_model=JobOut)

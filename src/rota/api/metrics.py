@@ -41,6 +41,9 @@ class Collector:
         trouble = 0 if control.trouble is None else 1
         yield GaugeMetricFamily("rota_storage_trouble", "1 while the database can't be written.", value=trouble)
 
+        for name, (about, count) in self._parts.more_counters().items():
+            yield CounterMetricFamily(name, about, value=count)
+
     def _devices(self) -> Iterator[Metric]:
         found = GaugeMetricFamily("rota_devices", "Devices, by type and use.", labels=["type", "use"])
         for pool in self._parts.control.state.inventory.pools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class Service:
     """How the limits of tasks are enforced, for people."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
+    more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
+    """Counters of this world for Prometheus: by name, what is counted and how many."""
     tenants: TenantRegistry | None = None
     """Which tenants exist; None where the driver's objects decide."""
 

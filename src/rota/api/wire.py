@@ -46,6 +46,15 @@ class WhyOut(BaseModel):
     state: str
     reason: ReasonOut | None = None
     expected: ForecastOut | None = None
+    no_forecast: str | None = Field(None, description="Why there is no expected start, where there is none.")
+
+
+class ArrayOut(BaseModel):
+    """The array that a job belongs to."""
+
+    id: str = Field(description="The id of its first job.")
+    index: int | None = None
+    states: dict[str, int] | None = Field(None, description="In a collapsed list: its jobs by state.")
 
 
 class JobOut(BaseModel):
@@ -71,6 +80,7 @@ class JobOut(BaseModel):
     tasks: int = 1
     priority: int = 0
     version: int = 0
+    array: ArrayOut | None = None
     spec: dict[str, Any] | None = None
     nodes: list[str] | None = None
     progress: dict[str, Any] | None = Field(None, description="The progress that the job reports through the SDK.")
@@ -171,6 +181,7 @@ def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:
         "tasks": _tasks(spec),
         "priority": spec.get("priority") or (-1 if spec.get("class") == "opportunistic" else 0),
         "version": row.version,
+        "array": None if row.array_id is None else {"id": row.array_id, "index": spec.get("array")},
     }
     if live is not None and live.held:
         out["tasks"] = sum(slot.tasks for slot in live.held)

@@ -60,6 +60,8 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     typer.echo(f"job {job} is {found.get('state_text') or explained['state']}" + (f": {sentence}" if sentence else ""))
     if explained["expected"] is not None:
         typer.echo(expectation(explained["expected"]))
+    elif explained.get("no_forecast"):
+        typer.echo(f"no expected start: {explained['no_forecast']}")
     _show_resources(compared)
 
 

@@ -160,11 +160,14 @@ def _try_out(jobs: list[Json], server: str | None) -> int:
 
     if len(jobs) > 1:
         raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
-    expected = client_for(server).try_out(jobs[0])["expected"]
+    answer = client_for(server).try_out(jobs[0])
+    expected = answer["expected"]
     if expected is None:
         typer.echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
     else:
         typer.echo(expectation(expected))
+        if answer.get("reason"):
+            typer.echo(f"as things are, it {answer['reason']['sentence']}")
     return 0
 
 

@@ -20,12 +20,14 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 class Record:
     """The record of a job that has not ended, or has just ended."""
 
-    __slots__ = ("_file", "_spec", "attempt", "exit_code", "failure", "failures", "message", "owner")
+    __slots__ = ("_file", "_spec", "array_id", "attempt", "exit_code", "failure", "failures", "message", "owner")
 
-    def __init__(self, spec: str, owner: str = "", file: JobFile | None = None) -> None:
+    def __init__(self, spec: str, owner: str = "", file: JobFile | None = None, *, array_id: str | None = None) -> None:
         self._spec = spec
         self._file = file
         self.owner = owner
+        self.array_id = array_id
+        """The id of the first job of its array; None if it is in none. Written once, with the new job."""
         self.attempt = 0
         self.failures = 0
         self.exit_code: int | None = None
@@ -100,6 +102,7 @@ def row_of(live: LiveJob, record: Record, state: State, node_names: list[str], e
         "job": dump(encoded),
         "spec": record.spec,
         "version": 0,
+        "array_id": record.array_id,
     }
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rota.core.codec.cluster_diff import tenants_affected
 from rota.core.errors import RotaError
+from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
     Event,
     JobArrived,
@@ -21,12 +21,11 @@ from rota.core.messages.events import (
     JobReleased,
     JobRequeued,
     JobUpdated,
-    NodeAdded,
     NodeDrained,
     NodeRemoved,
     NodeUndrained,
-    PromisesChanged,
 )
+from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.files.auto import settled, unsettled
@@ -34,6 +33,7 @@ from rota.files.job import apart, job_file, job_of, with_amounts
 from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import Learning
 from rota.live.loop.audit_entry import Asker, audit_entry
+from rota.live.loop.cluster_config import changes_by_kind
 from rota.live.loop.control import Control, LoopEntry
 from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, dump
@@ -144,12 +144,14 @@ class Requests:
         entry = LoopEntry([])
         ids: list[JobId] = []
         together: dict[tuple[str, str], list[JobId]] = {}
+        arrays: dict[tuple[str, str], str] = {}
         for (values, file), needed in zip(parts, needs, strict=True):
             job_id = JobId(str(self._next + len(ids) + 1))
             job = self._admitted(job_of(file, job_id, self._unmet(needed), asker.name), asker)
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
-            entry.records[job_id] = Record(dump(values), asker.name, file)
+            array_id = None if file.array is None else arrays.setdefault((job.tenant, job.name), job_id)
+            entry.records[job_id] = Record(dump(values), asker.name, file, array_id=array_id)
             entry.audit.append(audit_entry(asker, "submit", job_id, job.name))
             together.setdefault((job.tenant, job.name), []).append(job_id)
         self._latest.update(together)
@@ -215,6 +217,24 @@ class Requests:
         if live is None or live.state is not JobState.WAITING:
             return None
         return await self._foresight.ask(job_id)
+
+    async def obstacle(self, values: Json, asker: Asker) -> Reason | None:
+        """Why a job would find no devices if it were submitted now; None if it would."""
+        _, file = (await self._parts(values))[0]
+        await self._control.at_rest()
+        return self._control.engine.obstacle(job_of(file, JobId("dry-run"), (), asker.name))
+
+    def no_forecast(self, job_id: JobId) -> str:
+        """Why there is no forecast for a job."""
+        live = self._control.state.jobs.get(job_id)
+        if live is None or live.state.is_final:
+            return "it has ended"
+        if live.stopping is not None:
+            return "it is being cancelled" if live.stopping is Cause.CANCELLED else "it is being stopped"
+        return {
+            JobState.HELD: "it is held; release it first",
+            JobState.SUSPENDED: "it is suspended and continues in its turn",
+        }.get(live.state, "it has started")
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
@@ -346,7 +366,7 @@ class Requests:
                 raise Outdated("the cluster has changed meanwhile; look at it again (GET /cluster), and repeat")
             present.refuse_broken_promises(after)
             events = present.way_to(after, self._control.state)
-            changed = _by_kind(events, present.cluster, after)
+            changed = changes_by_kind(events, present.cluster, after)
             if events and not dry_run:
                 words = ", ".join(f"{len(found)} {kind}" for kind, found in changed.items())
                 gone = {str(event.node_id): False for event in events if isinstance(event, NodeRemoved)}
@@ -367,19 +387,3 @@ class Requests:
         if live is None or live.state.is_final:
             raise Conflict(f"job {job_id} has ended already")
         return live.state
-
-
-def _by_kind(events: Sequence[Event], before: Cluster, after: Cluster) -> dict[str, list[str]]:
-    """Return a change of the cluster in words, for users and the audit log."""
-    found: dict[str, list[str]] = {}
-    for event in events:
-        match event:
-            case NodeAdded(node):
-                found.setdefault("nodes added", []).append(node.id)
-            case NodeRemoved(node_id):
-                found.setdefault("nodes removed", []).append(node_id)
-            case PromisesChanged(cells, _):
-                names = [str(name) for name in tenants_affected(before, after)]
-                rules = ["fairness" if cells is None else "physicalCluster"]
-                found |= {"promises to tenants": names} if names else {"rules": rules}
-    return found
