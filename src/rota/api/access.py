@@ -11,14 +11,16 @@ from enum import Enum
 from fastapi import Request
 
 from rota.core.errors import RotaError
+from rota.live.loop.audit_entry import Asker
 from rota.store import clock
 from rota.store.tokens import StoredToken, Tokens
 
 
 class AccessRole(Enum):
-    """What the holder of a token may do: everything, act on jobs of its tenants, or read."""
+    """What the holder of a token may do: everything, act on all jobs of its tenants, on its own jobs, or read."""
 
     ADMIN = "admin"
+    MAINTAINER = "maintainer"
     MEMBER = "member"
     VIEWER = "viewer"
 
@@ -50,9 +52,31 @@ class Principal:
         """Raise `Forbidden` unless the caller may change a tenant's jobs."""
         if self.role is AccessRole.VIEWER:
             raise Forbidden(f"token {self.name!r} has the role viewer, which can't change anything")
+        self.must_see(tenant)
+
+    def must_see(self, tenant: str) -> None:
+        """Raise `Forbidden` unless the caller may see a tenant's jobs."""
         if not self.may_see(tenant):
             own = ", ".join(sorted(self.tenants or ())) or "none"
-            raise Forbidden(f"token {self.name!r} is not valid for tenant {tenant!r}; its tenants: {own}")
+            raise Forbidden(f"token {self.name!r} is not valid for tenant {tenant[:64]!r}; its tenants: {own}")
+
+    def may_act_on(self, tenant: str, owner: str) -> bool:
+        """Whether the caller may change a job: its own, or any of the tenant as maintainer or admin."""
+        return self.may_change(tenant) and (self.role is not AccessRole.MEMBER or owner == self.name)
+
+    def must_act_on(self, tenant: str, owner: str, job_id: str) -> None:
+        """Raise `Forbidden` unless the caller may change a job."""
+        self.must_change(tenant)
+        if not self.may_act_on(tenant, owner):
+            raise Forbidden(
+                f"job {job_id} belongs to {owner or 'another user'!r}; token {self.name!r} has the role member, which "
+                "changes only its own jobs; ask its owner, or a maintainer of the tenant"
+            )
+
+    @property
+    def asker(self) -> Asker:
+        """The caller as the origin of a change."""
+        return Asker(name=self.name, role=self.role.value, account=self.account)
 
     @property
     def default_tenant(self) -> str:

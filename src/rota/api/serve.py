@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from rota.live.loop.entry import LoopEntry
 from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
 from rota.live.loop.storage import through_outages
+from rota.live.loop.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.live.workers.retraining import Retraining, with_learned
@@ -76,6 +77,8 @@ class Options:
     """How long jobs are kept after their end."""
     estimate_bound: float = BOUND
     """The largest measured error up to which an estimate replaces `auto`."""
+    tenants: TenantSettings = field(default_factory=TenantSettings)
+    """Tenants and caps of priorities."""
     pages: Callable[[Service], Asgi] | None = None
     """Makes the application for requests outside of the API: the dashboard."""
     users: Path | None = None
@@ -211,6 +214,9 @@ def _service(
     forecasts: ForecastWorker,
     learning: Learning,
 ) -> Service:
+    tenants = TenantRegistry(
+        control, records, options.tenants, also=(name for token in parts.access.all() for name in token.tenants)
+    )
     return Service(
         control=control,
         requests=Requests(
@@ -220,6 +226,7 @@ def _service(
             forecasts,
             learning,
             account_of=options.settings.accounts.account_of,
+            tenants=tenants,
         ),
         records=records,
         access=parts.access,
@@ -232,6 +239,7 @@ def _service(
         lookout=ManagerOverview(records, control, options.scheduling),
         limits=str(options.settings.limits),
         learning=learning,
+        tenants=tenants,
     )
 
 

@@ -30,7 +30,7 @@ class NewToken(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: Name
-    role: Literal["admin", "member", "viewer"] = "member"
+    role: Literal["admin", "maintainer", "member", "viewer"] = "member"
     tenants: Annotated[list[Name | Literal["*"]], Field(max_length=1000)] = []
     expires_in_s: Annotated[float | None, Field(gt=0, le=1e10)] = None
     account: Annotated[str | None, Field(min_length=1, max_length=64)] = None
@@ -42,6 +42,9 @@ async def create(request: Request, caller: Caller, wanted: NewToken) -> Response
     """Create a token; only this response contains its secret."""
     caller.must_be_admin()
     access = service(request).access
+    for tenant in wanted.tenants:
+        if tenant != "*":
+            service(request).must_exist(tenant)
     expires_s = None if wanted.expires_in_s is None else clock.now_s() + wanted.expires_in_s
     account = None if wanted.account is None else token_account(wanted.account)
     token, secret = await asyncio.to_thread(

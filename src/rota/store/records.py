@@ -18,7 +18,11 @@ from rota.store.sealing import Sealer
 
 SMALL = 64
 _NEW_JOB, _NEW_STEP = insert(jobs), insert(steps)
-_REVISE = update(jobs).where(jobs.c.id == bindparam("key")).values(job=bindparam("new_job"), spec=bindparam("new_spec"))
+_REVISE = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("key"))
+    .values(job=bindparam("new_job"), spec=bindparam("new_spec"), name=bindparam("new_name"))
+)
 
 
 @dataclass(slots=True)
@@ -30,7 +34,7 @@ class WriteBatch:
     steps: list[Json] = field(default_factory=list)
     answers: list[Json] = field(default_factory=list)
     revised_jobs: list[Json] = field(default_factory=list)
-    """Jobs whose request changes: `key`, `new_job` and `new_spec`."""
+    """Jobs whose request changes: `key`, `new_job`, `new_spec` and `new_name`."""
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[Json] = field(default_factory=list)
     memory: str | None = None

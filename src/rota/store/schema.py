@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0006"
+HEAD = "0007"
 """The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
@@ -41,9 +41,11 @@ jobs = Table(
     Column("message", Text, nullable=False, server_default=""),
     Column("failure", String(32)),
     Column("version", Integer, nullable=False, server_default="0"),
+    Column("array_id", String(64)),
     Index("jobs_by_state", "state", "seq"),
     Index("jobs_by_tenant", "tenant", "seq"),
     Index("jobs_by_name", "name", "seq"),
+    Index("jobs_by_array", "array_id", "seq"),
 )
 
 segments = Table(

@@ -21,7 +21,7 @@ COLUMNS = (
 @app.command("create")
 def create(
     name: Annotated[str, typer.Argument(help="Whose it is.")],
-    role: Annotated[str, typer.Option(help="admin, member or viewer.")] = "member",
+    role: Annotated[str, typer.Option(help="admin, maintainer, member or viewer.")] = "member",
     tenant: Annotated[list[str] | None, typer.Option(help="For which tenants; '*' for all.")] = None,
     expires: Annotated[str | None, typer.Option(help="After how long it ends, e.g. 30d.")] = None,
     account: Annotated[str | None, typer.Option(help="The Unix account under which its jobs run.")] = None,

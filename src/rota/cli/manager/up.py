@@ -42,6 +42,13 @@ class Isolation(Enum):
     OFF = "off"
 
 
+class Protected(Enum):
+    """Which running jobs the manager never stops in favour of others."""
+
+    UNSAVED = "unsaved"
+    NONE = "none"
+
+
 def up(
     ctx: typer.Context,
     config: Annotated[
@@ -52,10 +59,23 @@ def up(
         typer.Option(help="Emulate these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
     ] = None,
     policy: Annotated[str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.")] = "priority",
+    protect: Annotated[
+        Protected, typer.Option(help="Running jobs that are never stopped for others: those that start over, or none.")
+    ] = Protected.UNSAVED,
+    min_run: Annotated[
+        str, typer.Option(help="How long a job runs at least before it is stopped for others; grows with each time.")
+    ] = "60s",
     placement: Annotated[
         str | None, typer.Option(help="Which devices jobs get; by default the policy's placement.")
     ] = None,
     tenancy: Annotated[str, typer.Option(help="How devices are divided among tenants: none, quota or cells.")] = "none",
+    tenants: Annotated[
+        str | None, typer.Option(help="Tenants beside those of a cluster file, e.g. nlp,vision.", metavar="NAMES")
+    ] = None,
+    max_priority: Annotated[
+        str | None,
+        typer.Option(help="The highest priority by role or tenant, e.g. member=0,nlp=5,nlp/maintainer=9; 0 without."),
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.", min=0, max=65535)] = 7650,
     data: Annotated[
@@ -137,6 +157,7 @@ def up(
 
     settings = _merged(ctx, config)
     verify(settings)
+    _warn_of_rounds(settings)
     options = _options(settings, umask=os.umask(PRIVATE))
     set_up(LogFormat(settings.log_format), LogLevel(settings.log_level))
     say = (lambda line: echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
@@ -190,6 +211,37 @@ def _verify_logins(settings: UpFile) -> None:
         raise RotaError("oidc needs url, the address of this manager in browsers: the provider sends them back to it")
 
 
+def guarded_policy(settings: UpFile) -> str:
+    """The policy with the guard's options, unless it never stops a job or can't ask the guard."""
+    from rota.core.engine.preemption_guard import PreemptionGuard
+    from rota.mechanisms.guarded import with_guard
+    from rota.policies import find_policy
+
+    declared, options = find_policy(settings.policy)
+    guard = PreemptionGuard(protects_unsaved=settings.protect == "unsaved", min_run_s=settings.min_run)
+    if guard.is_open or not declared.asks_guard or not _stops_jobs(settings.policy):
+        return settings.policy
+    return f"{settings.policy.removesuffix(options).rstrip(':')}:{with_guard(options, guard)}"
+
+
+def _stops_jobs(policy: str) -> bool:
+    from rota.core.messages.decisions import DecisionKind
+    from rota.policies import find_policy
+
+    declared, options = find_policy(policy)
+    return bool(declared.kinds(declared.live_options(options)) - {DecisionKind.START, DecisionKind.SHARE})
+
+
+def _warn_of_rounds(settings: UpFile) -> None:
+    from rota.policies import find_policy
+
+    if settings.protect == "unsaved" and not find_policy(settings.policy)[0].asks_guard:
+        typer.echo(
+            f"warning: policy {settings.policy} stops jobs by rounds: those without a checkpoint start over each time",
+            err=True,
+        )
+
+
 def _verify_scheduling(settings: UpFile) -> None:
     """Refuse a policy, its options, a placement or a tenancy that is unknown, or that does not fit the others."""
     from rota.drivers.local.driver import CONTRACT
@@ -221,6 +273,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     from rota.drivers.local.settings import Settings
     from rota.files.oidc_file import read_oidc_file
     from rota.live.loop.boot import Scheduling
+    from rota.live.loop.tenant_registry import TenantSettings
     from rota.sdk.place import data_folder
     from rota.web.gate import Gate
 
@@ -228,7 +281,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     return Options(
         scheduling=Scheduling(
             cluster=_cluster(settings.emulate),
-            policy=settings.policy,
+            policy=guarded_policy(settings),
             placement=settings.placement,
             tenancy=settings.tenancy,
             has_fixed_nodes=settings.emulate is None,
@@ -253,6 +306,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         require_token=settings.require_token,
         keep_s=settings.keep,
         estimate_bound=settings.estimate_bound,
+        tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
         users=settings.users,
         oidc=None if settings.oidc is None else read_oidc_file(settings.oidc),
