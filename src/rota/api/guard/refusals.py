@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 if TYPE_CHECKING:
-    from rota.api.service import Service
+    from rota.store import clock
+from rota.api.service import Service
 
 log = logging.getLogger("rota.api")
 MINUTE_S = 60.0
