@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from rota.store import clock
+
 if TYPE_CHECKING:
-    from rota.store import clock
-from rota.api.service import Service
+    from rota.api.service import Service
 
 log = logging.getLogger("rota.api")
 MINUTE_S = 60.0
