@@ -32,7 +32,7 @@ REFUSED = frozenset({401, 403, 429})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusedRequest:
     """One refused request: its address, its caller where known, the status and the request."""
 
     source: str
@@ -52,7 +52,7 @@ class RefusalCount:
 
     __slots__ = ("first", "further", "written")
 
-    def __init__(self, first: Refusal) -> None:
+    def __init__(self, first: RefusedRequest) -> None:
         self.first = first
         self.further = 0
         self.written = False
@@ -67,7 +67,7 @@ class RefusalLog:
         self._since_s = time.monotonic()
         self._unsaved: list[dict[str, Any]] = []
 
-    def note(self, refusal: Refusal) -> None:
+    def note(self, refusal: RefusedRequest) -> None:
         """Count a refusal."""
         key = refusal.key
         if key not in self._counts and len(self._counts) >= MAX_SOURCES:
@@ -156,7 +156,7 @@ class NotedRefusals:
         if scope["state"].get("claimed"):
             request += f" as {scope['state']['claimed'][:64]!r}"
         self._service.refusals.note(
-            Refusal(
+            RefusedRequest(
                 source=str(source),
                 caller=None if caller is None else str(caller),
                 status=status,
