@@ -12,20 +12,23 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
 from rota.api.app import Asgi, make_app
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
+from rota.core.messages.decisions import Cause
+from rota.core.messages.events import JobCancelled
 from rota.drivers.local.attempt_controller import AttemptController
-from rota.drivers.local.cgroup import NoCgroups
+from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
 from rota.drivers.local.settings import Settings
@@ -34,15 +37,23 @@ from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry
 from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
+from rota.live.loop.storage import through_outages
+from rota.live.loop.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.live.workers.retraining import Retraining, with_learned
 from rota.policies import find_policy
 from rota.sdk.place import ManagerAddress, remove_sign, write_sign
+from rota.store import clock
+from rota.store.damage import refuse_older_than_folders
 from rota.store.database import open_database
+from rota.store.disk_reserve import DiskReserve
 from rota.store.records import Records
+from rota.store.run_folder import stop_causes
+from rota.store.sealing import load_sealer, seal_stored
 
 log = logging.getLogger("rota.api")
 CLOSE_S = 2
@@ -66,6 +77,8 @@ class Options:
     """How long jobs are kept after their end."""
     estimate_bound: float = BOUND
     """The largest measured error up to which an estimate replaces `auto`."""
+    tenants: TenantSettings = field(default_factory=TenantSettings)
+    """Tenants and caps of priorities."""
     pages: Callable[[Service], Asgi] | None = None
     """Makes the application for requests outside of the API: the dashboard."""
     users: Path | None = None
@@ -81,15 +94,21 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     """Run until a signal; the address is reported once requests are taken. A first token is written to a file."""
     sys.setswitchinterval(SWITCH_S)
     home = options.settings.home
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_home(options.settings)
     with only_one(home), contextlib.closing(listen(options.host, options.port)) as listening:
+        clock.go_on(home)
         database = open_database(options.database or home / "rota.db")
         try:
             parts = _access(options, database, listening)
             if parts.access.needs_first_token:
                 path = write_first_token(parts.access, home)
                 say(f"the first admin token is in {path}; keep it safe, and delete the file")
-            run_loop(_serve(options, Records(database), parts, listening, say))
+            sealer = load_sealer(home)
+            if sealed := seal_stored(database, sealer):
+                log.info("secrets-sealed", extra={"jobs": sealed})
+            run_loop(_serve(options, Records(database, sealer), parts, listening, say))
+        except DBAPIError as error:  # before it took requests: afterwards the loop bridges such a time
+            raise Unavailable(f"the database can't be used: {' '.join(str(error.orig).split())}") from error
         finally:
             database.dispose()
 
@@ -119,7 +138,10 @@ async def _serve(
     options: Options, records: Records, parts: AccessParts, listening: socket.socket, say: Callable[[str], None]
 ) -> None:
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
-    control = boot(records, options.scheduling, LocalDriver.contract)
+    refuse_older_than_folders(records.next_seq(), options.settings.home)
+    control = boot(records, options.scheduling, LocalDriver.contract, DiskReserve(options.settings.home))
+    clock.go_on(options.settings.home, control.state.now_s)
+    _repeat_cancellations(control, options.settings.home)
     assert control.present is not None, "boot knows the cluster"
     forecasts = ForecastWorker(options.scheduling, records.url)
     learning = _learning(options, records, control)
@@ -137,8 +159,9 @@ async def _serve(
         asyncio.create_task(work)
         for work in (
             keep_tidy(records, options.settings.home, options.keep_s),
-            retraining.run(),
-            learning.run(),
+            through_outages(retraining.run),
+            through_outages(learning.run),
+            control.storage.watch(),
             *parts.upkeep(),
         )
     ]
@@ -163,6 +186,14 @@ async def _serve(
     log.info("stopped")
 
 
+def _repeat_cancellations(control: Control, home: Path) -> None:
+    """Cancel jobs whose cancellation was carried out but could not be stored before the manager ended."""
+    for job_id, live in control.state.jobs.items():
+        stopped = stop_causes(home, job_id, control.kept[job_id].attempt) if live.placement is not None else set()
+        if Cause.CANCELLED.value in stopped and live.stopping is None:
+            control.happened(LoopEntry([JobCancelled(job_id)]))
+
+
 def _learning(options: Options, records: Records, control: Control) -> Learning:
     learning = Learning(
         records,
@@ -183,9 +214,20 @@ def _service(
     forecasts: ForecastWorker,
     learning: Learning,
 ) -> Service:
+    tenants = TenantRegistry(
+        control, records, options.tenants, also=(name for token in parts.access.all() for name in token.tenants)
+    )
     return Service(
         control=control,
-        requests=Requests(control, records, refuse_what_cannot_be, forecasts, learning),
+        requests=Requests(
+            control,
+            records,
+            refuse_what_cannot_be,
+            forecasts,
+            learning,
+            account_of=options.settings.accounts.account_of,
+            tenants=tenants,
+        ),
         records=records,
         access=parts.access,
         audit=parts.audit,
@@ -197,6 +239,7 @@ def _service(
         lookout=ManagerOverview(records, control, options.scheduling),
         limits=str(options.settings.limits),
         learning=learning,
+        tenants=tenants,
     )
 
 
@@ -238,7 +281,9 @@ def _about(options: Options, url: str) -> dict[str, object]:
         "policy": options.scheduling.policy,
         "nodes": len(options.scheduling.cluster.nodes),
         "limits": str(limits),
-        "limits_why": limits.why if isinstance(limits, NoCgroups) else None,
+        "limits_why": limits.why,
+        "isolation": str(options.settings.confinement),
+        "isolation_why": options.settings.confinement.why,
     }
 
 

@@ -269,7 +269,14 @@ class _ReplicaRun:
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:
             async with asyncio.TaskGroup() as group:
-                parts = (nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), _result(loop))
+                parts = (
+                    nodes.run(),
+                    pods.run(),
+                    reporter.run(),
+                    reporter.forecast_starts(),
+                    _result(loop),
+                    control.storage.watch(),
+                )
                 work = [group.create_task(part) for part in parts]
                 work.append(group.create_task(_result(driver.failed)))
                 work.append(group.create_task(self._renew(driver, settings.gang_timeout)))

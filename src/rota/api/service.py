@@ -16,6 +16,7 @@ from rota.live.estimates.learning import Learning
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.requests import Requests
+from rota.live.loop.tenant_registry import TenantRegistry
 from rota.live.views.overview import ManagerOverview
 from rota.store.audit import AuditLog
 from rota.store.records import Records
@@ -42,6 +43,13 @@ class Service:
     logins: Logins
     more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
     """Counters of this world for Prometheus: by name, what is counted and how many."""
+    tenants: TenantRegistry | None = None
+    """Which tenants exist; None where the driver's objects decide."""
+
+    def must_exist(self, tenant: str) -> None:
+        """Raise a `RotaError` for a tenant that does not exist."""
+        if self.tenants is not None:
+            self.tenants.must_exist(tenant)
 
 
 def service(request: Request) -> Service:

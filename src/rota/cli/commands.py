@@ -191,6 +191,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.JOBS,
     ),
     CommandEntry(
+        name="update",
+        target="rota.cli.jobs.update:update",
+        summary="Change a job that waits or is held.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
+        name="requeue",
+        target="rota.cli.jobs.update:requeue",
+        summary="Stop running jobs and let them wait again; submit ended ones again.",
+        group=CommandGroup.JOBS,
+    ),
+    CommandEntry(
         name="top",
         target="rota.cli.jobs.top:top",
         summary="Show nodes and jobs, refreshed continuously.",

@@ -28,7 +28,7 @@ class OidcFile(FileModel):
     scopes: Annotated[list[Word], Field(max_length=50)] = ["openid", "profile", "email"]
     name_claim: Word = "preferred_username"
     roles_claim: Word = "groups"
-    roles: Annotated[dict[Literal["admin", "member", "viewer"], list[Word]], Field(max_length=3)]
+    roles: Annotated[dict[Literal["admin", "maintainer", "member", "viewer"], list[Word]], Field(max_length=4)]
     """For each role the values of the claim that give it; `*` is every user of the provider."""
     tenants_claim: Word = "groups"
     tenants: Annotated[dict[Name | Literal["*"], list[Word]], Field(max_length=MAX_MAPPED)] = {}

@@ -120,8 +120,24 @@ class Client:
         return found
 
     def act(self, job_id: str, action: str) -> Json:
-        """`cancel`, `hold` or `release` a job."""
+        """`cancel`, `hold`, `release` or `requeue` a job."""
         answer: Json = self._call("POST", f"/jobs/{quote(job_id, safe='')}/{action}")
+        return answer
+
+    def act_on_all(self, action: str, *, ids: Sequence[str] = (), name: str | None = None) -> Json:
+        """`cancel`, `hold` or `release` jobs by ids or name, in one request; return those done and refused."""
+        body = {"action": action, "ids": list(ids), "name": name}
+        answer: Json = self._call("POST", "/jobs/actions", body)
+        return answer
+
+    def update(self, job_id: str, changes: Json) -> Json:
+        """Change fields of a job that waits or is held; null removes one."""
+        answer: Json = self._call("PATCH", f"/jobs/{quote(job_id, safe='')}", changes)
+        return answer
+
+    def put_tenant(self, tenant: str, max_priority: Mapping[str, int]) -> Json:
+        """Add a tenant, or set the highest priority of its jobs by role."""
+        answer: Json = self._call("PUT", f"/tenants/{quote(tenant, safe='')}", {"max_priority": dict(max_priority)})
         return answer
 
     def logs(self, job_id: str, *, follow: bool = False, **options: int | None) -> Iterator[bytes]:

@@ -28,6 +28,8 @@ class StoredToken:
     created_s: float
     expires_s: float | None = None
     revoked_s: float | None = None
+    account: str | None = None
+    """The Unix account under which its holder's jobs run, if it names one."""
     is_session: bool = False
     """Whether a user logged in, rather than an admin created a token."""
 

@@ -25,7 +25,7 @@ MEMORY = 64 << 20
 """Scrypt takes 128 * COST * BLOCK bytes, 32 MiB."""
 MAX_COST = 1 << 20
 MIN_PASSWORD, MAX_PASSWORD = 10, 1024
-ROLES = ("admin", "member", "viewer")
+ROLES = ("admin", "maintainer", "member", "viewer")
 RESERVED = frozenset({"local", "manager"})
 """Names of the manager itself in the audit log."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}", re.ASCII)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from rota.store import clock
+
 if TYPE_CHECKING:
     from rota.api.service import Service
 
@@ -120,7 +122,7 @@ def _entry(key: tuple[str, str | None, int, bool], count: RefusalCount, further:
     if further:
         told = f"{further} more in the same minute; {told}"
     what = "login-refused" if is_login else "refused"
-    return {"at_s": time.time(), "who": caller or "-", "what": what, "thing": source, "detail": told}
+    return {"at_s": clock.now_s(), "who": caller or "-", "what": what, "thing": source, "detail": told}
 
 
 class NotedRefusals:

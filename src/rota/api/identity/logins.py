@@ -10,7 +10,6 @@ import asyncio
 import hmac
 import logging
 import secrets
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from rota.api.identity.pending import DeviceLogin, PendingBrowser, PendingLogins
 from rota.api.identity.provider_protocol import LoginProvider, ProviderRefused, ProviderTokens
 from rota.api.identity.rights import LoginRefused, UserRights, rights_of
 from rota.core.errors import RotaError, Unavailable
+from rota.store import clock
 from rota.store.tokens import Identities, StoredToken
 from rota.store.user_file import BLOCK, COST, PARALLEL, LocalUser, UserFile, is_password
 
@@ -107,7 +107,7 @@ class Logins:
             name,
             AccessRole(user.role),
             user.tenants,
-            time.time() + SESSION_S,
+            clock.now_s() + SESSION_S,
             f"password, from {source}",
         )
         self._local[opened[0].digest] = user
@@ -137,7 +137,7 @@ class Logins:
 
     async def release(self, name: str, actor: str) -> bool:
         """Let another account use a name; return whether it belonged to one."""
-        return await asyncio.to_thread(self._identities.release, name, time.time(), actor)
+        return await asyncio.to_thread(self._identities.release, name, clock.now_s(), actor)
 
     # -- the provider, in a browser --------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class Logins:
         assert tokens.claims is not None, "a login has claims"
         user = rights_of(tokens.claims, provider.settings)
         await self._claim(user.name, provider.settings.issuer, user.subject)
-        now_s = time.time()
+        now_s = clock.now_s()
         made = ProviderSession(
             name=user.name,
             subject=user.subject,
@@ -270,7 +270,7 @@ class Logins:
                 await self._forget(digest)
         if self._local:
             await self._check_local()
-        now_s = time.time()
+        now_s = clock.now_s()
         for digest, session in self._of_provider.items():
             is_due = session.refresh_token is not None and session.refresh_at_s - GRACE_S / 2 <= now_s
             if is_due and digest not in self._tasks:
@@ -310,7 +310,7 @@ class Logins:
         renewed = replace(
             session,
             refresh_token=tokens.refresh_token or session.refresh_token,
-            refresh_at_s=time.time() + tokens.expires_in_s,
+            refresh_at_s=clock.now_s() + tokens.expires_in_s,
         )
         if digest in self._of_provider and self._access.is_valid(digest):
             self._of_provider[digest] = renewed

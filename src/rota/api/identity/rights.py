@@ -11,7 +11,7 @@ from rota.files.oidc_file import OidcFile
 from rota.store.user_file import is_user_name
 
 EVERY = "*"
-ORDER = (AccessRole.ADMIN, AccessRole.MEMBER, AccessRole.VIEWER)
+ORDER = (AccessRole.ADMIN, AccessRole.MAINTAINER, AccessRole.MEMBER, AccessRole.VIEWER)
 """The most powerful role that the claims give is taken."""
 MAX_VALUES = 10_000
 

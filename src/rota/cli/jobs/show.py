@@ -34,6 +34,7 @@ def show(job: JobArgument, server: ServerOption = None, output: OutputOption = O
     if output is not OutputFormat.TABLE:
         emit([{**found, "resources": compared}], (), output)
         return
+    found["state"] = found.pop("state_text", None) or found["state"]
     for key, value in found.items():
         if value not in (None, "", []):
             echo(f"{neutral(key) + ':':<12} {neutral(_text(value))}")
@@ -57,9 +58,13 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     sentence = explained["reason"]["sentence"] if explained["reason"] else found["message"]
     if explained["reason"] and explained["reason"]["code"] == "waits-to-retry" and found["message"]:
         sentence += f": {found['message']}"
-    echo(f"job {job} is {explained['state']}" + (f": {neutral(sentence)}" if sentence else ""))
+    echo(
+        f"job {job} is {found.get('state_text') or explained['state']}" + (f": {neutral(sentence)}" if sentence else "")
+    )
     if explained["expected"] is not None:
         echo(expectation(explained["expected"]))
+    elif explained.get("no_forecast"):
+        echo(f"no expected start: {explained['no_forecast']}")
     _show_resources(compared)
 
 

@@ -128,6 +128,8 @@ def _manager(out: Path) -> Iterator[Client]:
             "up",
             "--emulate",
             "gpu=8/4",
+            "--min-run",
+            "0s",
             "--port",
             "0",
         ]

@@ -14,16 +14,17 @@ app = typer.Typer(no_args_is_help=True, help="Create, list and revoke tokens.")
 COLUMNS = (
     *(Column(key=key) for key in ("id", "kind", "name", "role")),
     Column(key="tenants", show=lambda tenants: ", ".join(tenants) or "-"),
-    *(Column(key=key) for key in ("expires", "revoked")),
+    *(Column(key=key) for key in ("account", "expires", "revoked")),
 )
 
 
 @app.command("create")
 def create(
     name: Annotated[str, typer.Argument(help="Whose it is.")],
-    role: Annotated[str, typer.Option(help="admin, member or viewer.")] = "member",
+    role: Annotated[str, typer.Option(help="admin, maintainer, member or viewer.")] = "member",
     tenant: Annotated[list[str] | None, typer.Option(help="For which tenants; '*' for all.")] = None,
     expires: Annotated[str | None, typer.Option(help="After how long it ends, e.g. 30d.")] = None,
+    account: Annotated[str | None, typer.Option(help="The Unix account under which its jobs run.")] = None,
     server: ServerOption = None,
 ) -> None:
     """Create a token and print it; it can't be shown again.
@@ -36,6 +37,8 @@ def create(
     from rota.sdk.client import Client
 
     wanted: dict[str, object] = {"name": name, "role": role, "tenants": tenant or []}
+    if account is not None:
+        wanted["account"] = account
     if expires is not None:
         wanted["expires_in_s"] = parse_duration(expires)
     echo(Client(server).post("/tokens", wanted)["token"])

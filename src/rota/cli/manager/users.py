@@ -29,7 +29,7 @@ StdinOption = Annotated[bool, typer.Option("--password-stdin", help="Read the pa
 @app.command("add")
 def add(
     name: NameArgument,
-    role: Annotated[str, typer.Option(help="admin, member or viewer.")] = "member",
+    role: Annotated[str, typer.Option(help="admin, maintainer, member or viewer.")] = "member",
     tenant: Annotated[list[str] | None, typer.Option(help="For which tenants; '*' for all.")] = None,
     password_stdin: StdinOption = False,
     file: FileOption = None,
