@@ -2,8 +2,8 @@
 
 `make soak` runs it for `SOAK_MINUTES` (30). In the first third the manager is killed again and again; afterwards it
 lives to the end, so that its memory and descriptors can be followed. Tasks and supervisors are killed all the time.
-Writes the figure `docs/images/soak.svg` and the table in `docs/explain/reliability.md`, and fails if a job was lost, ran twice or
-ended otherwise than it should, or if memory or descriptors grow.
+Writes the figure `docs/images/soak.svg` and the table in `docs/explain/reliability.md`, and fails if a job was lost,
+ran twice or ended otherwise than it should, or if memory or descriptors grow.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ def draw(points: Sequence[Point], kills_s: Sequence[float]) -> str:
         _panel(1, "open descriptors of the manager", [(at_s, fds) for at_s, _, fds in points], kills_s, last_s),
     ]
     height = 2 * (HEIGHT + TOP) + 34
-    axis = f'<text x="{LEFT + (WIDTH - LEFT) / 2:.0f}" y="{height - 6}" text-anchor="middle">minutes; red: kill -9 of the manager</text>'
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + 20} {height}" role="img"><style>{STYLE}</style>'
-    )
+    middle, box = LEFT + (WIDTH - LEFT) // 2, f"0 0 {WIDTH + 20} {height}"
+    label = "minutes; red: the manager is killed"
+    axis = f'<text x="{middle}" y="{height - 6}" text-anchor="middle">{label}</text>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" role="img"><style>{STYLE}</style>'
     return "\n".join([head, '<rect width="100%" height="100%" fill="#fff"/>', *panels, axis, "</svg>"]) + "\n"
 
 
