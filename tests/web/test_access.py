@@ -142,7 +142,7 @@ def test_the_session_s_cookie_is_out_of_reach_for_scripts(guarded: Manager) -> N
     assert status == 303
     cookie = headers["set-cookie"].lower()
     assert "httponly" in cookie
-    assert "samesite=lax" in cookie
+    assert "samesite=strict" in cookie
     assert secret.lower() not in cookie
 
 

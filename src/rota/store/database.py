@@ -9,12 +9,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Engine, create_engine, event, insert, inspect, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from rota.core.errors import RotaError
+from rota.store.audit import START
 from rota.store.damage import RESTORE, is_damage, refuse_damaged
-from rota.store.schema import HEAD, metadata
+from rota.store.schema import HEAD, audit_head, metadata
 
 _PATIENCE = {"connect_timeout": 3, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 2}
 """How long a server that does not answer is waited for, in seconds."""
@@ -61,6 +62,7 @@ def prepare(engine: Engine) -> None:
         tables = set(inspect(connection).get_table_names())
         if "jobs" not in tables:
             metadata.create_all(connection)
+            connection.execute(insert(audit_head), {"n": 0, "hash": START})
             connection.execute(text("CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) PRIMARY KEY)"))
             connection.execute(text("DELETE FROM alembic_version"))
             connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})

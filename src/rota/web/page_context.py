@@ -14,8 +14,8 @@ from rota.api.access import AccessRole, Principal, Unknown
 from rota.api.service import Service
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
+from rota.live.loop.audit_entry import Asker
 from rota.live.loop.entry import News
-from rota.live.loop.requests import Asker
 from rota.live.views.recent import Recent
 from rota.live.views.tenant_usage import TenantGuarantee, TenantUse
 from rota.live.workers.whatif import WhatIf
@@ -86,7 +86,7 @@ class PageContext:
         """Carry out an action as the visitor and notify of the outcome; return whether it succeeded."""
         try:
             principal = self.principal()
-            await action(principal, Asker(name=principal.name))
+            await action(principal, principal.asker)
         except Unknown:
             ui.navigate.to("/login")
             return False

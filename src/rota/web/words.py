@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from rota.store import clock as manager_clock
 
-STATES = ("running", "starting", "waiting", "suspended", "held", "succeeded", "failed", "cancelled")
+STATES = ("running", "starting", "waiting", "suspended", "preempted", "held", "succeeded", "failed", "cancelled")
 
 
 def duration(seconds: float | None) -> str:

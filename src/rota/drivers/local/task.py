@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import os
 import signal
 from enum import Enum
@@ -12,6 +13,19 @@ from rota.core.model.ranks import TaskRank
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.task_runner.processes import TaskProcesses, boot, start_time
 from rota.store.run_folder import Json, read_json, write_json
+
+
+def task_token(mark: str, folder: Path, *place: object) -> str:
+    """Return what marks the processes of a task: its job, attempt and rank, and what only the manager can derive.
+
+    A task that began under an older Rota keeps the token in its order.
+    """
+    name = "/".join(map(str, place))
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        known = read_json(folder / "task.json")
+        if known is not None:
+            return str(known["token"])
+    return f"{name}/{hmac.digest(mark.encode(), name.encode(), 'sha256').hex()[:24]}"
 
 
 class TaskPhase(Enum):

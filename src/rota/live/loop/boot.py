@@ -185,7 +185,7 @@ def _restore(
             live["rate"] = 1.0
         now_s = max(now_s, live["submitted_s"], live["since_s"])
         pairs.append((job, live))
-        record = kept[job.id] = Record(row.spec, row.owner)
+        record = kept[job.id] = Record(records.opened_spec(row), row.owner, account=row.account)
         record.attempt, record.failures = row.attempt, row.failures
         record.exit_code, record.message, record.failure = row.exit_code, row.message, row.failure
     frame = snapshot.Snapshot(

@@ -31,6 +31,8 @@ from rota.core.messages.events import (
     JobEnded,
     JobHeld,
     JobReleased,
+    JobRequeued,
+    JobUpdated,
     Lapsed,
     SpeedChanged,
     StartFailed,
@@ -63,7 +65,7 @@ PAST_KEY = "past"
 MOST_EVENTS = 100
 """How many events one step takes, which limits how long a long list of jobs blocks others."""
 MEMORY_EVERY_S = 1.0
-_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged, WorkDone)
+_MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, JobRequeued, JobUpdated, Lapsed, SpeedChanged, WorkDone)
 
 
 class Control:
@@ -245,6 +247,7 @@ class Control:
             self.kept.update(entry.records)
         made = Transaction(self.state, self.kept, self._dependents, self._names)
         for entry in entries:
+            made.specs.update(entry.specs)
             if entry.segment is not None:
                 entry.segment.change()
                 made.batch.segment = (self.steps, entry.segment.header())
@@ -257,6 +260,7 @@ class Control:
             made.batch.answers.extend(entry.answers)
             made.batch.drained.update(entry.drained)
             made.batch.audit.extend(entry.audit)
+            made.batch.settings.update(entry.settings)
             if entry.cluster is not None and self.present is not None:
                 self.present.became(entry.cluster, self.state)
                 made.batch.settings[CLUSTER_KEY] = dump(self.present.encode(self.state))

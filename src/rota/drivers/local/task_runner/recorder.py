@@ -67,17 +67,27 @@ def _become(task: Json, output: int) -> None:
         os.get_exec_path()  # imports what execvpe needs, while we may still read the interpreter's own files
         _confine(task)
         os.chdir(task["workdir"])
+        if task.get("confine"):
+            _give_up_privileges(task["confine"])
         os.execvpe(task["argv"][0], task["argv"], task["env"])
     except OSError as error:
-        os.write(2, f"rota: can't run {task['argv'][0]!r} in {task['workdir']}: {error.strerror}\n".encode())
+        hidden = task.get("confine") and task["workdir"].startswith("/tmp") and not os.path.exists(task["workdir"])
+        why = "tasks have a /tmp of their own; use another folder" if hidden else error.strerror
+        os.write(2, f"rota: can't run {task['argv'][0]!r} in {task['workdir']}: {why}\n".encode())
     except BaseException as error:
         os.write(2, f"rota: can't run the task: {error!r}\n".encode())
     finally:
         os._exit(NOT_FOUND)
 
 
+def _give_up_privileges(order: Json) -> None:
+    from rota.drivers.local.task_runner.confine import give_up_privileges
+
+    give_up_privileges(order)
+
+
 def _confine(task: Json) -> None:
-    """The cgroup and the CPUs, then the user: what root may set comes first."""
+    """The cgroup, the CPUs and the mounts, then the user: what root may set comes first."""
     for path in (task.get("cgroup") or {}).get("enter", ()):
         with open(path, "w", encoding="ascii") as members:
             members.write("0")
@@ -86,7 +96,16 @@ def _confine(task: Json) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as score:
+        if int(score.read()) < 0:  # the manager may be protected, its tasks are not
+            score.write("0")
+    if task.get("confine"):
+        from rota.drivers.local.task_runner.confine import leave_the_machine
+
+        leave_the_machine(task["confine"])
     if task.get("uid") is not None:
         os.setgroups(task["groups"])
         os.setgid(task["gid"])
         os.setuid(task["uid"])
+    if task.get("umask") is not None:
+        os.umask(task["umask"])

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import time
 
 from rota.drivers.local.task_runner import clock
@@ -22,6 +23,7 @@ from rota.drivers.local.task_runner.processes import (
     start_time,
 )
 from rota.drivers.local.task_runner.recorder import record
+from rota.drivers.local.task_runner.scratch import ScratchWatch, watch_scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.gpus import GpuWatch
 
 CHUNK = 65536
+CONFINED = "confined"
+"""The argument of a supervisor whose task may have to be confined."""
 MEMORY_EVERY_S = 0.5
 DRAIN_S = 0.5
 SPARE_FILES = ("exit.json", "state.json")
@@ -39,6 +43,8 @@ SPARE_FILES = ("exit.json", "state.json")
 
 def main() -> int:
     """Run the task of the folder that is named on the standard input to its end; if none is, there is nothing to do."""
+    if CONFINED in sys.argv:
+        import rota.drivers.local.task_runner.confine  # noqa: F401  # while there is no task to wait for it
     folder = _await_folder()
     if not folder:
         return 0
@@ -91,6 +97,7 @@ class Supervisor:
         self._untold = False
         """Whether the state could not be written, for want of space."""
         self._watch: GpuWatch | None = None
+        self._scratch: ScratchWatch | None = None
         self._poller = select.poll()
         self._poller.register(wake, select.POLLIN)
 
@@ -181,13 +188,14 @@ class Supervisor:
             self._poller.register(self._tells, select.POLLIN)
         limit = 0 if self._task.get("cgroup") else int(self._task.get("memory_bytes") or 0)
         self._obey()
-        self._watch = watch_gpus(self._task)
+        self._watch, self._scratch = watch_gpus(self._task), watch_scratch(self._task)
         while True:
             now = time.monotonic()
             often = limit or self._untold
             wait_s = min(self._kill_at - now, self._rests_until_s - now_s(), MEMORY_EVERY_S if often else 60.0)
-            if self._watch is not None:
-                wait_s = min(wait_s, self._watch.due_in_s(now))
+            for watch in (self._watch, self._scratch):
+                if watch is not None:
+                    wait_s = min(wait_s, watch.due_in_s(now))
             ready = {fd for fd, _ in self._poller.poll(max(wait_s, 0.0) * 1000)}
             if output in ready and not self._keep(output):
                 self._poller.unregister(output)
@@ -202,6 +210,7 @@ class Supervisor:
                 self._tell()
             if now_s() >= self._rests_until_s:
                 self._go_on()
+            self._keep_to_scratch()
             if time.monotonic() >= self._kill_at:
                 self._kill_at = float("inf")
                 self._end_task()
@@ -212,6 +221,14 @@ class Supervisor:
                 os.waitpid(recorder, 0)
                 os.close(finished)
                 return
+
+    def _keep_to_scratch(self) -> None:
+        """End the task if its folders hold more than it may write."""
+        if self._scratch is None or self._scratch.due_in_s(time.monotonic()) > 0:
+            return
+        if self._scratch.is_over([pid for pid, _ in self._processes.find()]):
+            self._cause, self._scratch = "scratch", None
+            self._end_task()
 
     def _hear(self) -> None:
         """Read a message of the task; the only one known is that it only saves from now on."""
