@@ -35,7 +35,7 @@ def test_unit_names_the_folders_that_rota_uses() -> None:
     service = parsed()["Service"]
 
     assert service["ExecStart"].endswith(f"--data /var/lib/{service['StateDirectory']}")
-    assert place.MACHINE_FOLDER == Path("/run") / service["RuntimeDirectory"]
+    assert Path("/run") / service["RuntimeDirectory"] == place.MACHINE_FOLDER
     assert (service["StateDirectoryMode"], service["RuntimeDirectoryMode"]) == ("0711", "0755")
     assert (service["Delegate"], service["KillMode"], service["TasksMax"]) == ("yes", "process", "infinity")
 

@@ -15,8 +15,8 @@ from local_drivers import Bench, until, with_driver
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import End, JobEnded, Started, StartFailed
 from rota.core.model.job import Elastic
-from rota.drivers.local.confinement.accounts import AccountMap
 from rota.drivers.local.attempt_controller import AttemptController
+from rota.drivers.local.confinement.accounts import AccountMap
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_runner.processes import start_time
 

@@ -10,6 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
+from rota.cli.manager.up_options import (
+    Config,
+    DatabaseUrl,
+    DataFolder,
+    DeviceNodes,
+    Emulate,
+    EstimateBound,
+    Isolation,
+    IsolationOption,
+    MaxProcesses,
+    RequireToken,
+    RunAs,
+    Scratch,
+    Seccomp,
+    TaskEnv,
+    Users,
+)
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -33,23 +50,10 @@ class Cgroup(Enum):
     OFF = "off"
 
 
-class Isolation(Enum):
-    """Whether tasks are confined that run as other users: as far as possible, wholly (or no manager starts), or not."""
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
-
-
 def up(
     ctx: typer.Context,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings from a file; options given here win.", metavar="FILE", exists=True)
-    ] = None,
-    emulate: Annotated[
-        str | None,
-        typer.Option(help="Emulate these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
-    ] = None,
+    config: Config = None,
+    emulate: Emulate = None,
     policy: Annotated[str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.")] = "priority",
     placement: Annotated[
         str | None, typer.Option(help="Which devices jobs get; by default the policy's placement.")
@@ -57,49 +61,19 @@ def up(
     tenancy: Annotated[str, typer.Option(help="How devices are divided among tenants: none, quota or cells.")] = "none",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.", min=0, max=65535)] = 7650,
-    data: Annotated[
-        Path | None, typer.Option(help="Where database and output are kept.", metavar="DIR", file_okay=False)
-    ] = None,
-    database: Annotated[
-        str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
-    ] = None,
-    run_as: Annotated[
-        str | None,
-        typer.Option(help="The account that tasks run as, if you are root: ACCOUNT, or TENANT=ACCOUNT,..."),
-    ] = None,
-    users: Annotated[
-        str | None,
-        typer.Option(
-            help="Tasks run as the submitting user: `names` (accounts of the same name), `tokens`, or a file.",
-            metavar="HOW",
-        ),
-    ] = None,
-    isolation: Annotated[
-        Isolation, typer.Option(help="Whether tasks of other users are confined: as far as it can be, wholly, or not.")
-    ] = Isolation.AUTO,
-    seccomp: Annotated[
-        bool, typer.Option("--seccomp", help="Refuse confined tasks system calls that reach into the kernel.")
-    ] = False,
-    scratch: Annotated[
-        str | None, typer.Option(help="What a job may write to its own folders, e.g. 100Gi; more ends it.")
-    ] = None,
-    max_processes: Annotated[int, typer.Option(help="Processes and threads that a task may have.", min=16)] = 4096,
-    device_nodes: Annotated[
-        str | None,
-        typer.Option(
-            help="The devices' nodes, e.g. /dev/accel{index}; for NVIDIA GPUs they are known.", metavar="PATH"
-        ),
-    ] = None,
-    task_env: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for all tasks; a job's own take precedence.")
-    ] = None,
+    data: DataFolder = None,
+    database: DatabaseUrl = None,
+    run_as: RunAs = None,
+    users: Users = None,
+    isolation: IsolationOption = Isolation.AUTO,
+    seccomp: Seccomp = False,
+    scratch: Scratch = None,
+    max_processes: MaxProcesses = 4096,
+    device_nodes: DeviceNodes = None,
+    task_env: TaskEnv = None,
     keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
-    estimate_bound: Annotated[
-        float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
-    ] = 0.25,
-    require_token: Annotated[
-        bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
-    ] = False,
+    estimate_bound: EstimateBound = 0.25,
+    require_token: RequireToken = False,
     cgroups: Annotated[
         Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
     ] = Cgroup.AUTO,
@@ -264,7 +238,7 @@ def _confinement(settings: UpFile) -> Confinement:
 
 
 def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
-    """Refuse to run the jobs of everyone who has a token as root, unless that was said in so many words."""
+    """Refuse to run the jobs of all holders of tokens as root, unless that was said in so many words."""
     from rota.api.serve import is_loopback
 
     if os.geteuid() == 0 and accounts.is_empty and (settings.require_token or not is_loopback(settings.host)):
