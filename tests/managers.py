@@ -72,13 +72,13 @@ class Manager:
         self._log = folder / "up.log"
 
     def start_guarded(self) -> Manager:
-        """Start one that asks for tokens for the first time: it says its first token once."""
+        """Start one that asks for tokens for the first time: it writes its first token to a file."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*ROTA, "up", "--port", "0", *self.options], env=self.env, stdout=log, stderr=log
             )
         said = eventually(lambda: self._log.read_text() if "manages this machine" in self._log.read_text() else "")
-        self.token = said.split("shown only now: ")[1].split()[0]
+        self.token = (self.home / "first-token").read_text().strip()
         self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)
         return self
 

@@ -67,4 +67,7 @@ def test_process_that_hides_is_found_by_its_cgroup(tmp_path: Path) -> None:
         eventually(lambda: not Path(f"/proc/{hidden}").exists())
     finally:
         manager.clean_up()
-    assert not found.parents["memory"].exists() or [path for path in found.parents["memory"].iterdir() if path.is_dir()] == []
+    assert (
+        not found.parents["memory"].exists()
+        or [path for path in found.parents["memory"].iterdir() if path.is_dir()] == []
+    )

@@ -1,13 +1,12 @@
-"""Routes for tokens and the audit log, for admins only."""
+"""Routes for tokens, for admins only."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,6 +16,7 @@ from rota.api.wire import Problem, moment
 from rota.drivers.local.confinement.accounts import token_account
 from rota.files.job_shape import Name
 from rota.live.loop.requests import NotFound
+from rota.store import clock
 from rota.store.tokens import StoredToken
 
 log = logging.getLogger("rota.api")
@@ -30,7 +30,7 @@ class NewToken(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: Name
-    role: Literal["admin", "member", "viewer"] = "member"
+    role: Literal["admin", "maintainer", "member", "viewer"] = "member"
     tenants: Annotated[list[Name | Literal["*"]], Field(max_length=1000)] = []
     expires_in_s: Annotated[float | None, Field(gt=0, le=1e10)] = None
     account: Annotated[str | None, Field(min_length=1, max_length=64)] = None
@@ -42,7 +42,10 @@ async def create(request: Request, caller: Caller, wanted: NewToken) -> Response
     """Create a token; only this response contains its secret."""
     caller.must_be_admin()
     access = service(request).access
-    expires_s = None if wanted.expires_in_s is None else time.time() + wanted.expires_in_s
+    for tenant in wanted.tenants:
+        if tenant != "*":
+            service(request).must_exist(tenant)
+    expires_s = None if wanted.expires_in_s is None else clock.now_s() + wanted.expires_in_s
     account = None if wanted.account is None else token_account(wanted.account)
     token, secret = await asyncio.to_thread(
         access.create, wanted.name, AccessRole(wanted.role), tuple(wanted.tenants), expires_s, caller.name, account
@@ -53,14 +56,14 @@ async def create(request: Request, caller: Caller, wanted: NewToken) -> Response
 
 @router.get("/tokens")
 async def listed(request: Request, caller: Caller) -> Response:
-    """List all tokens, without secrets."""
+    """List all tokens and the sessions of users who have logged in, without secrets."""
     caller.must_be_admin()
     return JSONResponse([_out(token) for token in service(request).access.all()])
 
 
 @router.delete("/tokens/{token_id}")
 async def revoke(request: Request, caller: Caller, token_id: Annotated[str, Path(max_length=32)]) -> Response:
-    """Revoke a token."""
+    """Revoke a token, or end a session; its streams and pages end within a second."""
     caller.must_be_admin()
     revoked = await asyncio.to_thread(service(request).access.revoke, token_id, caller.name)
     if revoked is None:
@@ -69,22 +72,10 @@ async def revoke(request: Request, caller: Caller, token_id: Annotated[str, Path
     return JSONResponse(_out(revoked))
 
 
-@router.get("/audit")
-async def audit(request: Request, caller: Caller, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-    """Return the audit log of changes, newest first."""
-    caller.must_be_admin()
-    rows = await asyncio.to_thread(service(request).records.audit, limit)
-    return JSONResponse(
-        [
-            {"at": moment(row.at_s), "who": row.who, "what": row.what, "thing": row.thing, "detail": row.detail}
-            for row in rows
-        ]
-    )
-
-
 def _out(token: StoredToken) -> dict[str, Any]:
     return {
         "id": token.id,
+        "kind": "session" if token.is_session else "token",
         "name": token.name,
         "role": token.role,
         "tenants": list(token.tenants),

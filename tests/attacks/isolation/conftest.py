@@ -57,7 +57,7 @@ def shared(users: tuple[str, str]) -> Iterator[Shared]:
     (secrets / "file").write_text(TRUTH)
     device = str(folder / "accel{index}")
     _make_devices(device)
-    options = ("--emulate", "gpu=2/2", "--require-token", "--users", "names", "--run-as", "nobody")
+    options = ("--emulate", "gpu=2/2", "--require-token", "--accounts", "names", "--run-as", "nobody")
     limits = ("--max-processes", "64", "--scratch", "32Mi", "--device-nodes", device)
     manager = Manager(folder, *options, *limits)
     manager.env |= {"ROTA_SECRET_OF_THE_MANAGER": "tell nobody", "LD_LIBRARY_PATH": "/opt/of-the-manager"}

@@ -246,22 +246,12 @@ def test_job_file_names_no_user(shared: Shared, fields: dict[str, object]) -> No
                 "has the token name of a service", stopped_by="only accounts of people are taken by name"
             ),
         ),
-        pytest.param(
-            "../x",
-            marks=pytest.mark.attack(
-                "has a token name that is no user's", stopped_by="falls back to the tenant's account"
-            ),
-        ),
     ],
 )
 def test_token_name_does_not_make_a_privileged_user(shared: Shared, name: str) -> None:
     from rota.sdk.client import Client
 
-    try:
-        made = shared.manager.client.post("/tokens", {"name": name, "role": "member", "tenants": ["x"]})
-    except RotaError as error:
-        assert "name" in str(error)
-        return
+    made = shared.manager.client.post("/tokens", {"name": name, "role": "member", "tenants": ["x"]})
     client = Client(shared.manager.client.url, made["token"])
     job_id = client.submit({"run": "id -un", "workdir": "/"})[0]
 
@@ -295,18 +285,18 @@ def test_root_with_tokens_and_without_accounts_refuses_to_start(tmp_path: Path) 
 
     assert told.returncode == 2
     assert told.stderr.count("\n") == 1
-    assert "every job would run as root; set users" in told.stderr
+    assert "every job would run as root; set accounts" in told.stderr
     assert not manager.home.exists()
 
 
 @pytest.mark.attack("edits the file of users to become another", stopped_by="a file that others can write is refused")
 def test_file_of_users_must_be_roots_alone(tmp_path: Path) -> None:
-    from rota.drivers.local.confinement.accounts import read_users
+    from rota.drivers.local.confinement.accounts import read_accounts
 
     path = tmp_path / "users"
     path.write_text("ada: nobody # a comment\n\nbob@lab: nobody\n")
-    assert read_users(path) == {"ada": "nobody", "bob@lab": "nobody"}
+    assert read_accounts(path) == {"ada": "nobody", "bob@lab": "nobody"}
     path.chmod(0o666)
 
     with pytest.raises(RotaError, match="can be written by other users; make it root's, with mode 0644"):
-        read_users(path)
+        read_accounts(path)

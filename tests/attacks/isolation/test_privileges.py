@@ -101,7 +101,8 @@ def test_confinement_can_not_be_left(shared: Shared, command: str) -> None:
 @pytest.mark.attack("leaves a process behind that hides from its session", stopped_by="cgroup of the task")
 def test_hidden_process_ends_with_its_job(shared: Shared) -> None:
     job_id = shared.attacker.submit(
-        "env -i setsid sh -c 'echo $$ > hidden; exec sleep 600' & while [ ! -s hidden ]; do sleep 0.01; done; cat hidden"
+        "env -i setsid sh -c 'echo $$ > hidden; exec sleep 600' & "
+        "while [ ! -s hidden ]; do sleep 0.01; done; cat hidden"
     )
     shared.manager.wait(job_id)
     hidden = int(shared.manager.said(job_id))

@@ -113,7 +113,10 @@ def test_stranger_gets_nothing_and_changes_nothing(shared: Shared, prey: tuple[s
     assert shared.manager.said(job_id) == f"{SECRET}\n"
 
 
-PTRACE = "import ctypes,os; c=ctypes.CDLL(None,use_errno=True); r=c.ptrace({call},{pid},0,0); print(r, os.strerror(ctypes.get_errno()))"
+PTRACE = (
+    "import ctypes,os; c=ctypes.CDLL(None,use_errno=True); r=c.ptrace({call},{pid},0,0); "
+    "print(r, os.strerror(ctypes.get_errno()))"
+)
 VM_READ = (
     "import ctypes,os; c=ctypes.CDLL(None,use_errno=True); b=ctypes.create_string_buffer(8); "
     "class_=type('V',(ctypes.Structure,),{{'_fields_':[('a',ctypes.c_void_p),('n',ctypes.c_size_t)]}}); "

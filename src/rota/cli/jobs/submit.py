@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli.manager.connect import ServerOption, client_for, follow
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -43,6 +44,14 @@ def submit(
     tenant: Annotated[str | None, typer.Option(help="The tenant that it belongs to.")] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
+    estimate: Annotated[str | None, typer.Option(help="How long it will run, as far as you know, e.g. 2h.")] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="It saves its work when stopped: the path in ROTA_CHECKPOINT, or '' for the usual one."),
+    ] = None,
+    preemptible: Annotated[
+        bool, typer.Option("--preemptible", help="It may be stopped for other jobs although it starts over then.")
+    ] = False,
     max_restarts: Annotated[int | None, typer.Option(help="How often it is restarted if it fails.", min=0)] = None,
     after: Annotated[list[str] | None, typer.Option("--depends-on", help="A job that must succeed first.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
@@ -80,11 +89,17 @@ def submit(
     jobs: list[Json] = [_from_file(path) for path in files] or [{"run": what}]
     needs = {"gpus": gpus, "gpu": gpu, "cpus": cpus, "memory": memory}
     own: Json = {"name": name, "image": image, "workers": workers, "tenant": tenant, "priority": priority}
-    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after}
+    own |= {"time_limit": time_limit, "max_restarts": max_restarts, "depends_on": after, "estimate": estimate}
+    own |= {"preemptible": preemptible or None}
     with _files_named(files):
         for number, job in enumerate(jobs, start=1):
             source = "job" if len(jobs) == 1 else f"job {number}"
             _add_options(job, own, needs, source)
+            if checkpoint is not None:
+                job["checkpoint"] = {
+                    **_mapping(job, "checkpoint", source),
+                    **({"path": checkpoint} if checkpoint else {}),
+                }
             if no_image:
                 job.pop("image", None)
             _set_env(job, env or [], secret or [], source)
@@ -132,7 +147,7 @@ def _send(
     _pass_on(jobs, env_from_shell, client)
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
-        typer.echo(job_id)
+        echo(job_id)
     _warn(client, ids[0])
     if not wait:
         return 0
@@ -156,7 +171,7 @@ def _warn(client: Client | ClusterUser, job_id: str) -> None:
     """Print a note if the job can never start here."""
     reason = client.job(job_id)["reason"]
     if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):
-        typer.echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
+        echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
 
 
 def _try_out(jobs: list[Json], server: str | None) -> int:
@@ -164,11 +179,14 @@ def _try_out(jobs: list[Json], server: str | None) -> int:
 
     if len(jobs) > 1:
         raise RotaError(f"--dry-run tries one job; these are {len(jobs)}")
-    expected = client_for(server).try_out(jobs[0])["expected"]
+    answer = client_for(server).try_out(jobs[0])
+    expected = answer["expected"]
     if expected is None:
-        typer.echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
+        echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
     else:
-        typer.echo(expectation(expected))
+        echo(expectation(expected))
+        if answer.get("reason"):
+            echo(f"as things are, it {answer['reason']['sentence']}")
     return 0
 
 

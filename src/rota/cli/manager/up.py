@@ -11,6 +11,9 @@ import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
 from rota.cli.manager.up_options import (
+    AccountsOption,
+    Cgroup,
+    CgroupsOption,
     Config,
     DatabaseUrl,
     DataFolder,
@@ -19,14 +22,23 @@ from rota.cli.manager.up_options import (
     EstimateBound,
     Isolation,
     IsolationOption,
-    MaxProcesses,
+    MaxPriorityOption,
+    MinRunOption,
+    OidcOption,
+    PlacementOption,
+    Protected,
+    ProtectOption,
     RequireToken,
     RunAs,
     Scratch,
     Seccomp,
     TaskEnv,
-    Users,
+    TenantsOption,
+    TrustProxyOption,
+    UrlOption,
+    UsersOption,
 )
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -42,41 +54,37 @@ PRIVATE = 0o077
 """The manager's umask: its files are its own unless it says otherwise."""
 
 
-class Cgroup(Enum):
-    """Whether tasks get cgroups: where available, always (or no manager starts), or never."""
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
-
-
 def up(
     ctx: typer.Context,
     config: Config = None,
     emulate: Emulate = None,
     policy: Annotated[str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.")] = "priority",
-    placement: Annotated[
-        str | None, typer.Option(help="Which devices jobs get; by default the policy's placement.")
-    ] = None,
+    protect: ProtectOption = Protected.UNSAVED,
+    min_run: MinRunOption = "60s",
+    placement: PlacementOption = None,
     tenancy: Annotated[str, typer.Option(help="How devices are divided among tenants: none, quota or cells.")] = "none",
+    tenants: TenantsOption = None,
+    max_priority: MaxPriorityOption = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.", min=0, max=65535)] = 7650,
     data: DataFolder = None,
     database: DatabaseUrl = None,
     run_as: RunAs = None,
-    users: Users = None,
+    accounts: AccountsOption = None,
     isolation: IsolationOption = Isolation.AUTO,
     seccomp: Seccomp = False,
     scratch: Scratch = None,
-    max_processes: MaxProcesses = 4096,
+    max_processes: Annotated[int, typer.Option(help="Processes and threads that a task may have.", min=16)] = 4096,
     device_nodes: DeviceNodes = None,
     task_env: TaskEnv = None,
     keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
     estimate_bound: EstimateBound = 0.25,
     require_token: RequireToken = False,
-    cgroups: Annotated[
-        Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
-    ] = Cgroup.AUTO,
+    users: UsersOption = None,
+    oidc: OidcOption = None,
+    url: UrlOption = None,
+    trust_proxy: TrustProxyOption = False,
+    cgroups: CgroupsOption = Cgroup.AUTO,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
     log_format: Annotated[LogFormat, typer.Option(help="One event per line, as text or JSON.")] = LogFormat.TEXT,
@@ -98,10 +106,11 @@ def up(
 
     settings = _merged(ctx, config)
     verify(settings)
+    _warn_of_rounds(settings)
     options = _options(settings, umask=os.umask(PRIVATE))
     set_up(LogFormat(settings.log_format), LogLevel(settings.log_level))
-    say = (lambda line: typer.echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
-    serve(options, say, typer.echo)
+    say = (lambda line: echo(line, err=True)) if settings.log_format == "text" else (lambda line: None)
+    serve(options, say)
 
 
 def _merged(ctx: typer.Context, config: Path | None) -> UpFile:
@@ -131,6 +140,55 @@ def verify(settings: UpFile) -> None:
     accounts = _accounts(settings)
     accounts.verify()
     _refuse_strangers_as_root(settings, accounts)
+    _verify_logins(settings)
+
+
+def _verify_logins(settings: UpFile) -> None:
+    """Refuse a file of users or of single sign-on that can't be used."""
+    from rota.api.identity.setup import need_oidc, read_secret
+    from rota.api.serve import is_loopback
+    from rota.files.oidc_file import read_oidc_file
+    from rota.store.user_file import read_users
+
+    if settings.users is not None:
+        read_users(settings.users)
+    if settings.oidc is None:
+        return
+    need_oidc()
+    read_secret(read_oidc_file(settings.oidc).client_secret_file)
+    if settings.url is None and not is_loopback(settings.host):
+        raise RotaError("oidc needs url, the address of this manager in browsers: the provider sends them back to it")
+
+
+def guarded_policy(settings: UpFile) -> str:
+    """The policy with the guard's options, unless it never stops a job or can't ask the guard."""
+    from rota.core.engine.preemption_guard import PreemptionGuard
+    from rota.mechanisms.guarded import with_guard
+    from rota.policies import find_policy
+
+    declared, options = find_policy(settings.policy)
+    guard = PreemptionGuard(protects_unsaved=settings.protect == "unsaved", min_run_s=settings.min_run)
+    if guard.is_open or not declared.asks_guard or not _stops_jobs(settings.policy):
+        return settings.policy
+    return f"{settings.policy.removesuffix(options).rstrip(':')}:{with_guard(options, guard)}"
+
+
+def _stops_jobs(policy: str) -> bool:
+    from rota.core.messages.decisions import DecisionKind
+    from rota.policies import find_policy
+
+    declared, options = find_policy(policy)
+    return bool(declared.kinds(declared.live_options(options)) - {DecisionKind.START, DecisionKind.SHARE})
+
+
+def _warn_of_rounds(settings: UpFile) -> None:
+    from rota.policies import find_policy
+
+    if settings.protect == "unsaved" and not find_policy(settings.policy)[0].asks_guard:
+        typer.echo(
+            f"warning: policy {settings.policy} stops jobs by rounds: those without a checkpoint start over each time",
+            err=True,
+        )
 
 
 def _verify_scheduling(settings: UpFile) -> None:
@@ -162,7 +220,9 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     from rota.api.serve import Options
     from rota.drivers.local.machine import device_nodes, nvml_folder
     from rota.drivers.local.settings import Settings
+    from rota.files.oidc_file import read_oidc_file
     from rota.live.loop.boot import Scheduling
+    from rota.live.loop.tenant_registry import TenantSettings
     from rota.sdk.place import data_folder
     from rota.web.gate import Gate
 
@@ -170,7 +230,7 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     return Options(
         scheduling=Scheduling(
             cluster=_cluster(settings.emulate),
-            policy=settings.policy,
+            policy=guarded_policy(settings),
             placement=settings.placement,
             tenancy=settings.tenancy,
             has_fixed_nodes=settings.emulate is None,
@@ -195,7 +255,12 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         require_token=settings.require_token,
         keep_s=settings.keep,
         estimate_bound=settings.estimate_bound,
+        tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
+        users=settings.users,
+        oidc=None if settings.oidc is None else read_oidc_file(settings.oidc),
+        url=settings.url,
+        trust_proxy=settings.trust_proxy,
     )
 
 
@@ -225,7 +290,7 @@ def _accounts(settings: UpFile) -> AccountMap:
     from rota.drivers.local.confinement.accounts import ANY, AccountMap
 
     run_as = {ANY: settings.run_as} if isinstance(settings.run_as, str) else settings.run_as or {}
-    return AccountMap(users=settings.users, run_as=run_as)
+    return AccountMap(users=settings.accounts, run_as=run_as)
 
 
 def _confinement(settings: UpFile) -> Confinement:
@@ -233,16 +298,16 @@ def _confinement(settings: UpFile) -> Confinement:
     from rota.drivers.local.confinement.abilities import Confinement, find_confinement
 
     if _accounts(settings).is_empty and settings.isolation != "on":
-        return Confinement(why="tasks run as the manager does; see users and run_as")
+        return Confinement(why="tasks run as the manager does; see accounts and run_as")
     return find_confinement(settings.isolation, seccomp=settings.seccomp)
 
 
 def _refuse_strangers_as_root(settings: UpFile, accounts: AccountMap) -> None:
-    """Refuse to run the jobs of all holders of tokens as root, unless that was said in so many words."""
+    """Refuse to run the jobs of everyone who has a token as root, unless that was said in so many words."""
     from rota.api.serve import is_loopback
 
     if os.geteuid() == 0 and accounts.is_empty and (settings.require_token or not is_loopback(settings.host)):
         raise RotaError(
-            "this manager is root and gives out tokens: without accounts, every job would run as root; set users "
+            "this manager is root and gives out tokens: without accounts, every job would run as root; set accounts "
             "(names, tokens or a file) or run_as (TENANT=ACCOUNT,...), or start it as an ordinary user"
         )

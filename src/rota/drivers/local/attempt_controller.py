@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
@@ -32,6 +31,7 @@ from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.settings import Settings, task_order
 from rota.drivers.local.task import TaskHandle, TaskPhase, task_token
 from rota.drivers.local.time_slicer import TimeSlicer
+from rota.store import clock
 from rota.store.run_folder import attempt_folder, mark_of, read_json, write_json
 
 log = logging.getLogger("rota.drivers.local")
@@ -139,7 +139,7 @@ class AttemptController:
     def ran_s(self, job_id: JobId) -> float:
         """Return how long a job's tasks have run, without the time in which they were paused."""
         attempt = self._attempts.get(job_id)
-        return 0.0 if attempt is None else max(task.ran_s(time.time()) for task in attempt.tasks)
+        return 0.0 if attempt is None else max(task.ran_s(clock.now_s()) for task in attempt.tasks)
 
     def let_run(self, job_id: JobId, until_s: float | None) -> None:
         """Let a job's tasks run (None), or pause them until then; a job that is suspended or ending is left alone."""
@@ -375,7 +375,7 @@ class AttemptController:
         self._slicer.leave(attempt.job.id)
         for task in attempt.tasks:
             if task.phase is not TaskPhase.ENDED:
-                task.order_stop(attempt.launch.signal, grace_s)
+                task.order_stop(attempt.launch.signal, grace_s, attempt.ordered.value if attempt.ordered else "")
 
     def _conclude(self, attempt: Attempt) -> None:
         job_id = attempt.job.id

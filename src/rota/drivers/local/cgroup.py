@@ -8,14 +8,15 @@ can't be made, the supervisor watches memory and the task is tied to as many CPU
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rota.drivers.local.confinement.device_rules import DeviceNumber, attach
+from rota.drivers.local.task_runner.processes import send_if
 from rota.store.run_folder import Json
 
 CONTROLLERS = ("memory", "cpu", "pids")
@@ -157,9 +158,8 @@ def _remove(folder: Path) -> None:
     """Kill until nothing is left: a cgroup with processes can't be removed."""
     for _ in range(GONE_TRIES):
         with contextlib.suppress(FileNotFoundError):
-            for pid in (folder / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+            for pid in _members(folder):
+                send_if(pid, partial(_is_member, folder, pid), signal.SIGKILL)
         try:
             folder.rmdir()
         except FileNotFoundError:
@@ -168,6 +168,14 @@ def _remove(folder: Path) -> None:
             time.sleep(0.002)
         else:
             return
+
+
+def _members(folder: Path) -> list[int]:
+    return [int(pid) for pid in (folder / "cgroup.procs").read_text().split()]
+
+
+def _is_member(folder: Path, pid: int) -> bool:
+    return pid in _members(folder)
 
 
 def _name(token: str) -> str:

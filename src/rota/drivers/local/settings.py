@@ -15,6 +15,7 @@ from rota.drivers.local.plan_environment import plan_variables
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_environment import environment, login_environment, tied_cpus
 from rota.drivers.local.task_runner.files import TELL
+from rota.store import clock
 from rota.store.run_folder import Json, shared_folder
 
 
@@ -86,6 +87,7 @@ def task_order(attempt: Attempt, task: TaskHandle, port: int, settings: Settings
         "barrier": attempt.is_gang,
         "barrier_s": settings.barrier_s,
         "grace_s": attempt.launch.grace_s,
+        "clock_offset_s": clock.offset_s(),
         "memory_bytes": role.memory_bytes,
         "cgroup": cgroup,
         "cpus": [] if cgroup and settings.limits.keeps_cpus else tied_cpus(role.cpu_milli),

@@ -1,8 +1,8 @@
 """The Unix account under which a job's tasks run.
 
 A job belongs to the user who submitted it and to a tenant. Its account is, in this order: the one that the user's token
-names, the one that `users` gives the user, the one that `run_as` gives the tenant. Without any of these settings, tasks
-run as the manager does.
+names, the one that `accounts` gives the user, the one that `run_as` gives the tenant. Without any of these settings,
+tasks run as the manager does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OVERFLOW_UIDS = (65534, 65535)
 ANY = "*"
 """Stands for every tenant that has no account of its own."""
 NAMES, TOKENS = "names", "tokens"
-"""The values of `users` with which a user's name is that of its account, and with which only tokens name accounts."""
+"""The values of `accounts` with which a user's name is that of its account, and with which only tokens name one."""
 _UMASK = re.compile(r"umask=(0?[0-7]{3})", re.ASCII)
 
 
@@ -72,7 +72,7 @@ class AccountMap:
         if found is None:
             raise RotaError(
                 f"user {user!r} of tenant {tenant!r} has no account on the manager's machine; "
-                "an administrator adds one to its token, to users or to run_as"
+                "an administrator adds one to its token, to accounts or to run_as"
             )
         return found
 
@@ -81,7 +81,7 @@ class AccountMap:
             return user if _is_ordinary(user) else None
         if self.users == TOKENS:
             return None
-        known = read_users(Path(self.users)) if isinstance(self.users, str) else self.users or {}
+        known = read_accounts(Path(self.users)) if isinstance(self.users, str) else self.users or {}
         return known.get(user)
 
     def verify(self) -> None:
@@ -91,9 +91,9 @@ class AccountMap:
             _must_be_allowed(look_up(name, where), where, explicit=tenant == ANY)
         if self.users in (None, NAMES, TOKENS):
             return
-        known = read_users(Path(self.users)) if isinstance(self.users, str) else self.users or {}
+        known = read_accounts(Path(self.users)) if isinstance(self.users, str) else self.users or {}
         for user, name in known.items():
-            _must_be_allowed(look_up(name, f"users: {user}"), f"users: {user}", explicit=False)
+            _must_be_allowed(look_up(name, f"accounts: {user}"), f"accounts: {user}", explicit=False)
 
 
 def token_account(name: str) -> str:
@@ -144,7 +144,7 @@ def own_account() -> UnixAccount:
     )
 
 
-def read_users(path: Path) -> dict[str, str]:
+def read_accounts(path: Path) -> dict[str, str]:
     """Return the mapping of users to accounts in a file: a line `USER: ACCOUNT` for each.
 
     The file decides under which account strangers run, so that it must be writable by root only.
@@ -153,9 +153,9 @@ def read_users(path: Path) -> dict[str, str]:
         found = path.stat()
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
-        raise RotaError(f"users: {path} can't be read: {error}") from error
+        raise RotaError(f"accounts: {path} can't be read: {error}") from error
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-        raise RotaError(f"users: {path} can be written by other users; make it root's, with mode 0644")
+        raise RotaError(f"accounts: {path} can be written by other users; make it root's, with mode 0644")
     known: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         content = line.partition("#")[0].strip()
@@ -163,7 +163,7 @@ def read_users(path: Path) -> dict[str, str]:
             continue
         user, colon, account = content.rpartition(":")
         if not colon or not user.strip() or not account.strip():
-            raise RotaError(f"users: {path}, line {number} is {content[:60]!r}; write it as USER: ACCOUNT")
+            raise RotaError(f"accounts: {path}, line {number} is {content[:60]!r}; write it as USER: ACCOUNT")
         known[user.strip()] = account.strip()
     return known
 

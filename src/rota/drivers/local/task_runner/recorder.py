@@ -7,10 +7,10 @@ import os
 import resource
 import select
 import signal
-import time
 
+from rota.drivers.local.task_runner.clock import now_s
 from rota.drivers.local.task_runner.files import write_when_possible
-from rota.drivers.local.task_runner.processes import end_session, members_of
+from rota.drivers.local.task_runner.processes import TaskProcesses, in_session, members_of, started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,22 +31,25 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
         _become(task, output)
     os.close(output)
     with contextlib.suppress(BrokenPipeError):
-        os.write(tell, str(pid).encode())
+        os.write(tell, f"{pid} {started(pid)}".encode())
     os.close(tell)
     finished = os.pidfd_open(pid)
     poller = select.poll()
     poller.register(finished, select.POLLIN)
     poller.register(life, select.POLLIN)
     if finished not in {fd for fd, _ in poller.poll()}:
-        end_session(pid, task["token"], members_of(task))
+        TaskProcesses(pid, started(pid), task["token"], members_of(task)).end()
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    left = in_session(pid)  # before it is reaped: its id can't be another's yet
     _, status, used = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     ended = {
         "exit_code": code if code >= 0 else None,
         "signal": -code if code < 0 else None,
-        "ended_s": time.time(),
+        "ended_s": now_s(),
         "cpu_s": used.ru_utime + used.ru_stime,
         "memory_bytes": used.ru_maxrss * 1024,
+        "left": left,
     }
     write_when_possible("exit.json", ended)
 
