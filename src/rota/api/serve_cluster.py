@@ -18,9 +18,9 @@ from typing import Any
 import uvicorn
 from fastapi.responses import JSONResponse
 
-from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
 from rota.api.extender import with_extender
+from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.serve import CLOSE_S, HttpServer, is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.api.wire import forecast_out
@@ -33,6 +33,7 @@ from rota.drivers.kubernetes.api.leadership import Leadership
 from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
+from rota.drivers.kubernetes.gangs.claims_check import RepairCount
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
@@ -46,7 +47,6 @@ from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
-from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
 ASK_FIRST_S = 1.0
@@ -81,18 +81,19 @@ class ClusterOptions:
     pages: Callable[[Service], Asgi] | None = None
 
 
-def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Callable[[str], None]) -> None:
-    """Run until a signal, or until leadership is lost. A first token is shown, never logged."""
+def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
+    """Run until a signal, or until leadership is lost. A first token is written to a file."""
     options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(options.home):
         listening = listen(options.host, options.port)
         database = open_database(options.database or options.home / "rota.db")
-        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
-        if access.needs_first_token:
-            _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
-            show(f"this is the first admin token, shown only now: {secret}")
+        required = options.require_token or not is_loopback(options.host)
+        parts = open_access(database, options.home, required=required)
+        if parts.access.needs_first_token:
+            path = write_first_token(parts.access, options.home)
+            say(f"the first admin token is in {path}; keep it safe, and delete the file")
         try:
-            run_loop(_ReplicaRun(options, Records(database), access, say).main(listening))
+            run_loop(_ReplicaRun(options, Records(database), parts, say).main(listening))
         finally:
             database.dispose()
             listening.close()
@@ -119,12 +120,15 @@ async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
 class _ReplicaRun:
     """One replica: acquires leadership, serves terms, releases leadership."""
 
-    def __init__(self, options: ClusterOptions, records: Records, access: Access, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: ClusterOptions, records: Records, parts: AccessParts, say: Callable[[str], None]
+    ) -> None:
         self._options = options
         self._records = records
-        self._access = access
+        self._parts = parts
         self._say = say
         self._switch = _Switch()
+        self._repair_count = RepairCount()
         self._changed = asyncio.Event()
         self._settings = options.given
         self._used: ClusterSettings | None = None
@@ -133,7 +137,10 @@ class _ReplicaRun:
     async def main(self, listening: Any) -> None:
         """Serve until a signal or an error."""
         options = self._options
-        api = Api(options.connection)
+        leadership, own_api = None, Api(options.connection)
+        if options.lease is not None:
+            leadership = Leadership(own_api, options.namespace, options.lease, options.identity, options.pod)
+        api = Api(options.connection, fence=None if leadership is None else leadership.fence)
         server = HttpServer(
             uvicorn.Config(
                 self._switch,
@@ -142,16 +149,14 @@ class _ReplicaRun:
                 lifespan="off",
                 timeout_graceful_shutdown=CLOSE_S,
                 server_header=False,
+                proxy_headers=False,
             )
         )
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
         http = asyncio.create_task(server.serve(sockets=[listening]))
-        leadership = None
-        if options.lease is not None:
-            leadership = Leadership(api, options.namespace, options.lease, options.identity, options.pod)
         self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
-        work = asyncio.create_task(self._lead(api, leadership))
+        work = asyncio.create_task(self._lead(api, own_api, leadership))
         try:
             await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
             if work.done() and (error := work.exception()) is not None:
@@ -164,12 +169,13 @@ class _ReplicaRun:
             if leadership is not None:
                 await leadership.release()
             await api.close()
+            await own_api.close()
             log.info("stopped")
 
-    async def _lead(self, api: Api, leadership: Leadership | None) -> None:
+    async def _lead(self, api: Api, own_api: Api, leadership: Leadership | None) -> None:
         options = self._options
         wanted = needed_rights(options.namespace, config_map=options.config_map, lease=options.lease, pod=options.pod)
-        await check_rights(api, wanted)
+        await check_rights(own_api, wanted)
         if leadership is not None:
             await leadership.acquire()
         async with asyncio.TaskGroup() as group:
@@ -178,6 +184,8 @@ class _ReplicaRun:
             if self._options.config_map is not None:
                 group.create_task((await self._config(api)).run())
             group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
+            for each in self._parts.upkeep():
+                group.create_task(each)
             while True:
                 await self._term(api, self._settings)
 
@@ -222,7 +230,13 @@ class _ReplicaRun:
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
         """Schedule under one set of settings, until they change or the state has to be rebuilt."""
         self._changed.clear()
-        driver = KubernetesDriver(api, settings, ask_first_s=ASK_FIRST_S if self._options.extends else 0.0)
+        driver = KubernetesDriver(
+            api,
+            settings,
+            ask_first_s=ASK_FIRST_S if self._options.extends else 0.0,
+            running={row.id for row in self._records.live_jobs()},
+            repair_count=self._repair_count,
+        )
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
         await nodes.begin()
@@ -255,7 +269,14 @@ class _ReplicaRun:
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:
             async with asyncio.TaskGroup() as group:
-                parts = (nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), _result(loop))
+                parts = (
+                    nodes.run(),
+                    pods.run(),
+                    reporter.run(),
+                    reporter.forecast_starts(),
+                    _result(loop),
+                    control.storage.watch(),
+                )
                 work = [group.create_task(part) for part in parts]
                 work.append(group.create_task(_result(driver.failed)))
                 work.append(group.create_task(self._renew(driver, settings.gang_timeout)))
@@ -282,13 +303,22 @@ class _ReplicaRun:
             control=control,
             requests=requests,
             records=self._records,
-            access=self._access,
+            access=self._parts.access,
+            audit=self._parts.audit,
+            watch=self._parts.watch,
+            refusals=self._parts.refusals,
+            logins=self._parts.logins,
             home=self._options.home,
             scheduling=scheduling,
             lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Kubernetes",
+            more_counters=self._counters,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
+
+    def _counters(self) -> dict[str, tuple[str, int]]:
+        about = "Claims that differed from the API server's pods and were repaired."
+        return {"rota_kubernetes_repairs": (about, self._repair_count.repairs)}
 
 
 def _cause(error: BaseException) -> BaseException:

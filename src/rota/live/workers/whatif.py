@@ -11,7 +11,6 @@ import contextlib
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from rota.live.loop.boot import Scheduling
 from rota.live.workers.forecast_worker import MOST_PAST, MOST_STEPS, past_run
 from rota.policies import find_policy, names
 from rota.scenario import Scenario, encode_scenario
+from rota.store import clock
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
 
@@ -94,7 +94,7 @@ class WhatIf:
             raise RotaError("another what-if is being computed; try again when it is done")
         async with self._busy:
             with tempfile.TemporaryDirectory(prefix="rota-whatif-") as folder:
-                await asyncio.to_thread(self._write, Path(folder), [now, then], time.time() - days * 86400.0)
+                await asyncio.to_thread(self._write, Path(folder), [now, then], clock.now_s() - days * 86400.0)
                 output = await _run(Path(folder))
         found = json.loads(output)
         if "error" in found:
