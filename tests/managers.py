@@ -55,6 +55,8 @@ class Manager:
         self.options: Sequence[str] = options or ("--emulate", "gpu=8/4")
         if "--tenants" not in self.options:
             self.options = ("--tenants", TENANTS, *self.options)
+        if "--min-run" not in self.options:
+            self.options = ("--min-run", "0s", *self.options)
         self.env = {
             **os.environ,
             "XDG_DATA_HOME": str(folder / "data"),
