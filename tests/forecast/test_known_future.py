@@ -20,7 +20,7 @@ from rota.drivers.simulator.world import World
 from rota.forecast.forward import AssumedFuture, run_forward
 from rota.perf.speed.model import Costs
 from rota.policies import find_policy
-from rota.traces.workload import Outcome, Submission
+from rota.traces.workload import Outcome
 from strategies import Story, fits_one_type, stories
 
 POLICIES = [*at_once(), *in_rounds_mostly_slow(), "fifo:backfill=true", "priority:aging=360", "las:consolidate_s=20"]
@@ -42,9 +42,7 @@ class Course:
         self.policy = policy
         built, alloc, _ = scheduler(policy, self.setting)
         self.engine = Engine(State(story.cluster), built, alloc)
-        self.world = World(
-            story.cluster, self.setting.speed, self.setting.costs, overlaps=self.engine.overlaps
-        )
+        self.world = World(story.cluster, self.setting.speed, self.setting.costs, overlaps=self.engine.overlaps)
         self.submissions = {each.job.id: each for each in story.submissions}
         self.clock = MomentClock(self.engine, self.world, story.submissions, iter(()))
         self.starts: dict[JobId, list[float]] = {}
