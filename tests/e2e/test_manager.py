@@ -331,6 +331,17 @@ def test_task_that_ends_while_the_server_is_away_is_not_lost(manager: Manager) -
     assert (job["state"], job["exit_code"]) == ("failed", 9)
 
 
+def test_cancelled_job_whose_tasks_end_while_the_server_is_away_is_cancelled(manager: Manager) -> None:
+    job_id = manager.submit("echo up; trap 'sleep 1; exit 7' TERM; sleep 600 & wait", checkpoint={"grace": "20s"})
+    eventually(lambda: manager.said(job_id))
+    manager.client.act(job_id, "cancel")
+    manager.kill()
+    eventually(lambda: manager.task_processes() == [])
+    manager.start()
+
+    assert manager.wait(job_id, "cancelled")["state"] == "cancelled"
+
+
 def test_killed_supervisor_does_not_lose_the_job(manager: Manager) -> None:
     job_id = manager.submit("echo up; [ $ROTA_ATTEMPT = 2 ] || sleep 60")
     eventually(lambda: manager.said(job_id) == "up\n")

@@ -36,7 +36,7 @@ from rota.live.loop.cluster_config import changes_by_kind
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
 from rota.live.loop.planned_models import within_memory
-from rota.live.loop.record import Record, dump
+from rota.live.loop.record import Record, by_our_clock, dump
 from rota.live.loop.storage import CantStore
 from rota.live.loop.tenant_registry import TenantRegistry
 from rota.live.workers.forecast_worker import ForecastWorker
@@ -147,7 +147,7 @@ class Requests:
         arrays: dict[tuple[str, str], str] = {}
         for (values, file), needed in zip(parts, needs, strict=True):
             job_id = JobId(str(self._next + len(ids) + 1))
-            job = self._admitted(_by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)), asker)
+            job = self._admitted(by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)), asker)
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
             array_id = None if file.array is None else arrays.setdefault((job.tenant, job.name), job_id)
@@ -241,7 +241,7 @@ class Requests:
         self._account(asker, file.tenant)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
-        job = self._admitted(_by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
+        job = self._admitted(by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
         return await self._foresight.ask(job_id, JobArrived(job))
 
     def _admitted(self, job: Job, asker: Asker) -> Job:
@@ -385,8 +385,3 @@ class Requests:
         if live is None or live.state.is_final:
             raise Conflict(f"job {job_id} has ended already")
         return live.state
-
-
-def _by_our_clock(job: Job) -> Job:
-    """The job with its deadline, which is a date, as a moment of the manager's clock."""
-    return job if job.deadline_s is None else replace(job, deadline_s=clock.from_wall_s(job.deadline_s))
