@@ -121,7 +121,7 @@ def test_expected_start_follows_from_what_is_known(shared: Manager) -> None:
         0,
         [
             "expected start: not within a month, as things are",
-            "as things are, it needs 8 devices; the cluster can never provide them, even when idle",
+            "as things are, it needs 8 devices; the cluster can never offer that: a task needs more than a node's 4 devices",
         ],
     )
     assert len(list(shared.client.jobs())) == 4
