@@ -33,33 +33,41 @@ class Protected(Enum):
     NONE = "none"
 
 
+ConfigOption = Annotated[
+    Path | None, typer.Option(help="Settings from a file; options given here win.", metavar="FILE", exists=True)
+]
+ProtectOption = Annotated[
+    Protected, typer.Option(help="Running jobs that are never stopped for others: those that start over, or none.")
+]
+MinRunOption = Annotated[
+    str, typer.Option(help="How long a job runs at least before it is stopped for others; grows with each time.")
+]
+TenantsOption = Annotated[
+    str | None, typer.Option(help="Tenants beside those of a cluster file, e.g. nlp,vision.", metavar="NAMES")
+]
+MaxPriorityOption = Annotated[
+    str | None,
+    typer.Option(help="The highest priority by role or tenant, e.g. member=0,nlp=5,nlp/maintainer=9; 0 without."),
+]
+EmulateOption = Annotated[
+    str | None,
+    typer.Option(help="Emulate these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
+]
+
+
 def up(
     ctx: typer.Context,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings from a file; options given here win.", metavar="FILE", exists=True)
-    ] = None,
-    emulate: Annotated[
-        str | None,
-        typer.Option(help="Emulate these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
-    ] = None,
+    config: ConfigOption = None,
+    emulate: EmulateOption = None,
     policy: Annotated[str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.")] = "priority",
-    protect: Annotated[
-        Protected, typer.Option(help="Running jobs that are never stopped for others: those that start over, or none.")
-    ] = Protected.UNSAVED,
-    min_run: Annotated[
-        str, typer.Option(help="How long a job runs at least before it is stopped for others; grows with each time.")
-    ] = "60s",
+    protect: ProtectOption = Protected.UNSAVED,
+    min_run: MinRunOption = "60s",
     placement: Annotated[
         str | None, typer.Option(help="Which devices jobs get; by default the policy's placement.")
     ] = None,
     tenancy: Annotated[str, typer.Option(help="How devices are divided among tenants: none, quota or cells.")] = "none",
-    tenants: Annotated[
-        str | None, typer.Option(help="Tenants beside those of a cluster file, e.g. nlp,vision.", metavar="NAMES")
-    ] = None,
-    max_priority: Annotated[
-        str | None,
-        typer.Option(help="The highest priority by role or tenant, e.g. member=0,nlp=5,nlp/maintainer=9; 0 without."),
-    ] = None,
+    tenants: TenantsOption = None,
+    max_priority: MaxPriorityOption = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.", min=0, max=65535)] = 7650,
     data: Annotated[
