@@ -117,13 +117,11 @@ def test_expected_start_follows_from_what_is_known(shared: Manager) -> None:
     assert shared.client.why(second)["expected"]["position"] == 1
     assert shared.client.why(fourth)["expected"]["position"] == 3  # though it starts together with the third
     assert told["earliest"] < told["usual"] < told["latest"]
-    assert (tried.returncode, tried.stdout.splitlines()) == (
+    assert (tried.returncode, tried.stdout.splitlines()[0]) == (
         0,
-        [
-            "no forecast: it is not expected to start within a month, as things are",
-            "as things are, it needs 8 devices; the cluster can never provide them, even when idle",
-        ],
+        "no forecast: it is not expected to start within a month, as things are",
     )
+    assert "it needs 8 devices; the cluster can never offer that" in tried.stdout
     assert len(list(shared.client.jobs())) == 4
 
 
