@@ -127,7 +127,7 @@ class _LaterArrivals(Sequence[Submission]):
         return self._made[at]
 
     def _add(self) -> None:
-        at_s = self._at_s + self._chance.expovariate(self._rate)
+        at_s = self._at_s + self._chance.expovariate(self._rate) if self._rate else math.inf
         if at_s > self._until_s:
             self._rate, self._until_s = self._arrivals.later_rate, math.inf
             at_s = self._at_s + self._chance.expovariate(self._rate) if self._rate else math.inf
