@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -32,15 +33,18 @@ from rota.policies import names
 from rota.report.metrics import finish_time_fairness, measure
 from rota.traces import read_trace
 from rota.traces.generators import generate
-from rota.traces.workload import Workload
+from rota.traces.workload import Submission, Workload
 
 RESTART_S = 30.0
-GPUS, PER_NODE, JOBS = 64, 8, 400
-GENERATED = (("mixed", 1.0), ("gavel-like", 1.3), ("philly-like", 1.5))
+GPUS, PER_NODE = 64, 8
+GENERATED = (("mixed", 800, 1.3), ("gavel-like", 400, 1.3), ("philly-like", 800, 2.0))
+"""Kind, jobs and load; below these loads hardly a job waits."""
 SEEDS = (101, 102, 103)
-SLICES = ((2000, 0.9), (20000, 1.1), (60000, 2.0))
+SLICES = ((0, 0.9), (41_000, 1.1), (61_000, 2.0))
 """The first job of each slice of Philly, and its load."""
-SLICE_JOBS = 800
+SLICE_JOBS = 4000
+LIMIT_CPU_S = 240
+"""A run that takes longer is given up."""
 GAVEL_ROUNDS = "compat=none"
 """Gavel's policies without the quirks of the published simulator, which ignores restart costs."""
 FASTER_THAN = ("tiresias", "themis", "capacity", "gandiva-fair", "las", "las:rule=geometric", "gavel/max_min_fairness")
@@ -54,14 +58,15 @@ class Case:
 
     name: str
     kind: str
+    jobs: int
     load: float
     start: int
 
     def workload(self) -> Workload:
         if self.kind != "philly":
-            return generate(self.kind, jobs=JOBS, seed=self.start, gpus=GPUS, load=self.load)
+            return generate(self.kind, jobs=self.jobs, seed=self.start, gpus=GPUS, load=self.load)
         trace = _philly()
-        return replace(trace, submissions=_from_zero(trace, self.start))
+        return replace(trace, submissions=_from_zero(trace.submissions[self.start : self.start + self.jobs]))
 
     def cluster(self, workload: Workload) -> Cluster:
         """Return 64 devices, or as many as give a slice of Philly its load."""
@@ -74,8 +79,7 @@ class Case:
         return Cluster.uniform(("gpu", nodes * PER_NODE, PER_NODE))
 
 
-def _from_zero(trace: Workload, start: int) -> tuple:
-    chosen = trace.submissions[start : start + SLICE_JOBS]
+def _from_zero(chosen: Sequence[Submission]) -> tuple[Submission, ...]:
     first_s = chosen[0].submit_s
     return tuple(replace(each, submit_s=each.submit_s - first_s) for each in chosen)
 
@@ -88,10 +92,15 @@ def _philly() -> Workload:
 def cases() -> list[Case]:
     """Return the twelve workloads; without `ROTA_DATA`, the nine generated ones."""
     made = [
-        Case(name=f"{kind} {seed}", kind=kind, load=load, start=seed) for kind, load in GENERATED for seed in SEEDS
+        Case(name=f"{kind} {seed}", kind=kind, jobs=jobs, load=load, start=seed)
+        for kind, jobs, load in GENERATED
+        for seed in SEEDS
     ]
     if "ROTA_DATA" in os.environ:
-        made += [Case(name=f"philly at {load:g}", kind="philly", load=load, start=start) for start, load in SLICES]
+        made += [
+            Case(name=f"philly at {load:g}", kind="philly", jobs=SLICE_JOBS, load=load, start=start)
+            for start, load in SLICES
+        ]
     return made
 
 
@@ -110,10 +119,14 @@ def run(case: Case, policy: str) -> Figures | str:
     """Return the figures of a run, or why the policy refuses the workload."""
     workload = case.workload()
     setting = Setting(cluster=case.cluster(workload), costs=Costs(restart_s=RESTART_S))
+    signal.signal(signal.SIGVTALRM, _give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_CPU_S)
     try:
         result = simulate(workload, policy, setting)
-    except RotaError as error:
+    except (RotaError, TimeoutError) as error:
         return str(error)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     found = measure(result.history)
     ratios = finish_time_fairness(result.history)
     known = np.sort(ratios[~np.isnan(ratios)])
@@ -128,11 +141,15 @@ def run(case: Case, policy: str) -> Figures | str:
     )
 
 
+def _give_up(*_: object) -> None:
+    raise TimeoutError(f"took more than {LIMIT_CPU_S} s of CPU time")
+
+
 def _cached(cache: Path, case: Case, policy: str) -> Path:
     own = "".join(
         file.read_text() for place in rota.policies.own.__path__ for file in sorted(Path(place).glob("*.py"))
     )
-    parts = [repr(case), policy, str((JOBS, GPUS, SLICE_JOBS, RESTART_S)), own if policy.startswith("rota") else ""]
+    parts = [repr(case), policy, str((GPUS, PER_NODE, RESTART_S)), own if policy.startswith("rota") else ""]
     return cache / (hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24] + ".json")
 
 

@@ -10,13 +10,25 @@ from rota.core.errors import RotaError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotaParams:
-    """The first level ends at `base_gpu_s` device-seconds, each further level at `growth` times the last limit."""
+    """The first level ends at `base_gpu_s` device-seconds, each further level at `growth` times the last limit.
 
-    base_gpu_s: float = 600.0
+    The other parameters switch ingredients off. `progress`: jobs that report how far they are rank by the lesser of
+    the service they had and the service to come. `declared` and `learned`: so do jobs whose length is predictable from
+    what users declare, or from earlier jobs. `settle`: a job that just started keeps its level until it has run this
+    many times what a restart costs.
+    """
+
+    base_gpu_s: float = 150.0
     growth: float = 2.0
+    progress: bool = True
+    declared: bool = True
+    learned: bool = True
+    settle: float = 2.0
 
     def __post_init__(self) -> None:
         if not 0 < self.base_gpu_s < math.inf:
             raise RotaError(f"base_gpu_s is {self.base_gpu_s:g}; it must be a number above 0")
         if not 1 < self.growth < math.inf:
             raise RotaError(f"growth is {self.growth:g}; it must be a number above 1")
+        if not 0 <= self.settle < math.inf:
+            raise RotaError(f"settle is {self.settle:g}; it must be a number of 0 or more")
