@@ -174,6 +174,8 @@ class Job:
     time_limit_s: float | None = None
     max_restarts: int | None = None
     checkpoint: Checkpoint | None = None
+    preemptible: bool = False
+    """Whether it may be stopped in favour of other jobs although it starts over then."""
     labels: tuple[tuple[str, str], ...] = ()
     gpu_milli: int = field(init=False, compare=False)
     """Thousandths of devices that the whole job holds when it runs at its full size."""
