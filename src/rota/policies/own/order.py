@@ -6,8 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from rota.core.state.job_record import JobView
-from rota.mechanisms.declare import Knowledge, Traits
-from rota.mechanisms.ordering.declare import ordering
+from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.ordering.rule import Turn, later
 from rota.policies.own.levels import Levels
 from rota.policies.own.params import RotaParams
@@ -41,7 +40,6 @@ class ServiceOrder:
         self._params = params
         self._reports = knowledge.reports
         self._levels = Levels(params.base_gpu_s, params.growth)
-        self._settle_s = params.settle * knowledge.restart_s
         self._sizes = Predictor()
         self._declared = Predictor()
 
@@ -79,16 +77,19 @@ class ServiceOrder:
 
     # -- the order -------------------------------------------------------------------------------
 
-    def turn(self, job: JobView, now_s: float) -> Turn:
-        """The job's place in the order."""
+    def turn(self, job: JobView, now_s: float, *, in_common_units: bool = False) -> Turn:
+        """The job's place in the order; in common units, service counts as seconds on the job's fastest type."""
         memo = _remembered(job.memo)
         if memo is None:
             memo = RankMemo(self.predicted_gpu_s(job))
-        had = job.attained_gpu_s(now_s)
+        had, pace = job.attained_gpu_s(now_s), job.gpus
+        if in_common_units and had:
+            share = _share_of_best(job, now_s)
+            had, pace = had * share, pace * share
         level, memo, until_gpu_s = self._rank(job, had, memo, now_s)
         until_s = math.inf
-        if job.progress_rate and job.gpus:
-            until_s = later(now_s, (until_gpu_s - had) / job.gpus)
+        if job.progress_rate and pace:
+            until_s = later(now_s, (until_gpu_s - had) / pace)
         return Turn((level, not job.holds, job.seq), until_s=until_s, memo=memo)
 
     def _rank(self, job: JobView, had: float, memo: RankMemo, now_s: float) -> tuple[int, RankMemo, float]:
@@ -135,30 +136,15 @@ class ServiceOrder:
         return min(level, lower), memo, min(until, had + max(LOOK_AGAIN * had, base / 4))
 
 
+def _share_of_best(job: JobView, now_s: float) -> float:
+    """Return a job's mean speed so far relative to its best, by the work that it has done; 1 where that is unknown."""
+    ran_s = job.run_s(now_s)
+    return min(max(job.work_done(now_s) / (job.nominal_rate * ran_s), 1e-3), 1.0) if ran_s else 1.0
+
+
 def _remembered(memo: Any) -> RankMemo | None:
     """A job's memo; from a database or a journal it comes as a list."""
     if memo is None or type(memo) is RankMemo:
         return memo
     return RankMemo(*memo) if isinstance(memo, (list, tuple)) and len(memo) == len(RankMemo._fields) else None
 
-
-@ordering(
-    "rota",
-    cites="Rota's own; levels as in multi-level feedback (Kalyanasundaram and Pruhs, J. ACM 2003)",
-    preempts=True,
-    traits=Traits(
-        prior_knowledge="none; progress, declared or learned lengths where they prove true",
-        scheduling_input="attained service (time x devices), service to come where known",
-        dimensions="time and space",
-        priority="by level of service",
-        preemption="yes",
-        starvation="no: bounded",
-        placement="consolidated",
-        intrusiveness="checkpoint",
-    ),
-)
-class rota(ServiceOrder):  # noqa: N801 - named as the policy that it stands for
-    """The lowest level of service first, levels growing geometrically; running jobs keep their devices."""
-
-    def __init__(self, params: RotaParams, knowledge: Knowledge) -> None:
-        super().__init__(params, knowledge)
