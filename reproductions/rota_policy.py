@@ -146,9 +146,7 @@ def _give_up(*_: object) -> None:
 
 
 def _cached(cache: Path, case: Case, policy: str) -> Path:
-    own = "".join(
-        file.read_text() for place in rota.policies.own.__path__ for file in sorted(Path(place).glob("*.py"))
-    )
+    own = "".join(file.read_text() for place in rota.policies.own.__path__ for file in sorted(Path(place).glob("*.py")))
     parts = [repr(case), policy, str((GPUS, PER_NODE, RESTART_S)), own if policy.startswith("rota") else ""]
     return cache / (hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24] + ".json")
 

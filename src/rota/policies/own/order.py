@@ -83,9 +83,8 @@ class ServiceOrder:
         if memo is None:
             memo = RankMemo(self.predicted_gpu_s(job))
         had, pace = job.attained_gpu_s(now_s), job.gpus
-        if in_common_units and had:
-            share = _share_of_best(job, now_s)
-            had, pace = had * share, pace * share
+        if in_common_units:
+            had, pace = _in_common_units(job, now_s)
         level, memo, until_gpu_s = self._rank(job, had, memo, now_s)
         until_s = math.inf
         if job.progress_rate and pace:
@@ -136,10 +135,10 @@ class ServiceOrder:
         return min(level, lower), memo, min(until, had + max(LOOK_AGAIN * had, base / 4))
 
 
-def _share_of_best(job: JobView, now_s: float) -> float:
-    """Return a job's mean speed so far relative to its best, by the work that it has done; 1 where that is unknown."""
-    ran_s = job.run_s(now_s)
-    return min(max(job.work_done(now_s) / (job.nominal_rate * ran_s), 1e-3), 1.0) if ran_s else 1.0
+def _in_common_units(job: JobView, now_s: float) -> tuple[float, float]:
+    """Return the work done as device-seconds on the job's fastest type at its requested size, and its growth now."""
+    unit = job.job.gpus / (job.nominal_rate or 1.0)
+    return job.work_done(now_s) * unit, job.progress_rate * unit
 
 
 def _remembered(memo: Any) -> RankMemo | None:
@@ -147,4 +146,3 @@ def _remembered(memo: Any) -> RankMemo | None:
     if memo is None or type(memo) is RankMemo:
         return memo
     return RankMemo(*memo) if isinstance(memo, (list, tuple)) and len(memo) == len(RankMemo._fields) else None
-

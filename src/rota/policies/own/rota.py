@@ -26,7 +26,7 @@ from rota.policies.own.sizes import LevelSizes
 NAME = "rota"
 SIZED = "rota, with sizes"
 """The policy's name in its memory while it plans sizes."""
-_CONSTANT = 1.0 + 1e-9
+_CONSTANT = math.nextafter(1.0, 2.0)
 """Growth of the guard's minimum run time: none, since jobs keep their levels."""
 
 

@@ -21,6 +21,10 @@ from rota.policies.own.params import RotaParams
 
 KEEPS = 1.25
 """A change of type or size must promise this factor."""
+STAYS = 20.0
+"""A job keeps its device type for this many times what a restart costs."""
+SOONEST_S = 1.0
+"""The least time between plans without an event."""
 
 
 @dataclass(slots=True)
@@ -72,7 +76,7 @@ class LevelSizes(DefaultSizeRule):
             self._grow(chosen, free, question)
         targets = {each.found.seq: Target(each.tasks, each.kind) for each in chosen}
         waits = len(chosen) < len(question.candidates) or len(question.pools) > 1
-        return SizePlan(targets, until_s if waits else math.inf)
+        return SizePlan(targets, max(until_s, now_s + max(self._restart_s, SOONEST_S)) if waits else math.inf)
 
     # -- which jobs ------------------------------------------------------------------------------
 
@@ -130,11 +134,16 @@ class LevelSizes(DefaultSizeRule):
             for each in chosen:
                 free[kind] -= each.tasks * each.found.per_task_milli
             return
-        waiting = list(chosen)
+        waiting = []
+        for each in chosen:
+            if self._stays(each, free, question.now_s):
+                each.kind = each.found.device_type
+                assert each.kind is not None
+                free[each.kind] -= each.tasks * each.found.per_task_milli
+            else:
+                waiting.append(each)
         while waiting:
-            best = max(
-                range(len(waiting)), key=lambda at: (self._regret(waiting[at], free), -waiting[at].found.seq)
-            )
+            best = max(range(len(waiting)), key=lambda at: (self._regret(waiting[at], free), -waiting[at].found.seq))
             each = waiting.pop(best)
             need = each.tasks * each.found.per_task_milli
             room = {kind: speed for kind, speed in each.speeds.items() if free[kind] >= need}
@@ -143,14 +152,18 @@ class LevelSizes(DefaultSizeRule):
                 continue
             kind = max(room, key=lambda name: room[name])
             present = each.found.device_type
-            if present in room and room[kind] < self._keeps(each) * room[present]:
+            if present in room and room[kind] < KEEPS * room[present]:
                 kind = present
             each.kind = kind
             free[kind] -= need
 
-    def _keeps(self, each: _Choice) -> float:
-        """Return the factor that another type must gain: more for a job that has hardly run since its last start."""
-        return KEEPS
+    def _stays(self, each: _Choice, free: dict[DeviceType, int], now_s: float) -> bool:
+        """Return whether a job keeps its type because it has not run there for long, as restarts count."""
+        found = each.found
+        if not found.tasks or found.device_type not in each.speeds:
+            return False
+        has_room = free[found.device_type] >= each.tasks * found.per_task_milli
+        return has_room and now_s < found.live.since_s + STAYS * self._restart_s
 
     def _regret(self, each: _Choice, free: dict[DeviceType, int]) -> float:
         """Return what a job loses, per device, if it does not get its best type with room."""
@@ -158,7 +171,8 @@ class LevelSizes(DefaultSizeRule):
         speeds = sorted((speed for kind, speed in each.speeds.items() if free[kind] >= need), reverse=True)
         if not speeds:
             return math.inf
-        return (speeds[0] - (speeds[1] if len(speeds) > 1 else 0.0)) / max(need / WHOLE, 1e-3)
+        loss = speeds[0] - (speeds[1] if len(speeds) > 1 else 0.0)
+        return loss / max(need / WHOLE, 1e-3)
 
     # -- which sizes -----------------------------------------------------------------------------
 
@@ -181,7 +195,12 @@ class LevelSizes(DefaultSizeRule):
             self._push(heap, at, each, kind, question)
 
     def _push(
-        self, heap: list[tuple[float, int, int]], at: int, each: _Choice, kind: DeviceType | None, question: SizeQuestion
+        self,
+        heap: list[tuple[float, int, int]],
+        at: int,
+        each: _Choice,
+        kind: DeviceType | None,
+        question: SizeQuestion,
     ) -> None:
         """Queue a job's next step up if it makes the job faster."""
         if kind is None or each.at + 1 >= len(each.sizes):
