@@ -53,7 +53,7 @@ def test_censored_jobs_lend_their_weight_to_larger_ones() -> None:
 
 
 def test_jobs_that_still_run_lower_the_index() -> None:
-    """Two of three jobs ended by 10; the third has had 100 so far, so that ending soon is less likely than it seemed."""
+    """Two of three jobs ended by 10; the third has had 100 so far, so that an early end is less likely."""
     ended = [10.0, 10.0]
 
     assert weighted_index(with_censored(ended, [100.0]), 0.0, 20.0) == pytest.approx(2 / (10 + 10 + 20))

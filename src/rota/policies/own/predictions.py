@@ -1,8 +1,8 @@
 """Sizes of jobs predicted from jobs that ended, each prediction used only as far as earlier ones came true.
 
-A prediction is the geometric mean of a group's values: of sizes, for jobs alike (same user, name, model and devices), or
-of the ratio of true to declared length, for the jobs of one user. A group is trusted once it has seen enough jobs and
-most of its latest predictions were right within a factor of two.
+A prediction is the geometric mean of a group's values: of sizes, for jobs alike (same user, name, model and devices),
+or of the ratio of true to declared length, for the jobs of one user. A group is trusted once it has seen enough jobs
+and most of its latest predictions were right within a factor of two.
 """
 
 from __future__ import annotations

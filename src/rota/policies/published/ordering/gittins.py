@@ -28,7 +28,7 @@ SAMPLE = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GittinsParams:
-    """Queue limits in device-seconds, by `thresholds` or a `rule` as in `las`; `steps`: readings of the index per queue.
+    """Queue limits in device-seconds, by `thresholds` or a `rule` as in `las`; `steps`: index readings per queue.
 
     With `censored`, jobs that have not ended count as larger than what they had (Kaplan and Meier, 1958). Without it,
     as published, the sample holds only ended jobs, so that long jobs are missing from it at first.

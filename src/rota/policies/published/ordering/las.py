@@ -67,8 +67,8 @@ class LasParams:
     """Queue limits in device-seconds; a job past the last stays in the last queue.
 
     The default `thresholds` are those of the authors' simulator, whose third value (18,000) is never used there. Other
-    rules than `published` replace them: `geometric` limits double from 600 device-seconds without end, `observed` limits
-    are the 50th, 80th and 95th percentiles of the sizes of jobs that ended, once enough have.
+    rules than `published` replace them: `geometric` limits double from 600 device-seconds without end; `observed`
+    limits are the 50th, 80th and 95th percentiles of the sizes of jobs that ended, once enough have.
     """
 
     thresholds: tuple[float, ...] = (3250.0, 7200.0)
