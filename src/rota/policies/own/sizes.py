@@ -44,6 +44,11 @@ class _Choice:
         """The size chosen so far."""
         return self.sizes[self.at]
 
+    @property
+    def need_milli(self) -> int:
+        """Thousandths of devices that the size chosen so far holds."""
+        return self.tasks * self.found.per_task_milli
+
 
 class LevelSizes(DefaultSizeRule):
     """Rule for elastic jobs and for clusters of several device types."""
@@ -56,6 +61,7 @@ class LevelSizes(DefaultSizeRule):
         self._speed = knowledge.speed
         self._restart_s = knowledge.restart_s
         self._growth: dict[Hashable, float] = {}
+        self._relative: dict[Hashable, dict[DeviceType, float]] = {}
 
     def plan(self, question: SizeQuestion) -> SizePlan:
         """Choose jobs by level, types by gain, then sizes by gain."""
@@ -114,6 +120,10 @@ class LevelSizes(DefaultSizeRule):
     def _speeds(self, found: Candidate, tasks: int, question: SizeQuestion) -> dict[DeviceType, float]:
         """Return the speed on each type that can hold the job, relative to the fastest; empty if there is none."""
         job, need = found.live.job, tasks * found.per_task_milli
+        key = (job.model, job.roles, job.elastic, tasks, tuple(pool.usable for pool in question.pools))
+        known = None if self._speed.is_estimate else self._relative.get(key)
+        if known is not None:
+            return known
         speeds = {}
         for pool in question.pools:
             if pool.usable * WHOLE < need:
@@ -123,7 +133,8 @@ class LevelSizes(DefaultSizeRule):
             if speed > 0:
                 speeds[kind] = speed
         best = max(speeds.values(), default=0.0)
-        return {kind: speed / best for kind, speed in speeds.items()}
+        found_speeds = self._relative[key] = {kind: speed / best for kind, speed in speeds.items()}
+        return found_speeds
 
     # -- which types -----------------------------------------------------------------------------
 
@@ -132,42 +143,53 @@ class LevelSizes(DefaultSizeRule):
         if len(free) == 1:
             (kind,) = free
             for each in chosen:
-                free[kind] -= each.tasks * each.found.per_task_milli
+                free[kind] -= each.need_milli
             return
-        waiting = []
+        alike: dict[Hashable, list[_Choice]] = {}
         for each in chosen:
             if self._stays(each, free, question.now_s):
                 each.kind = each.found.device_type
                 assert each.kind is not None
-                free[each.kind] -= each.tasks * each.found.per_task_milli
+                free[each.kind] -= each.need_milli
             else:
-                waiting.append(each)
-        while waiting:
-            best = max(range(len(waiting)), key=lambda at: (self._regret(waiting[at], free), -waiting[at].found.seq))
-            each = waiting.pop(best)
-            need = each.tasks * each.found.per_task_milli
-            room = {kind: speed for kind, speed in each.speeds.items() if free[kind] >= need}
+                alike.setdefault((each.need_milli, tuple(each.speeds.items())), []).append(each)
+        for jobs in alike.values():
+            jobs.sort(key=lambda each: -each.found.seq)
+        self._share_types(list(alike.values()), free)
+        chosen[:] = [each for each in chosen if each.kind is not None]
+
+    def _share_types(self, alike: list[list[_Choice]], free: dict[DeviceType, int]) -> None:
+        """Assign types to lists of jobs with equal speeds and needs; a job for which no type has room gets none."""
+        largest = max((jobs[0].need_milli for jobs in alike), default=0)
+        regrets: list[float] = []
+        while alike:
+            if len(regrets) != len(alike) or min(free.values()) < largest:
+                regrets = [self._regret(jobs[-1], free) for jobs in alike]
+            best = max(range(len(alike)), key=lambda at: (regrets[at], -alike[at][-1].found.seq))
+            each = alike[best].pop()
+            if not alike[best]:
+                del alike[best]
+            room = {kind: speed for kind, speed in each.speeds.items() if free[kind] >= each.need_milli}
             if not room:
-                chosen.remove(each)
                 continue
             kind = max(room, key=lambda name: room[name])
             present = each.found.device_type
             if present in room and room[kind] < KEEPS * room[present]:
                 kind = present
             each.kind = kind
-            free[kind] -= need
+            free[kind] -= each.need_milli
 
     def _stays(self, each: _Choice, free: dict[DeviceType, int], now_s: float) -> bool:
         """Return whether a job keeps its type because it has not run there for long, as restarts count."""
         found = each.found
         if not found.tasks or found.device_type not in each.speeds:
             return False
-        has_room = free[found.device_type] >= each.tasks * found.per_task_milli
+        has_room = free[found.device_type] >= each.need_milli
         return has_room and now_s < found.live.since_s + STAYS * self._restart_s
 
     def _regret(self, each: _Choice, free: dict[DeviceType, int]) -> float:
         """Return what a job loses, per device, if it does not get its best type with room."""
-        need = each.tasks * each.found.per_task_milli
+        need = each.need_milli
         speeds = sorted((speed for kind, speed in each.speeds.items() if free[kind] >= need), reverse=True)
         if not speeds:
             return math.inf
