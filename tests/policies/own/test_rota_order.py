@@ -152,6 +152,22 @@ def test_odd_parameters_are_refused(options: str, text: str) -> None:
         find_policy("rota")[0].read(options)
 
 
+@pytest.mark.parametrize(
+    ("now_s", "level", "until_s"),
+    [(400.0, 3, 500.0), (500.0, 2, 1000.0), (1000.0, 3, math.inf)],
+    ids=["early", "urgent", "missed"],
+)
+def test_deadline_lifts_a_job_by_one_level_while_it_can_be_met(now_s: float, level: int, until_s: float) -> None:
+    world = World(gpus=1).running("a", attained_gpu_s=400.0)
+    live = world.live("a")
+    live.job = replace(live.job, deadline_s=1000.0)
+    live.run_since_s = None
+
+    assert order().turn(live, now_s).key[0] == level
+    assert order().turn(live, now_s).until_s == until_s
+    assert order(deadlines=False).turn(live, now_s).key[0] == 3
+
+
 # -- the bound -----------------------------------------------------------------------------------
 
 

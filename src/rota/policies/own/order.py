@@ -89,6 +89,8 @@ class ServiceOrder:
         until_s = math.inf
         if job.progress_rate and pace:
             until_s = later(now_s, (until_gpu_s - had) / pace)
+        if self._params.deadlines and job.job.deadline_s is not None:
+            level, until_s = _with_deadline(job, job.job.deadline_s, now_s, level, until_s)
         return Turn((level, not job.holds, job.seq), until_s=until_s, memo=memo)
 
     def _rank(self, job: JobView, had: float, memo: RankMemo, now_s: float) -> tuple[int, RankMemo, float]:
@@ -133,6 +135,19 @@ class ServiceOrder:
         if lower < level and (not memo.claimed_gpu_s or had + to_come < memo.claimed_at_gpu_s + memo.claimed_gpu_s):
             memo = memo._replace(claimed_gpu_s=max(to_come, 1.0), claimed_at_gpu_s=had)
         return min(level, lower), memo, min(until, had + max(LOOK_AGAIN * had, base / 4))
+
+
+def _with_deadline(job: JobView, deadline_s: float, now_s: float, level: int, until_s: float) -> tuple[int, float]:
+    """Return the level one earlier in the second half of the time to a deadline, and when that begins or ends.
+
+    One level is all that a declared deadline can gain, so that the bound on other jobs' waits grows by one factor.
+    """
+    urgent_s = (job.submitted_s + deadline_s) / 2
+    if now_s < urgent_s:
+        return level, min(until_s, urgent_s)
+    if now_s < deadline_s:
+        return max(level - 1, 0), min(until_s, deadline_s)
+    return level, until_s
 
 
 def _in_common_units(job: JobView, now_s: float) -> tuple[float, float]:

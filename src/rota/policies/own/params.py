@@ -15,7 +15,8 @@ class RotaParams:
     The other parameters switch ingredients off. `progress`: jobs that report how far they are rank by the lesser of
     the service they had and the service to come. `declared` and `learned`: so do jobs whose length is predictable from
     what users declare, or from earlier jobs. `elastic`: sizes of elastic jobs are chosen. `types`: device types are
-    assigned by speed. `settle`: a job is not stopped before it has run this many times what a restart costs.
+    assigned by speed. `deadlines`: a job ranks one level earlier in the second half of the time to its deadline.
+    `settle`: a job is not stopped before it has run this many times what a restart costs.
     """
 
     base_gpu_s: float = 150.0
@@ -25,6 +26,7 @@ class RotaParams:
     learned: bool = True
     elastic: bool = True
     types: bool = True
+    deadlines: bool = True
     settle: float = 2.0
 
     def __post_init__(self) -> None:

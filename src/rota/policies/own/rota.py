@@ -1,7 +1,8 @@
 """Rota's own policy: one order of jobs by levels, carried out by the mechanism that the jobs and devices ask for.
 
-Jobs of fixed size on devices of one speed go through the list scheduler, event by event. While elastic jobs are present,
-or where device types differ in speed, sizes and types are planned as well. Tenancies always use the list scheduler.
+Jobs of fixed size on devices of one speed go through the list scheduler, event by event. While elastic jobs are
+present, or where device types differ in speed, sizes and types are planned as well. Tenancies always use the list
+scheduler.
 """
 
 from __future__ import annotations
