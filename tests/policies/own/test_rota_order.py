@@ -154,18 +154,19 @@ def test_odd_parameters_are_refused(options: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("now_s", "level", "until_s"),
-    [(400.0, 3, 500.0), (500.0, 2, 1000.0), (1000.0, 3, math.inf)],
+    [(400.0, 3, 500.0), (500.0, 2, 800.0), (1000.0, 4, 1600.0)],
     ids=["early", "urgent", "missed"],
 )
 def test_deadline_lifts_a_job_by_one_level_while_it_can_be_met(now_s: float, level: int, until_s: float) -> None:
-    world = World(gpus=1).running("a", attained_gpu_s=400.0)
+    """It runs from 0 on one device, so that its service is the time."""
+    world = World(gpus=1, policy="fifo")
+    world.settle(world.submit(job=replace(job("a", work=1e6), deadline_s=1000.0)))
     live = world.live("a")
-    live.job = replace(live.job, deadline_s=1000.0)
-    live.run_since_s = None
 
-    assert order().turn(live, now_s).key[0] == level
-    assert order().turn(live, now_s).until_s == until_s
-    assert order(deadlines=False).turn(live, now_s).key[0] == 3
+    found = order().turn(live, now_s)
+
+    assert (found.key[0], found.until_s) == (level, until_s)
+    assert order(deadlines=False).turn(live, now_s).key[0] == Levels(100.0, 2.0).of(now_s)
 
 
 # -- the bound -----------------------------------------------------------------------------------
