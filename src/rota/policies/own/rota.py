@@ -132,7 +132,7 @@ class LevelPolicy:
 
 rota = DeclaredPolicy(
     name=NAME,
-    cites="Rota's own; levels as in multi-level feedback (Kalyanasundaram and Pruhs, J. ACM 2003)",
+    cites="Rota's own; levels as in multi-level feedback (Kalyanasundaram and Pruhs, J. ACM 2000 and 2003)",
     summary="The lowest level of service first, levels growing geometrically; running jobs keep their devices.",
     params=RotaParams,
     placement="consolidate",
