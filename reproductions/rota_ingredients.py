@@ -5,7 +5,6 @@ Run: `ROTA_DATA=... python reproductions/rota_ingredients.py [SECTION...]`.
 
 from __future__ import annotations
 
-import functools
 import os
 import random
 import statistics
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rota_policy import GPUS, PER_NODE, RESTART_S, cases
+from rota_policy import GPUS, PER_NODE, RESTART_S, cases, limited
 
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
@@ -35,12 +34,25 @@ TYPED = ("rota", "gavel/max_min_fairness_perf", "gavel/max_min_fairness_perf:com
 GAVEL_SETS = {
     "A": ("max_min_fairness.trace", "v100=8/4,p100=16/4,k80=24/4"),
     "D": ("gen_single_120.trace", "v100=12/1,p100=12/1,k80=12/1"),
-    "E": ("gen_single_300.trace", "v100=12/1,p100=12/1,k80=12/1"),
 }
 
 
 def figures(workload: Workload, policy: str, setting: Setting) -> Metrics:
-    return measure(simulate(workload, policy, setting).history)
+    return measure(limited(workload, policy, setting).history)
+
+
+def cell(workload: Workload, policy: str, setting: Setting) -> str:
+    """Return the average completion in hours and the worst FTF; a dash where the policy refuses or takes too long."""
+    try:
+        found = figures(workload, policy, setting)
+    except (RotaError, TimeoutError) as error:
+        print(f"{policy}: {error}", file=sys.stderr, flush=True)
+        return "-"
+    return f"{(found.avg_jct_s or 0.0) / 3600:.2f} ({found.worst_finish_time_fairness:.2f})"
+
+
+def head(*columns: str) -> None:
+    print(f"| {' | '.join(columns)} |\n|---|{'---:|' * (len(columns) - 1)}", flush=True)
 
 
 def changed(workload: Workload, change: Callable[[Job], Job]) -> Workload:
@@ -49,8 +61,13 @@ def changed(workload: Workload, change: Callable[[Job], Job]) -> Workload:
     return replace(workload, submissions=submissions)
 
 
-def labelled(job: Job, **labels: float) -> Job:
-    return replace(job, labels=(*job.labels, *((name, f"{value:g}") for name, value in labels.items())))
+def labelled(job: Job, label: str, value: float) -> Job:
+    return replace(job, labels=(*job.labels, (label, f"{value:g}")))
+
+
+def reporting(job: Job) -> Job:
+    """Return a job that reports its progress 20 times."""
+    return labelled(job, REPORTS, 20.0)
 
 
 def setting_of(cluster: Cluster, speed: SpeedModel | None = None, seed: int = 0) -> Setting:
@@ -59,14 +76,14 @@ def setting_of(cluster: Cluster, speed: SpeedModel | None = None, seed: int = 0)
 
 def progress() -> None:
     """Completion time over `srsf` where every job reports its progress 20 times, or none does."""
+    head("workload", "without reports", "with reports", "worst FTF with reports")
     plain, told = [], []
     for case in cases():
         workload = case.workload()
         setting = setting_of(case.cluster(workload))
         best = figures(workload, "srsf", setting).avg_jct_s or 1.0
         plain.append((figures(workload, "rota", setting).avg_jct_s or 0.0) / best)
-        reporting = changed(workload, functools.partial(labelled, **{REPORTS: 20.0}))
-        found = figures(reporting, "rota", setting)
+        found = figures(changed(workload, reporting), "rota", setting)
         told.append((found.avg_jct_s or 0.0) / best)
         print(
             f"| {case.name} | {plain[-1]:.3f} | {told[-1]:.3f} | {found.worst_finish_time_fairness:.2f} |", flush=True
@@ -84,6 +101,7 @@ def declared() -> None:
         "off by up to 10 times": lambda rng: 10 ** rng.uniform(-1, 1),
         "10 times too long or too short": lambda rng: rng.choice((0.1, 10.0)),
     }
+    head("declared lengths", "mean", "worst")
     for name, error in kinds.items():
         ratios = []
         for case in cases():
@@ -103,18 +121,12 @@ def _stating(workload: Workload, error: Callable[[random.Random], float]) -> Wor
 
 def elastic() -> None:
     """Six traces of elastic jobs on 64 devices: average completion in hours, worst FTF."""
+    head("trace", *(f"`{policy}`" for policy in ELASTIC))
     for kind, jobs in (("philly-like", 200), ("gavel-like", 160)):
         for seed in (201, 202, 203):
             workload = generate(kind, jobs=jobs, seed=seed, gpus=GPUS, load=1.5, elastic=1.0)
             setting = setting_of(Cluster.uniform(("gpu", GPUS, PER_NODE)), seed=seed)
-            cells = []
-            for policy in ELASTIC:
-                found = figures(workload, policy, setting)
-                cells.append(
-                    f"{(found.avg_jct_s or 0.0) / 3600:.2f} ({found.worst_finish_time_fairness:.2f}, "
-                    f"{found.preemptions})"
-                )
-                print(kind, seed, policy, cells[-1], file=sys.stderr, flush=True)
+            cells = [cell(workload, policy, setting) for policy in ELASTIC]
             print(f"| {kind} {seed} | {' | '.join(cells)} |", flush=True)
 
 
@@ -122,18 +134,11 @@ def types() -> None:
     """Gavel's traces on three device types: average completion in hours, worst FTF."""
     folder = Path(os.environ["ROTA_DATA"]) / "gavel"
     speed = SpeedModel(profiles=read_profiles(folder / "simulation_throughputs.json"))
+    head("set", *(f"`{policy}`" for policy in TYPED))
     for name, (trace, cluster) in GAVEL_SETS.items():
         workload = read_trace(folder / trace, format="gavel")
-        cells = []
-        for policy in TYPED:
-            try:
-                found = figures(workload, policy, setting_of(read_cluster(cluster), speed))
-            except RotaError as error:
-                print(f"{name}, {policy}: {error}", file=sys.stderr)
-                cells.append("-")
-                continue
-            cells.append(f"{(found.avg_jct_s or 0.0) / 3600:.2f} ({found.worst_finish_time_fairness:.2f})")
-            print(name, policy, cells[-1], file=sys.stderr, flush=True)
+        setting = setting_of(read_cluster(cluster), speed)
+        cells = [cell(workload, policy, setting) for policy in TYPED]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
@@ -151,12 +156,12 @@ def mean_jct_s(history: History, wanted: Iterable[str]) -> float:
 
 def adversaries() -> None:
     """What a tenth of the jobs gain by an attack, and what it costs the others: completion time over the honest run."""
-    print("| attack | policy | attackers | others |\n|---|---|---:|---:|")
+    head("attack", "policy", "attackers", "others")
     for name, attack in ATTACKS.items():
         for policy in ("rota", "tiresias", "e-las"):
             mine, theirs = [], []
             for case in cases()[:6]:
-                workload = changed(case.workload(), functools.partial(labelled, **{REPORTS: 20.0}))
+                workload = changed(case.workload(), reporting)
                 setting = setting_of(case.cluster(workload))
                 rng = random.Random(11)
                 ids = [str(each.job.id) for each in workload.submissions if not each.job.depends_on]
@@ -170,7 +175,7 @@ def adversaries() -> None:
 
 
 def _lying(workload: Workload, bad: set[str]) -> Workload:
-    return changed(workload, lambda job: labelled(job, **{OVERSTATES: 1000.0}) if str(job.id) in bad else job)
+    return changed(workload, lambda job: labelled(job, OVERSTATES, 1000.0) if str(job.id) in bad else job)
 
 
 def _split(workload: Workload, bad: set[str]) -> Workload:
@@ -211,6 +216,7 @@ def ablation() -> None:
         "rota:growth=4",
         "rota:growth=1.5",
     )
+    head("variant", "JCT over `srsf`: mean", "worst", "worst FTF")
     for policy in variants:
         ratios, unfair = [], []
         for case in cases():

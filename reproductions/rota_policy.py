@@ -27,7 +27,7 @@ import numpy as np
 import rota.policies.own
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
-from rota.drivers.simulator.study import Setting, simulate
+from rota.drivers.simulator.study import Result, Setting, simulate
 from rota.perf.speed.model import Costs
 from rota.policies import names
 from rota.report.metrics import finish_time_fairness, measure
@@ -119,14 +119,10 @@ def run(case: Case, policy: str) -> Figures | str:
     """Return the figures of a run, or why the policy refuses the workload."""
     workload = case.workload()
     setting = Setting(cluster=case.cluster(workload), costs=Costs(restart_s=RESTART_S))
-    signal.signal(signal.SIGVTALRM, _give_up)
-    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_CPU_S)
     try:
-        result = simulate(workload, policy, setting)
+        result = limited(workload, policy, setting)
     except (RotaError, TimeoutError) as error:
         return str(error)
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     found = measure(result.history)
     ratios = finish_time_fairness(result.history)
     known = np.sort(ratios[~np.isnan(ratios)])
@@ -139,6 +135,16 @@ def run(case: Case, policy: str) -> Figures | str:
         preemptions=found.preemptions,
         cpu_s=result.cpu_s,
     )
+
+
+def limited(workload: Workload, policy: str, setting: Setting) -> Result:
+    """Simulate within the limit of CPU time."""
+    signal.signal(signal.SIGVTALRM, _give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_CPU_S)
+    try:
+        return simulate(workload, policy, setting)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def _give_up(*_: object) -> None:
@@ -239,7 +245,7 @@ def main() -> None:
     print()
     for claim, holds in checks(table, given.mine):
         print(f"- {'met' if holds else 'NOT met'}: {claim}")
-    print()
+    print(f"\n| workload | `{given.mine}`: JCT over `srsf` | worst FTF |\n|---|---:|---:|")
     for name, rows in table.items():
         print(f"| {name} | {rows[given.mine].jct_s / rows['srsf'].jct_s:.3f} | {rows[given.mine].worst_ftf:.2f} |")
 
