@@ -30,11 +30,11 @@ from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.files.auto import settled, unsettled
 from rota.files.job import apart, job_file, job_of, with_amounts
 from rota.files.job_shape import JobFile
+from rota.forecast.value import Forecast, NoForecast
 from rota.live.estimates.learning import Learning
 from rota.live.loop.control import Control, LoopEntry
 from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, dump
-from rota.live.workers.forecast import Forecast
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.jobs import FINAL
 from rota.store.records import Records
@@ -198,11 +198,11 @@ class Requests:
         pending = {name for entry in self._control.pending for name in entry.records}
         return tuple(dict.fromkeys(name for name in needed if name in known or name in pending))
 
-    async def foresee(self, job_id: JobId) -> Forecast | None:
-        """Return when a waiting job will start; None if it does not wait."""
+    async def foresee(self, job_id: JobId) -> Forecast:
+        """Return when a job will start and end, or the reason why there is no forecast."""
         live = self._control.state.jobs.get(job_id)
-        if live is None or live.state is not JobState.WAITING:
-            return None
+        if live is None or live.state.is_final:
+            return Forecast(made_s=time.time(), reason=NoForecast.ENDED)
         return await self._foresight.ask(job_id)
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:

@@ -31,6 +31,7 @@ from rota.core.messages.events import (
 from rota.core.model.job import Job, JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.phases import Phase
+from rota.forecast.value import Basis, Forecast, NoForecast, TimeRange
 
 GUESS_S = (600.0, 3600.0, 6 * 3600.0)
 """How long a job takes of which nothing is known: short, usual, long."""
@@ -49,19 +50,6 @@ class Span:
 
 
 Durations = Callable[[Job], Span]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
-    """When a job starts, on the engine's clock; None where that lies beyond the horizon."""
-
-    position: int
-    """How many waiting jobs are started before this one in the usual run, and one."""
-    earliest_s: float | None
-    usual_s: float | None
-    latest_s: float | None
-    known: bool
-    """Whether anything is known of how long the jobs ahead run."""
 
 
 def span_of(job: Job, past_s: list[float]) -> Span:
@@ -90,13 +78,15 @@ def forecast(
         known = known and run.known
         if pick is _usual:
             position = run.started
-    found = [start for start in starts if start is not None]
+    ordered = sorted(math.inf if start is None else start for start in starts)
+    low_s, median_s, high_s = (at_s if at_s < math.inf else None for at_s in ordered)
+    never = low_s is None
     return Forecast(
+        made_s=engines().state.now_s,
         position=position,
-        earliest_s=min(found, default=None),
-        usual_s=starts[1],
-        latest_s=max(found) if len(found) == len(starts) else None,
-        known=known,
+        start=None if never else TimeRange(low_s=low_s, median_s=median_s, high_s=high_s),
+        basis=Basis(runs=len(starts), guessed=0 if known else 1),
+        reason=NoForecast.NEVER_STARTS if never else None,
     )
 
 

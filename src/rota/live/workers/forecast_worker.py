@@ -6,14 +6,13 @@ the first question, takes one after the other on its standard input, and ends wi
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from rota.core.codec.values import decode_cluster, decode_event, encode_cluster, encode_event
 from rota.core.engine.engine import Engine
 from rota.core.messages.events import JobArrived
 from rota.core.model.job import Job, JobId
+from rota.forecast.value import Forecast, decode_forecast, encode_forecast
 from rota.live.loop.boot import Scheduling, restored
-from rota.live.workers.forecast import Forecast, Span, forecast, span_of
+from rota.live.workers.forecast import Span, forecast, span_of
 from rota.live.workers.worker_process import Json, WorkerProcess, answer_all
 from rota.store.database import open_database
 from rota.store.records import Records
@@ -36,7 +35,7 @@ class ForecastWorker:
     async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
         """Return when a job will start; `arrives` is a hypothetical job."""
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
-        return Forecast(**await self._helper.ask(question))
+        return decode_forecast(await self._helper.ask(question))
 
     async def close(self) -> None:
         """Stop the worker."""
@@ -45,7 +44,7 @@ class ForecastWorker:
 
 def main() -> None:
     """Run the worker."""
-    answer_all(lambda question: asdict(_foresee(question)))
+    answer_all(lambda question: encode_forecast(_foresee(question)))
 
 
 def _foresee(question: Json) -> Forecast:
