@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
 from rota import __version__
-from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tokens
+from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tokens, truth
 from rota.api.access import Forbidden, Unknown
 from rota.api.log import LoggedRequests
 from rota.api.service import Service
@@ -49,6 +49,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.include_router(system.router, prefix="/api/v1")
     app.include_router(cluster.router, prefix="/api/v1")
     app.include_router(tokens.router, prefix="/api/v1")
+    app.include_router(truth.router, prefix="/api/v1")
     app.include_router(system.probes)
     app.include_router(metrics.router)
     app.add_exception_handler(RotaError, _refuse)

@@ -34,6 +34,8 @@ from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
 from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.live.workers.retraining import Retraining, with_learned
@@ -104,7 +106,8 @@ async def _serve(
     options = replace(options, scheduling=with_learned(options.scheduling, options.settings.home))
     control = boot(records, options.scheduling, LocalDriver.contract)
     assert control.present is not None, "boot knows the cluster"
-    forecasts = ForecastWorker(options.scheduling, records.url)
+    source = ForecastWorker(options.scheduling, records.url)
+    forecasts = ForecastKeeper(control, records, source, options.scheduling.policy)
     learning = _learning(options, records, control)
     attempts = AttemptController(
         control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps
@@ -122,6 +125,7 @@ async def _serve(
             keep_tidy(records, options.settings.home, options.keep_s),
             retraining.run(),
             learning.run(),
+            forecasts.run(),
         )
     ]
     _announce(options, listening, say)
@@ -161,7 +165,7 @@ def _service(
     records: Records,
     access: Access,
     control: Control,
-    forecasts: ForecastWorker,
+    forecasts: ForecastKeeper,
     learning: Learning,
 ) -> Service:
     return Service(
@@ -174,6 +178,7 @@ def _service(
         lookout=ManagerOverview(records, control, options.scheduling),
         limits=str(options.settings.limits),
         learning=learning,
+        truth=Truth(records, options.scheduling, forecasts),
     )
 
 

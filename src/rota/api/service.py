@@ -12,6 +12,7 @@ from rota.live.estimates.learning import Learning
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.requests import Requests
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.store.records import Records
 
@@ -29,6 +30,8 @@ class Service:
     lookout: ManagerOverview
     limits: str
     """How the limits of tasks are enforced, for people."""
+    truth: Truth
+    """How forecasts compared with what happened."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
 

@@ -115,11 +115,13 @@ class ForecastRecords:
         found = [_decoded(row) for row in rows]
         return sorted(found, key=lambda each: (each.started_s or 0.0, each.made_s))
 
-    def open_jobs(self) -> list[str]:
-        """Return the jobs with forecasts that have not ended, as far as the forecasts say."""
-        wanted = select(forecasts.c.job_id).where(forecasts.c.state.is_(None)).distinct()
+    def open(self) -> list[StoredForecast]:
+        """Return the forecasts of jobs that have not ended, as far as the forecasts say."""
         with self._engine.connect() as connection:
-            return list(connection.execute(wanted).scalars())
+            rows = connection.execute(
+                select(forecasts).where(forecasts.c.state.is_(None)).order_by(forecasts.c.n)
+            ).all()
+        return [_decoded(row) for row in rows]
 
     def missed_outcomes(self) -> list[Json]:
         """Return outcomes that the jobs' records have and the forecasts lack: what a crash came before."""

@@ -82,6 +82,9 @@ class LoopEntry:
     answers: list[dict[str, Any]] = field(default_factory=list)
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[dict[str, Any]] = field(default_factory=list)
+    forecasts: list[dict[str, Any]] = field(default_factory=list)
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    """What became of jobs that were forecast."""
     cluster: Cluster | None = None
     """The cluster after the events, if they change it."""
     segment: JournalSegment | None = None
@@ -283,6 +286,8 @@ class Control:
             made.batch.answers.extend(entry.answers)
             made.batch.drained.update(entry.drained)
             made.batch.audit.extend(entry.audit)
+            made.batch.forecasts.extend(entry.forecasts)
+            made.batch.outcomes.extend(entry.outcomes)
             if entry.cluster is not None and self.present is not None:
                 self.present.became(entry.cluster, self.state)
                 made.batch.settings[CLUSTER_KEY] = dump(self.present.encode(self.state))

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from rota.core.codec.cluster_diff import tenants_affected
 from rota.core.errors import RotaError
@@ -35,7 +35,6 @@ from rota.live.estimates.learning import Learning
 from rota.live.loop.control import Control, LoopEntry
 from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, dump
-from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.jobs import FINAL
 from rota.store.records import Records
 
@@ -72,6 +71,13 @@ class Asker:
     name: str = "local"
 
 
+class JobForecasts(Protocol):
+    """Forecasts on request."""
+
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
+        """Return when a job will start and end; `arrives` is a hypothetical job."""
+
+
 class Requests:
     """The changes that users can make."""
 
@@ -80,7 +86,7 @@ class Requests:
         control: Control,
         records: Records,
         refuse: Callable[[JobFile], None],
-        foresight: ForecastWorker,
+        foresight: JobForecasts,
         learning: Learning | None = None,
         refuse_trial: Callable[[JobFile], None] | None = None,
     ) -> None:

@@ -1,6 +1,6 @@
 """Calibration of ranges: each end is moved until the right share of moments lies beyond it.
 
-A range is stretched around its median by a factor below and a factor above. Each factor follows the quantile of what was
+A range is stretched around its median by a factor below and one above. Each factor follows the quantile of what was
 seen: a moment beyond the stretched end raises it, a moment within lowers it a little, in the ratio of the two shares
 (online conformal prediction: Gibbs and Candes, 2021; with decaying steps: Angelopoulos, Barber and Bates, 2024). The
 long-run share of moments beyond an end is therefore the wanted one for any sequence, under drift too.

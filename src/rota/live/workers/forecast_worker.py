@@ -6,6 +6,8 @@ the first question, takes one after the other on its standard input, and ends wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rota.core.codec.values import decode_cluster, decode_event, encode_cluster, encode_event
 from rota.core.engine.engine import Engine
 from rota.core.messages.events import JobArrived
@@ -36,6 +38,10 @@ class ForecastWorker:
         """Return when a job will start; `arrives` is a hypothetical job."""
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
         return decode_forecast(await self._helper.ask(question))
+
+    async def ask_many(self, job_ids: Sequence[JobId]) -> dict[JobId, Forecast]:
+        """Return the forecasts of several jobs."""
+        return {job_id: await self.ask(job_id) for job_id in job_ids}
 
     async def close(self) -> None:
         """Stop the worker."""

@@ -1,0 +1,104 @@
+"""How forecasts and simulations compare with what happened: for `rota truth`, the dashboard and Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rota.core.model.cluster import Cluster
+from rota.live.loop.boot import Scheduling
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.scores import KEYS, ScoredMoment, TruthRow, over_time, rows_by, score, summary
+from rota.live.workers.whatif import Answer, WhatIf
+from rota.store.forecasts import StoredForecast
+from rota.store.records import Records
+
+Json = dict[str, Any]
+DAY_S = 86400.0
+FRESH_S = 600.0
+"""How old a comparison with a simulation may be before it is computed again."""
+METRICS_FRESH_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthTables:
+    """The scores of forecasts of one moment: of all, by group, and over time."""
+
+    days: float
+    moment: ScoredMoment
+    kept: int
+    """Forecasts that were made in the period, scored or not."""
+    all: TruthRow
+    groups: dict[str, list[TruthRow]]
+    over_time: list[TruthRow]
+
+    def encode(self) -> Json:
+        """The tables as JSON values."""
+        return {**asdict(self), "moment": self.moment.value}
+
+
+class Truth:
+    """The scores of a manager's forecasts, and its simulations against what happened."""
+
+    def __init__(self, records: Records, scheduling: Scheduling, keeper: ForecastKeeper) -> None:
+        self._records = records
+        self._scheduling = scheduling
+        self._keeper = keeper
+        self._what_if = WhatIf(records, scheduling)
+        self._last: tuple[float, float, Answer] | None = None
+        self._scraped: tuple[float, dict[ScoredMoment, TruthRow]] | None = None
+
+    async def tables(self, days: float, moment: ScoredMoment, tenants: Sequence[str] | None = None) -> TruthTables:
+        """Return the scores of the last days; `tenants` limits them to those that a caller may see."""
+        now_s = time.time()
+        kept = await asyncio.to_thread(self._records.forecasts.since, now_s - days * DAY_S, tenants=tenants)
+        return tables_of(kept, days, moment, now_s)
+
+    def factors(self) -> Json:
+        """Return by how much the ranges of the present policy are stretched, below and above the median."""
+        policy = self._scheduling.policy
+        found = {}
+        for moment, calibration in (
+            (ScoredMoment.START, self._keeper.calibration.starts(policy)),
+            (ScoredMoment.END, self._keeper.calibration.ends(policy)),
+        ):
+            found[moment.value] = {
+                "below": calibration.below.value,
+                "above": calibration.above.value,
+                "seen": calibration.below.seen,
+            }
+        return {"policy": policy, **found}
+
+    async def simulated(self, cluster: Cluster, days: float) -> Answer:
+        """Simulate the jobs of the last days under the present policy, and compare with what happened."""
+        now_s = time.time()
+        if self._last is not None and self._last[1] == days and now_s - self._last[0] < FRESH_S:
+            return self._last[2]
+        answer = await self._what_if.ask(self._what_if.present(cluster), [], days, since_policy=True)
+        self._last = (now_s, days, answer)
+        return answer
+
+    def scraped(self) -> dict[ScoredMoment, TruthRow]:
+        """Return the scores of the last day, for scrapers; read again after some seconds."""
+        now_s = time.time()
+        if self._scraped is None or now_s - self._scraped[0] > METRICS_FRESH_S:
+            kept = self._records.forecasts.since(now_s - DAY_S)
+            found = {moment: tables_of(kept, 1.0, moment, now_s).all for moment in ScoredMoment}
+            self._scraped = (now_s, found)
+        return self._scraped[1]
+
+
+def tables_of(kept: Sequence[StoredForecast], days: float, moment: ScoredMoment, now_s: float) -> TruthTables:
+    """Return the scores of forecasts as tables."""
+    scores = [found for each in kept if (found := score(each, moment, now_s)) is not None]
+    return TruthTables(
+        days=days,
+        moment=moment,
+        kept=len(kept),
+        all=summary("all", scores),
+        groups={name: rows_by(scores, key) for name, key in KEYS.items()},
+        over_time=over_time(scores, days * DAY_S),
+    )
