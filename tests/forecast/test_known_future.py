@@ -17,7 +17,7 @@ from rota.core.state.state import State
 from rota.drivers.simulator.run import MomentClock
 from rota.drivers.simulator.study import Setting, scheduler
 from rota.drivers.simulator.world import World
-from rota.forecast.forward import Future, run_forward
+from rota.forecast.forward import AssumedFuture, run_forward
 from rota.perf.speed.model import Costs
 from rota.policies import find_policy
 from rota.traces.workload import Outcome, Submission
@@ -70,7 +70,7 @@ class Course:
         """Return the next start of a job and its end, by a forward run that is told the true work of each job."""
         policy, alloc, _ = scheduler(self.policy, self.setting)
         copy = self.engine.fork(policy, allocator=alloc)
-        future = Future(targets=self._target, costs=self.setting.costs, speed=self.setting.speed)
+        future = AssumedFuture(targets=self._target, costs=self.setting.costs, speed=self.setting.speed)
         found = run_forward(copy, future, job_id)
         return found.start_s, found.end_s
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Decision, Resume, Start
@@ -20,6 +20,8 @@ from rota.traces.workload import Submission
 
 HORIZON_S = 30 * 86400.0
 """How far a forecast looks."""
+MOST_MOMENTS = 50_000
+"""Moments after which a run is given up, as if the job did not start within the horizon."""
 CHECK_EVERY = 32
 """Moments between two looks at the clock on the wall."""
 
@@ -34,25 +36,25 @@ class RunResult:
 
     start_s: float
     end_s: float
-    ahead: int
-    """Waiting jobs that were started before it."""
+    ahead: tuple[JobId, ...]
+    """Waiting jobs that were started before it, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Future:
+class AssumedFuture:
     """The assumptions of one forward run: how much work each job has, what arrives later, costs and speeds."""
 
     targets: Targets
     arrivals: Sequence[Submission] = ()
     """Later submissions, in order of time."""
-    costs: Costs = Costs()
-    speed: SpeedModel = SpeedModel()
+    costs: Costs = field(default_factory=Costs)
+    speed: SpeedModel = field(default_factory=SpeedModel)
     horizon_s: float = HORIZON_S
 
 
 def run_forward(
     engine: Engine,
-    future: Future,
+    future: AssumedFuture,
     job_id: JobId,
     *,
     asked: Submission | None = None,
@@ -66,7 +68,7 @@ def run_forward(
 
 
 class _ForwardRun:
-    def __init__(self, engine: Engine, future: Future, job_id: JobId) -> None:
+    def __init__(self, engine: Engine, future: AssumedFuture, job_id: JobId) -> None:
         state = engine.state
         cluster = Cluster(nodes=tuple(account.node for account in state.inventory.nodes))
         self._engine = engine
@@ -76,7 +78,7 @@ class _ForwardRun:
         self._job_id = job_id
         self._until_s = state.now_s + future.horizon_s
         self._waiting = {live.job.id for live in state.jobs.values() if live.state is JobState.WAITING}
-        self._ahead = 0
+        self._ahead: list[JobId] = []
         self._start_s = math.inf
 
     def run(self, asked: Submission | None, give_up_at_s: float) -> RunResult:
@@ -93,7 +95,7 @@ class _ForwardRun:
         self._settle(now_s, happened or [TimerFired()])
         while not self._is_over():
             moment = self._clock.next_moment()
-            if moment is None or moment[0] > self._until_s:
+            if moment is None or moment[0] > self._until_s or moments > MOST_MOMENTS:
                 break
             self._settle(max(moment[0], engine.state.now_s), moment[1])
             moments += 1
@@ -101,7 +103,7 @@ class _ForwardRun:
                 raise OutOfTime
         live = engine.state.jobs[self._job_id]
         return RunResult(
-            start_s=self._start_s, end_s=math.inf if live.ended_s is None else live.ended_s, ahead=self._ahead
+            start_s=self._start_s, end_s=math.inf if live.ended_s is None else live.ended_s, ahead=tuple(self._ahead)
         )
 
     def _is_over(self) -> bool:
@@ -127,4 +129,4 @@ class _ForwardRun:
                 return
             if isinstance(each, Start) and each.job_id in self._waiting:
                 self._waiting.discard(each.job_id)
-                self._ahead += 1
+                self._ahead.append(each.job_id)

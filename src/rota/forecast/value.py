@@ -110,12 +110,14 @@ class Forecast:
         return self.basis.known
 
 
-def time_range(times_s: Sequence[float]) -> TimeRange | None:
+def time_range(times_s: Sequence[float], not_before_s: float = -math.inf) -> TimeRange | None:
     """Return the range of a moment over forward runs; None without any."""
     if not times_s:
         return None
     ordered = sorted(times_s)
     low_s, median_s, high_s = (_finite(quantile(ordered, share)) for share in (LOW, MEDIAN, HIGH))
+    if low_s is not None:
+        low_s = max(low_s, min(not_before_s, ordered[0]))
     return TimeRange(low_s=low_s, median_s=median_s, high_s=high_s)
 
 
