@@ -20,7 +20,7 @@ from rota.api.service import Service
 from rota.web.login import login_page
 from rota.web.sessions import COOKIE, LIFETIME_S, Sessions, Visitor
 
-PAGES = ("/", "/jobs", "/cluster", "/tenants", "/what-if", "/submit", "/audit-log")
+PAGES = ("/", "/jobs", "/cluster", "/tenants", "/what-if", "/truth", "/submit", "/audit-log")
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
 MAX_LOGIN_BYTES = 4096
 HEADERS = {

@@ -20,7 +20,7 @@ from nicegui import ui
 from rota.live.workers.whatif import WhatIf
 from rota.web.frame import frame
 from rota.web.page_context import PageContext
-from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, whatif
+from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, truth, whatif
 
 BUILD_TIMEOUT_S = 20.0
 """How long building a page may take on a busy machine."""
@@ -33,6 +33,7 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/cluster", "Cluster", cluster.build),
     ("/tenants", "Tenants", tenants.build),
     ("/what-if", "What-if", whatif.build),
+    ("/truth", "Truth", truth.build),
     ("/submit", "Submit", submit.build),
     ("/audit-log", "Audit log", audit.build),
 )

@@ -27,7 +27,7 @@ SIZES: tuple[tuple[float, str], ...] = (
     (8.0, "2 to 8 GPUs"),
     (math.inf, "more than 8 GPUs"),
 )
-HOURS_OF_ONE_DAY_S = 2 * 86400.0
+BY_HOUR_S = 2 * 86400.0
 """Periods up to this long are split by hours, longer ones by days."""
 
 
@@ -184,7 +184,7 @@ def rows_by(scores: Sequence[ForecastScore], key: Key) -> list[TruthRow]:
 
 def over_time(scores: Sequence[ForecastScore], period_s: float) -> list[TruthRow]:
     """Return a row for each hour of a short period, or for each day of a long one."""
-    return rows_by(scores, by_hour if period_s <= HOURS_OF_ONE_DAY_S else by_day)
+    return rows_by(scores, by_hour if period_s <= BY_HOUR_S else by_day)
 
 
 def summary(name: str, scores: Sequence[ForecastScore]) -> TruthRow:
