@@ -172,6 +172,7 @@ def test_end_of_a_lease_that_comes_after_its_job_ended_is_no_news(tmp_path: Path
     with_loop(tmp_path, course, cast(Policy, ponder), slow=True)
 
 
+@pytest.mark.slow
 def test_long_list_is_one_transaction_of_many_steps_with_pauses_in_between(tmp_path: Path) -> None:
     policy, _ = _rebuilt()
     names = [str(number) for number in range(3 * MOST_EVENTS + 1)]

@@ -41,6 +41,8 @@ class Collector:
         yield from self._truth()
         trouble = 0 if control.trouble is None else 1
         yield GaugeMetricFamily("rota_storage_trouble", "1 while the database can't be written.", value=trouble)
+        for name, (about, count) in self._parts.more_counters().items():
+            yield CounterMetricFamily(name, about, value=count)
 
     def _truth(self) -> Iterator[Metric]:
         """Yield the scores of the forecasts of the last day, and by how much new ranges are stretched."""

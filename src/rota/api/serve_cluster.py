@@ -33,6 +33,7 @@ from rota.drivers.kubernetes.api.leadership import Leadership
 from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
+from rota.drivers.kubernetes.gangs.claims_check import RepairCount
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
@@ -127,6 +128,7 @@ class _ReplicaRun:
         self._access = access
         self._say = say
         self._switch = _Switch()
+        self._repair_count = RepairCount()
         self._changed = asyncio.Event()
         self._settings = options.given
         self._used: ClusterSettings | None = None
@@ -135,7 +137,10 @@ class _ReplicaRun:
     async def main(self, listening: Any) -> None:
         """Serve until a signal or an error."""
         options = self._options
-        api = Api(options.connection)
+        leadership, own_api = None, Api(options.connection)
+        if options.lease is not None:
+            leadership = Leadership(own_api, options.namespace, options.lease, options.identity, options.pod)
+        api = Api(options.connection, fence=None if leadership is None else leadership.fence)
         server = HttpServer(
             uvicorn.Config(
                 self._switch,
@@ -149,11 +154,8 @@ class _ReplicaRun:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
         http = asyncio.create_task(server.serve(sockets=[listening]))
-        leadership = None
-        if options.lease is not None:
-            leadership = Leadership(api, options.namespace, options.lease, options.identity, options.pod)
         self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
-        work = asyncio.create_task(self._lead(api, leadership))
+        work = asyncio.create_task(self._lead(api, own_api, leadership))
         try:
             await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
             if work.done() and (error := work.exception()) is not None:
@@ -166,12 +168,13 @@ class _ReplicaRun:
             if leadership is not None:
                 await leadership.release()
             await api.close()
+            await own_api.close()
             log.info("stopped")
 
-    async def _lead(self, api: Api, leadership: Leadership | None) -> None:
+    async def _lead(self, api: Api, own_api: Api, leadership: Leadership | None) -> None:
         options = self._options
         wanted = needed_rights(options.namespace, config_map=options.config_map, lease=options.lease, pod=options.pod)
-        await check_rights(api, wanted)
+        await check_rights(own_api, wanted)
         if leadership is not None:
             await leadership.acquire()
         async with asyncio.TaskGroup() as group:
@@ -224,7 +227,13 @@ class _ReplicaRun:
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
         """Schedule under one set of settings, until they change or the state has to be rebuilt."""
         self._changed.clear()
-        driver = KubernetesDriver(api, settings, ask_first_s=ASK_FIRST_S if self._options.extends else 0.0)
+        driver = KubernetesDriver(
+            api,
+            settings,
+            ask_first_s=ASK_FIRST_S if self._options.extends else 0.0,
+            running={row.id for row in self._records.live_jobs()},
+            repair_count=self._repair_count,
+        )
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
         await nodes.begin()
@@ -300,8 +309,13 @@ class _ReplicaRun:
             lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Kubernetes",
             truth=Truth(self._records, scheduling, forecasts),
+            more_counters=self._counters,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
+
+    def _counters(self) -> dict[str, tuple[str, int]]:
+        about = "Claims that differed from the API server's pods and were repaired."
+        return {"rota_kubernetes_repairs": (about, self._repair_count.repairs)}
 
 
 def _cause(error: BaseException) -> BaseException:

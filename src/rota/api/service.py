@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,8 @@ class Service:
     """How forecasts compared with what happened."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
+    more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
+    """Counters of this world for Prometheus: by name, what is counted and how many."""
 
 
 def service(request: Request) -> Service:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -48,6 +48,16 @@ class TruthOut(BaseModel):
     groups: dict[str, list[TruthRowOut]] = Field(description="By policy, horizon, kind, size, cause and tenant.")
     over_time: list[TruthRowOut]
     calibration: dict[str, Any] = Field(description="Factors by which ranges are stretched below and above.")
+
+
+class CauseOut(BaseModel):
+    """The error of starts that is left when an assumption is replaced by what happened."""
+
+    assumption: str
+    forecasts: int
+    median_error: float | None
+    mean_error: float | None
+    explains: float | None = Field(description="The part of the mean error that goes away.")
 
 
 class ErrorOut(BaseModel):
@@ -112,6 +122,13 @@ async def simulated(request: Request, caller: Caller, days: DaysQuery = 7.0) -> 
     _must_study(caller)
     parts = service(request)
     return JSONResponse(answer_out(await parts.truth.simulated(parts.lookout.promised.cluster, days)))
+
+
+@router.get("/truth/causes", response_model=list[CauseOut])
+async def causes(request: Request, caller: Caller, days: DaysQuery = 7.0) -> Response:
+    """Make past forecasts again with one assumption at a time replaced by what really happened."""
+    _must_study(caller)
+    return JSONResponse([asdict(row) for row in await service(request).truth.causes(days)])
 
 
 @router.post("/what-if", response_model=WhatIfOut)

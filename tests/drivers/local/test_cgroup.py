@@ -30,6 +30,7 @@ def real(tmp_path: Path) -> Cgroups:
     return found
 
 
+@pytest.mark.slow
 def test_kernel_counts_what_a_task_takes_and_ends_what_is_left_of_it(real: Cgroups) -> None:
     told = real.make("7/1/0", 500, 32 << 20)
     enter = " && ".join(f"echo $$ > {path}" for path in told["enter"])

@@ -71,8 +71,10 @@ SIDES = (
     Column(key="error_bar", title="error bar", right=True, show=lambda value: f"± {_percent(value)}"),
 )
 CAUSES = (
-    Column(key="assumption"),
-    Column(key="error", title="median error", right=True, show=_percent),
+    Column(key="assumption", title="replaced by what happened"),
+    Column(key="forecasts", right=True),
+    Column(key="median_error", title="median error", right=True, show=_percent),
+    Column(key="mean_error", title="mean error", right=True, show=_percent),
     Column(key="explains", right=True, show=_percent),
 )
 
@@ -84,6 +86,9 @@ def truth(
     simulate: Annotated[
         bool, typer.Option("--simulate/--no-simulate", help="Also simulate the period and compare completion times.")
     ] = True,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also find which assumption explains the error of starts; a minute.")
+    ] = False,
     server: ServerOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -103,8 +108,9 @@ def truth(
     client = Client(server, timeout_s=SIMULATION_TIMEOUT_S)
     found = client.get(f"/truth?days={days:g}&of={of.value}")
     compared, why = _simulated(client, days) if simulate else (None, None)
+    causes = client.get(f"/truth/causes?days={days:g}") if explain else None
     if output is OutputFormat.JSON:
-        emit([{**found, "simulated": compared, "simulated_why": why}], (), output)
+        emit([{**found, "simulated": compared, "simulated_why": why, "causes": causes}], (), output)
         return
     emit(_rows(found, by), COLUMNS, output)
     if output is OutputFormat.CSV:
@@ -115,6 +121,9 @@ def truth(
         _show_sides(compared, output)
     elif why is not None:
         typer.echo(f"not simulated: {why}", err=True)
+    if causes is not None:
+        typer.echo()
+        emit(causes, CAUSES, output)
 
 
 def _simulated(client: Any, days: float) -> tuple[Json | None, str | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from rota.core.state.state import State
 from rota.drivers.kubernetes.api.background_tasks import BackgroundTasks
 from rota.drivers.kubernetes.api.client import Api
 from rota.drivers.kubernetes.gangs.binder import Binder
+from rota.drivers.kubernetes.gangs.claims_check import ClaimsCheck, RepairCount
 from rota.drivers.kubernetes.gangs.context import DriverContext, EventSink, Report
 from rota.drivers.kubernetes.gangs.gang import Gang, PodSlot, Stage
 from rota.drivers.kubernetes.gangs.gang_controller import GangController
@@ -38,7 +39,7 @@ from rota.drivers.kubernetes.objects.binding_annotations import (
 )
 from rota.drivers.kubernetes.objects.controller_sizes import ask_size
 from rota.drivers.kubernetes.objects.gang_jobs import job_id
-from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID
+from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PLACEMENT
 from rota.drivers.kubernetes.objects.pods import PodPhase, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 
@@ -74,8 +75,18 @@ class KubernetesDriver:
 
     contract = CONTRACT
 
-    def __init__(self, api: Api, settings: ClusterSettings, *, ask_first_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        api: Api,
+        settings: ClusterSettings,
+        *,
+        ask_first_s: float = 0.0,
+        running: Container[str] = (),
+        repair_count: RepairCount | None = None,
+    ) -> None:
         self._settings = settings
+        self._running = running
+        """Jobs that this Rota has started: their bound pods stay its own if the scheduler's name changes."""
         self.occupancy = Occupancy()
         self._headroom = Headroom()
         self.node_cache = NodeCache(settings, self.occupancy, self._headroom)
@@ -94,6 +105,7 @@ class KubernetesDriver:
             flush=self._flush,
         )
         self._controller = GangController(self._context, ask_first_s)
+        self._claims_check = ClaimsCheck(self._context, repair_count or RepairCount())
         self._attached: tuple[EventSink, Known] | None = None
 
     @property
@@ -128,7 +140,7 @@ class KubernetesDriver:
 
     def pods_listed(self, values: list[Json]) -> None:
         """Take in the list of all pods."""
-        self.gang_index.replace([pod_of(value, self._settings) for value in values])
+        self.gang_index.replace([pod_of(value, self._settings, self._running) for value in values])
         self._flush()
 
     def pods_changed(self, changes: list[Json]) -> None:
@@ -137,7 +149,7 @@ class KubernetesDriver:
             if change["type"] == "DELETED":
                 self.gang_index.gone(change["object"]["metadata"]["uid"])
             else:
-                self.gang_index.see(pod_of(change["object"], self._settings))
+                self.gang_index.see(pod_of(change["object"], self._settings, self._running))
         self._flush()
 
     # -- starting up -----------------------------------------------------------------------------
@@ -155,6 +167,7 @@ class KubernetesDriver:
         for gang in self.gang_index.gangs:
             known = recover_gang(gang, nodes, self._settings)
             if known is None:
+                gang.left_alone = _runs_outside(gang, nodes)
                 continue
             restore_slots(gang, known, nodes)
             is_running = all(
@@ -167,6 +180,16 @@ class KubernetesDriver:
     def names_waiting(self) -> set[JobId]:
         """Return the ids of jobs that have pods but hold no devices."""
         return {job_id(gang, gang.waiting) for gang in self.gang_index.gangs if gang.job is None and gang.waiting}
+
+    def names_left_alone(self) -> set[JobId]:
+        """Return the ids of jobs whose pods run outside of what the settings describe."""
+        return {
+            JobId(pod.annotations[JOB_ID])
+            for gang in self.gang_index.gangs
+            if gang.left_alone
+            for pod in gang.members.values()
+            if pod.holds and JOB_ID in pod.annotations
+        }
 
     def phases_by_job(self) -> dict[JobId, list[PodPhase]]:
         """Return the phases of the pods that were bound, by job."""
@@ -184,6 +207,11 @@ class KubernetesDriver:
         for pod in gang.members.values():
             if pod.holds:
                 self._work.do(self._binder.evict(pod))
+
+    def leave_alone(self, gang: Gang) -> None:
+        """Let the pods of a gang run that the present settings can't describe."""
+        gang.clear_slots()
+        gang.job, gang.left_alone = None, True
 
     def attach(self, sink: EventSink, known: Known) -> None:
         """Send events to this sink from `take_up` on; the engine knows these gangs and jobs, and no others."""
@@ -208,6 +236,7 @@ class KubernetesDriver:
         self._context.sink = sink
         self.gang_index.touch_all()
         self._work.do(self._tick(), writes=False)
+        self._work.do(self._claims_check.run(), writes=False)
         self._flush()
 
     async def close(self) -> None:
@@ -319,3 +348,9 @@ class KubernetesDriver:
             await asyncio.sleep(TICK_S)
             self._controller.tick(time.time())
             self._flush()
+
+
+def _runs_outside(gang: Gang, nodes: Sequence[Node]) -> bool:
+    """Whether pods that Rota bound run on nodes that it no longer schedules."""
+    names = {str(node.id) for node in nodes}
+    return any(pod.holds and PLACEMENT in pod.annotations and pod.node not in names for pod in gang.members.values())

@@ -98,17 +98,20 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
     recall = PolicyMemory(records, declared.name)
     found = _undisputed(driver, cluster)
     rows = {JobId(row.id): row for row in records.live_jobs()}
+    ended = _ended_rows(records, [each.job.id for each in found if each.job.id not in rows])
     alive = {each.job.id for each in found} | _gathering(driver, rows)
-    _close_missing(records, driver, [row for name, row in rows.items() if name not in alive])
+    left = driver.names_left_alone()
+    _close_missing(records, driver, [row for name, row in rows.items() if name not in alive | left])
     kept: dict[JobId, Record] = {}
     pairs = []
     seq = records.next_seq()
     for each in sorted(found, key=lambda each: (_created_s(each.gang), each.job.id)):
-        row = rows.get(each.job.id)
-        standing = _standing(each, row, seq, [str(node.id) for node in nodes])
+        row, closed = rows.get(each.job.id), ended.get(each.job.id)
+        number = seq if closed is None else closed.seq
+        standing = _standing(each, row, number, [str(node.id) for node in nodes])
         pairs.append((each.job, recall.standing(standing)))
         kept[each.job.id] = _record(row, each.job, each.gang.key.namespace)
-        seq += row is None
+        seq += row is None and closed is None
     for name, row in rows.items():
         if name in alive and name not in kept:
             pairs.append((decode_job(json.loads(row.job)), recall.standing(_waiting(json.loads(row.live)))))
@@ -120,7 +123,7 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
         past=records.setting(PAST_KEY) or {},
     )
     state = snapshot.rebuild(cluster, pairs, frame)
-    _write_new(records, state, kept, [name for name in kept if name not in rows])
+    _write_found(records, state, kept, [name for name in kept if name not in rows], ended)
     driver.node_cache.begin()
     about = f"Resynced: {len(found)} jobs found on {len(nodes)} nodes of a Kubernetes cluster"
     present = ClusterConfig(cluster, cluster, settings.tenancy, has_fixed_nodes=False)
@@ -132,16 +135,36 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
 
 
 def _undisputed(driver: KubernetesDriver, cluster: Cluster) -> list[Found]:
-    """Return the gangs that hold devices; one that claims devices of another is evicted."""
-    scratch = Inventory(cluster)
+    """Return the gangs that hold devices.
+
+    One that claims devices of another is evicted. One on devices that the settings do not describe is left alone.
+    """
+    scratch, empty = Inventory(cluster), Inventory(cluster)
     kept = []
     for each in driver.resync(cluster.nodes):
-        if scratch.is_free(each.placement, each.job.roles, back=True):
+        if not _is_described(each, empty):
+            driver.leave_alone(each.gang)
+        elif scratch.is_free(each.placement, each.job.roles, back=True):
             scratch.take(each.placement, each.job.roles)
             kept.append(each)
         else:
             driver.give_back(each.gang)
     return kept
+
+
+def _is_described(each: Found, empty: Inventory) -> bool:
+    """Whether the cluster, as the settings describe it, has the devices that a gang holds."""
+    roles = each.job.roles
+    same = all(
+        slot.devices.bit_count() * slot.milli == roles[slot.role].device_milli * slot.tasks for slot in each.placement
+    )
+    return same and empty.is_free(each.placement, roles, back=True)
+
+
+def _ended_rows(records: Records, names: Sequence[JobId]) -> dict[JobId, Any]:
+    """Return the rows of jobs that were recorded as ended, but run: other settings did not know their pods."""
+    found = ((name, records.job(name)) for name in names)
+    return {name: row for name, row in found if row is not None}
 
 
 def _gathering(driver: KubernetesDriver, rows: dict[JobId, Any]) -> set[JobId]:
@@ -189,13 +212,18 @@ def _record(row: Any, job: Job | None, namespace: str) -> Record:
     return record
 
 
-def _write_new(records: Records, state: State, kept: dict[JobId, Record], names: list[JobId]) -> None:
-    """Record jobs that run but have no row: another replica started them."""
+def _write_found(
+    records: Records, state: State, kept: dict[JobId, Record], names: list[JobId], ended: dict[JobId, Any]
+) -> None:
+    """Record jobs that run but have no row, for another replica started them, or one that says that they ended."""
     batch = WriteBatch()
     node_names = [str(books.node.id) for books in state.inventory.nodes]
     for name in names:
         live = state.jobs[name]
-        batch.new_jobs.append(row_of(live, kept[name], state, node_names, encode_job(live.job)))
+        if name in ended:
+            batch.changed_jobs.append(changes_of(live, kept[name], state, node_names))
+        else:
+            batch.new_jobs.append(row_of(live, kept[name], state, node_names, encode_job(live.job)))
     if names:
         records.write(batch)()
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.live.loop.boot import Scheduling
+from rota.live.truth.attribution import CauseRow
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.truth.scores import KEYS, ScoredMoment, TruthRow, over_time, rows_by, score, summary
-from rota.live.workers.whatif import Answer, WhatIf
+from rota.live.workers.whatif import JOURNAL, Answer, WhatIf, run_worker
 from rota.store.forecasts import StoredForecast
 from rota.store.records import Records
 
@@ -21,6 +26,8 @@ DAY_S = 86400.0
 FRESH_S = 600.0
 """How old a comparison with a simulation may be before it is computed again."""
 METRICS_FRESH_S = 15.0
+MOST_EXPLAINED = 24
+"""Past forecasts that are made again to explain their error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +55,7 @@ class Truth:
         self._scheduling = scheduling
         self._keeper = keeper
         self._what_if = WhatIf(records, scheduling)
+        self._explaining = asyncio.Lock()
         self._last: tuple[float, float, Answer] | None = None
         self._scraped: tuple[float, dict[ScoredMoment, TruthRow]] | None = None
 
@@ -80,6 +88,32 @@ class Truth:
         answer = await self._what_if.ask(self._what_if.present(cluster), [], days, since_policy=True)
         self._last = (now_s, days, answer)
         return answer
+
+    async def causes(self, days: float) -> list[CauseRow]:
+        """Return what explains the error of starts, from forecasts of the present journal segment."""
+        if self._explaining.locked():
+            raise RotaError("the error of forecasts is being explained already; try again when that is done")
+        async with self._explaining:
+            with tempfile.TemporaryDirectory(prefix="rota-truth-") as folder:
+                await asyncio.to_thread(self._write_question, Path(folder), time.time() - days * DAY_S)
+                found = await run_worker("attribution_worker", Path(folder))
+        return [CauseRow(**row) for row in found["causes"]]
+
+    def _write_question(self, folder: Path, since_s: float) -> None:
+        """Write the journal since the last restart or change of policy, and a sample of its forecasts."""
+        first, header = self._records.segments()[-1]
+        begun_s = (header.get("snapshot") or {}).get("now_s", 0.0)
+        kept = [
+            {"job_id": each.job_id, "made_s": each.made_s, "started_s": each.started_s}
+            for each in self._records.forecasts.since(max(since_s, begun_s))
+            if each.start is not None and each.started_s is not None and each.started_s > each.made_s
+        ]
+        every = max(-(-len(kept) // MOST_EXPLAINED), 1)
+        (folder / "questions.json").write_text(json.dumps(kept[::every]), encoding="utf-8")
+        with (folder / JOURNAL).open("w", encoding="utf-8") as file:
+            file.write(json.dumps(header, separators=(",", ":")) + "\n")
+            for body in self._records.steps(first):
+                file.write(body + "\n")
 
     def scraped(self) -> dict[ScoredMoment, TruthRow]:
         """Return the scores of the last day, for scrapers; read again after some seconds."""

@@ -35,7 +35,7 @@ LONGEST_S = 120.0
 MOST_ADDED = 10_000
 SCENARIOS = "scenarios.json"
 JOURNAL = "journal.jsonl"
-_PROGRAM = "from rota.live.workers.whatif_worker import work; work()"
+_PROGRAM = "from rota.live.workers.{module} import work; work()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +107,7 @@ class WhatIf:
                 changed_s = await asyncio.to_thread(self._policy_since)
                 since_s = max(since_s, changed_s) if since_policy else since_s
                 await asyncio.to_thread(self._write, Path(folder), [now, *others], since_s, changed_s)
-                output = await _run(Path(folder))
-        found = json.loads(output)
-        if "error" in found:
-            raise RotaError(str(found["error"]))
+                found = await run_worker("whatif_worker", Path(folder))
         sides = [Side(**side) for side in found["sides"]]
         return Answer(
             jobs=found["jobs"],
@@ -206,9 +203,11 @@ def _another(model: Node, number: int) -> Node:
     return replace(model, id=NodeId(f"{model.id}-more-{number}"))
 
 
-async def _run(folder: Path) -> bytes:
+async def run_worker(module: str, folder: Path) -> Json:
+    """Let a worker process answer the question in a folder; raise its error."""
+    program = _PROGRAM.format(module=module)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _PROGRAM, str(folder), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-c", program, str(folder), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
     try:
         output, _ = await asyncio.wait_for(process.communicate(), LONGEST_S)
@@ -221,7 +220,10 @@ async def _run(folder: Path) -> bytes:
             await process.wait()
     if process.returncode:
         raise RotaError(f"the simulation ended with status {process.returncode}")
-    return output
+    found: Json = json.loads(output)
+    if "error" in found:
+        raise RotaError(str(found["error"]))
+    return found
 
 
 def setting_with(scenario: Scenario) -> Setting:

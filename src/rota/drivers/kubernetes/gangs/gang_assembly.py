@@ -28,6 +28,9 @@ class GangAssembly:
 
     def gather(self, gang: Gang) -> None:
         """Announce a gang to the engine once it is complete."""
+        if gang.left_alone and any(pod.holds for pod in gang.members.values()):
+            return
+        gang.left_alone = False
         self._clear_strays(gang)
         if gang.size is None and gang.waiting:
             self._find_size(gang)

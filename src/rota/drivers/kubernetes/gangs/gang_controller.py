@@ -209,6 +209,7 @@ class GangController:
         self._context.headroom.tick(now_s)
         if self._context.api.is_silent:
             self._postpone(now_s + self._context.settings.gang_timeout)
+            self._context.node_cache.excuse_lost(now_s)
             return
         limit_s = now_s - self._context.settings.lost_after
         lost = {name for name, since_s in self._context.node_cache.lost_since_s.items() if since_s <= limit_s}
@@ -220,7 +221,7 @@ class GangController:
                 self._expire(gang)
 
     def _postpone(self, until_s: float) -> None:
-        """Postpone all deadlines while the API server is unreachable."""
+        """Postpone all deadlines while the API server is unreachable, or this replica may not write."""
         for gang in self._context.gang_index.gangs:
             if gang.deadline_s is not None:
                 gang.deadline_s = max(gang.deadline_s, until_s)
@@ -269,7 +270,9 @@ class GangController:
             if gang.stage is Stage.PLACED:
                 self._give_up(gang, f"pod {pod.name} could not be bound: {error}")
         else:
-            if came is Bound.YES:
+            if came is Bound.YES and slot.pod != pod.uid:  # deleted since, as the watch has reported before the answer
+                self._context.headroom.put(pod.uid, None)
+            elif came is Bound.YES:
                 slot.bound = True
                 pod = gang.members.get(pod.uid, pod)
                 pod.node = pod.node or node

@@ -22,6 +22,7 @@ class GangIndex:
         self._gang_by_pod: dict[str, Gang] = {}
         self._others: set[str] = set()
         self._touched: dict[Gang, None] = {}
+        self._changed: dict[Gang, None] = {}
         self.by_job: dict[JobId, Gang] = {}
         """Gangs of jobs that have not ended in the engine."""
 
@@ -29,6 +30,15 @@ class GangIndex:
     def gangs(self) -> list[Gang]:
         """All gangs."""
         return list(self._gangs.values())
+
+    @property
+    def pods(self) -> dict[str, Pod]:
+        """All pods of gangs, by uid."""
+        return {uid: pod for gang in self._gangs.values() for uid, pod in gang.members.items()}
+
+    def is_other(self, uid: str) -> bool:
+        """Whether a pod is known as one that belongs to no gang."""
+        return uid in self._others
 
     def see(self, pod: Pod) -> None:
         """Record the present form of a pod."""
@@ -108,18 +118,25 @@ class GangIndex:
         return self._gang_by_pod.get(uid)
 
     def touch(self, gang: Gang) -> None:
-        """Mark a gang for reconciliation."""
+        """Mark a gang for reconciliation and for the reporter."""
         self._touched[gang] = None
+        self._changed[gang] = None
 
     def touch_all(self) -> None:
         """Mark every gang for reconciliation."""
         self._touched.update(dict.fromkeys(self._gangs.values()))
+        self._changed.update(dict.fromkeys(self._gangs.values()))
 
     def take_touched(self) -> Iterable[Gang]:
         """Yield the gangs to reconcile until none is left."""
         while self._touched:
             touched, self._touched = self._touched, {}
             yield from touched
+
+    def take_changed(self) -> dict[Gang, None]:
+        """Take the gangs that changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return changed
 
     def retire(self, gang: Gang) -> None:
         """Forget a finished gang; its remaining pods count as occupancy."""
