@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from nicegui import html, ui
 
 from rota.core.errors import RotaError, Unavailable
+from rota.live.truth.attribution import CauseRow
 from rota.live.truth.scores import ScoredMoment, TruthRow
 from rota.live.truth.summary import TruthTables
 from rota.live.workers.whatif import Answer
@@ -18,6 +19,7 @@ from rota.web.page_context import PageContext
 from rota.web.parts.basics import Tile, button, card, empty, set_text
 from rota.web.parts.charts import chart, over_time
 
+T = TypeVar("T")
 DAYS = {1: "Last day", 7: "Last 7 days", 30: "Last 30 days"}
 MOMENTS = {ScoredMoment.START.value: "Starts", ScoredMoment.END.value: "Ends"}
 GROUPS = {"policy": "By policy", "horizon": "By horizon", "kind": "By kind of run time", "size": "By size"}
@@ -70,6 +72,45 @@ class TruthPage:
                 self._button = button("Simulate", "play_arrow", primary=True)
             self._button.on_click(self._simulate)
 
+        with card("What explains the error", "past forecasts of starts, made again with the truth"):
+            self._why_status = html.div().classes("verdict").props("role=status")
+            self._why = html.div()
+            with self._why:
+                empty("Make past forecasts again, with one assumption at a time replaced by what really happened.")
+            with html.div():
+                self._why_button = button("Explain", "troubleshoot")
+            self._why_button.on_click(self._explain)
+
+    async def _explain(self) -> None:
+        days = float(self._days.value or 7)
+        found = await self._attempt(
+            self._why_status,
+            self._why_button,
+            "Making past forecasts again …",
+            self._context.service.truth.causes(days),
+        )
+        if found is not None:
+            set_text(self._why_status, f"{words.plural(found[0].forecasts, 'forecast')} made again.")
+            self._why.clear()
+            with self._why:
+                _show_causes(found)
+
+    async def _attempt(self, status: Any, pressed: Any, text: str, work: Awaitable[T]) -> T | None:
+        """Show that something is computed, and return it; its error is shown, and None returned."""
+        status.classes(replace="verdict")
+        set_text(status, text)
+        pressed.disable()
+        try:
+            found = await work
+        except (RotaError, Unavailable) as error:
+            status.classes(replace="verdict refused")
+            set_text(status, str(error))
+            return None
+        finally:
+            pressed.enable()
+        status.classes(replace="verdict accepted")
+        return found
+
     async def _choose(self) -> None:
         await self.update()
 
@@ -115,23 +156,35 @@ class TruthPage:
         self._chart.update()
 
     async def _simulate(self) -> None:
-        self._status.classes(replace="verdict")
-        set_text(self._status, "Simulating …")
-        self._button.disable()
-        try:
-            answer = await self._context.service.truth.simulated(self._context.cluster, float(self._days.value or 7))
-        except (RotaError, Unavailable) as error:
-            self._status.classes(replace="verdict refused")
-            set_text(self._status, str(error))
+        days = float(self._days.value or 7)
+        answer = await self._attempt(
+            self._status,
+            self._button,
+            "Simulating …",
+            self._context.service.truth.simulated(self._context.cluster, days),
+        )
+        if answer is None:
             return
-        finally:
-            self._button.enable()
-        self._status.classes(replace="verdict accepted")
         left_out = f" {answer.left_out:,} more were excluded: not ended, or too large." if answer.left_out else ""
         set_text(self._status, f"{words.plural(answer.jobs, 'job')} simulated.{left_out}")
         self._simulated.clear()
         with self._simulated:
             _show_simulated(answer)
+
+
+def _show_causes(rows: Sequence[CauseRow]) -> None:
+    with html.table().classes("table").props('aria-label="What explains the error"'):
+        with html.thead(), html.tr():
+            html.th("Replaced by what happened", scope="col")
+            for title in ("Median error", "Mean error", "Explains"):
+                html.th(title, scope="col").classes("number")
+        with html.tbody():
+            for row in rows:
+                with html.tr():
+                    html.th(row.assumption, scope="row")
+                    html.td(_percent(row.median_error)).classes("number")
+                    html.td(_percent(row.mean_error)).classes("number")
+                    html.td("–" if row.explains is None else f"{100 * row.explains:.0f} %").classes("number strong")
 
 
 def _show_simulated(answer: Answer) -> None:

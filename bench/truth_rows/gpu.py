@@ -1,0 +1,120 @@
+"""The same with real trainings: a manager on the GPU that this machine has, small models in PyTorch, within minutes."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from managers import Manager
+from truth_rows.live import LiveRow, figures, wait_for_all
+
+Json = dict[str, Any]
+KINDS = {"mlp": 1500, "wide": 2500, "deep": 4000, "conv": 6000}
+"""Names of trainings, with the median of their steps."""
+SPREAD = 0.2
+ROWS = (("fifo:backfill=true", "declared"), ("priority", "history"))
+PAST_SHARE = 0.35
+GAP_SHARE = 0.8
+"""Time between submissions, as a part of a training: a queue builds up."""
+TRAIN = """
+import sys, time
+import torch
+import rota.sdk
+
+kind, steps = sys.argv[1], int(sys.argv[2])
+torch.manual_seed(0)
+width, depth = {"mlp": (1024, 2), "wide": (4096, 2), "deep": (1024, 8), "conv": (2048, 4)}[kind]
+layers = []
+for _ in range(depth):
+    layers += [torch.nn.Linear(width, width), torch.nn.ReLU()]
+model = torch.nn.Sequential(*layers).to("cuda")
+optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
+data = torch.randn(2048, width, device="cuda")
+run = rota.sdk.steps(range(steps))
+for batch in run:
+    loss = (model(data) - data).square().mean()
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    if run.should_save:
+        torch.cuda.synchronize()
+        run.saved()
+torch.cuda.synchronize()
+"""
+
+
+def measure_gpu(seed: int, *, limit_s: float) -> list[Json]:
+    """Measure the rows one after the other, as they share the GPU; all of it within a limit."""
+    return [_row(policy, source, seed + number, limit_s / len(ROWS)) for number, (policy, source) in enumerate(ROWS)]
+
+
+def _row(policy: str, source: str, seed: int, limit_s: float) -> Json:
+    begun_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="rota-truth-") as folder:
+        script = Path(folder) / "train.py"
+        script.write_text(TRAIN, encoding="utf-8")
+        manager = Manager(Path(folder), "--policy", policy, "--log-level", "warning").start()
+        try:
+            gpus = sum(node["gpus"] for node in manager.client.nodes())
+            if not gpus:
+                raise SystemExit("the manager found no GPU on this machine")
+            pace = _paces(manager, script)
+            mean_s = sum(pace.values()) / len(pace)
+            budget_s = limit_s - (time.monotonic() - begun_s) - 20.0
+            jobs = max(int(0.75 * budget_s * gpus / mean_s), 8)
+            past = int(PAST_SHARE * jobs)
+            row = LiveRow(policy=policy, source=source, jobs=jobs - past, past=past, scale=1.0, seed=seed)
+            measured_from_s = _submit(manager, script, row, pace, gap_s=GAP_SHARE * mean_s / gpus)
+            wait_for_all(manager)
+            time.sleep(2.0)
+            return {**figures(manager, row, measured_from_s), "gpus": gpus, "lengths_s": pace, **asdict(row)}
+        finally:
+            manager.clean_up()
+
+
+def _file(script: Path, kind: str, steps: int) -> Json:
+    return {
+        "name": kind,
+        "run": [sys.executable, str(script), kind, str(steps)],
+        "resources": {"gpus": 1},
+        "checkpoint": {"grace": "20s"},
+    }
+
+
+def _paces(manager: Manager, script: Path) -> dict[str, float]:
+    """Run one training of each kind, and return how long each takes."""
+    found = {}
+    for kind, steps in KINDS.items():
+        job_id = manager.client.submit({**_file(script, kind, steps), "name": f"pace-{kind}"})[0]
+        manager.wait(job_id, within_s=120.0)
+        row = manager.client.job(job_id)
+        found[kind] = max(_seconds(row["ended"]) - _seconds(row["started"]), 0.1)
+    return found
+
+
+def _seconds(moment: str) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def _submit(manager: Manager, script: Path, row: LiveRow, pace: dict[str, float], *, gap_s: float) -> float:
+    """Submit trainings of random length; return when the measured ones began."""
+    rng = random.Random(row.seed)
+    measured_from_s = time.time()
+    for number in range(row.past + row.jobs):
+        if number == row.past:
+            measured_from_s = time.time()
+        kind = rng.choice(list(KINDS))
+        share = rng.lognormvariate(0.0, SPREAD)
+        file = _file(script, kind, max(int(KINDS[kind] * share), 10)) | {"priority": rng.choice((0, 0, 0, 50, 100))}
+        if row.source == "declared":
+            file["estimate"] = round(pace[kind] * share * 1.2 * rng.lognormvariate(0.0, 0.2), 3)
+        manager.client.submit(file)
+        time.sleep(rng.expovariate(1.0 / gap_s))
+    return measured_from_s
