@@ -3,10 +3,11 @@
 A job that declares an estimate (or a time limit) runs for a multiple of it; a job that declares nothing runs for a
 multiple of a second. Logarithms of multiples are grouped in levels: all jobs, those of the user, of the user and
 command, of the user and name (with and without its digits), of that size too; for a job of a new name, all jobs, those
-of its size, the user's of its size. The centre of a group is shrunk towards that of the group around it, by as much as the groups of that level
-differ less than the jobs in them do, so that one sample never outweighs a declaration. Around the centre lie the
-deviations seen in the group and in all groups of its level. Each forward run draws centres once, since all jobs of a
-group share that error. A job that has already run for a while runs longer than that: distributions are conditional.
+of its size, the user's of its size. The centre of a group is shrunk towards that of the group around it, by as much as
+the groups of that level differ less than the jobs in them do, so that one sample never outweighs a declaration. Around
+the centre lie the deviations seen in the group and in all groups of its level. Each forward run draws centres once,
+since all jobs of a group share that error, and a factor for all. A job that has already run for a while runs longer
+than that: distributions are conditional.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ LEAST_HELD, MOST_HELD = 0.25, 8.0
 SMOOTH = 0.25
 """Width of the normal distribution around each deviation, relative to their spread."""
 LEAST_SPREAD = 0.01
+COMMON = 0.08
+"""Standard deviation of the logarithm of an error that all jobs of a run share: nothing is quite as it was."""
+UNSURE = 1.3
+"""By how much more the centre of a group is uncertain than its samples tell, since they are not independent."""
 
 
 class KnownFrom(Enum):
@@ -116,7 +121,8 @@ class _Mixture:
 
     def middle(self, run: int) -> float:
         """Return the centre in a run."""
-        return self.centre + self.unsure * normal_at(uniforms(run, self.key)[0])
+        common = COMMON * normal_at(uniforms(run, "common")[0])
+        return self.centre + common + self.unsure * normal_at(uniforms(run, self.key)[0])
 
     def draw(self, run: int, share: float, place: float) -> float:
         """Return the logarithm at two uniform numbers: one chooses the part, one the place in it."""
@@ -213,7 +219,7 @@ class RunTimes:
             held = PRIOR_SAMPLES if around is None else self._held_by(base, group.level, around, within)
             count = len(group.logs)
             centre = (count * group.mean + held * centre) / (count + held)
-            unsure = within / math.sqrt(count + held)
+            unsure = UNSURE * within / math.sqrt(count + held)
             offsets, weights = _deviations(group, level, within)
             width = max(SMOOTH * within, LEAST_SPREAD)
             around = group

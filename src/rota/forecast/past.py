@@ -20,6 +20,8 @@ class PastRun:
     work_s: float | None = None
     """Its run time at full speed, without what was lost."""
     command: str = ""
+    restarts: int = 0
+    """How often it was stopped and started again."""
 
 
 def kind_of(name: str) -> str:
