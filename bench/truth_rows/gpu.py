@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import tempfile
 import time
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ Json = dict[str, Any]
 KINDS = {"mlp": 1500, "wide": 2500, "deep": 4000, "conv": 6000}
 """Names of trainings, with the median of their steps."""
 SPREAD = 0.2
+PASSED = ("PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME")
+"""Variables that trainings need and a manager does not pass on by itself."""
 ROWS = (("fifo:backfill=true", "declared"), ("priority", "history"))
 PAST_SHARE = 0.35
 GAP_SHARE = 0.8
@@ -58,7 +62,7 @@ def _row(policy: str, source: str, seed: int, limit_s: float) -> Json:
     with tempfile.TemporaryDirectory(prefix="rota-truth-") as folder:
         script = Path(folder) / "train.py"
         script.write_text(TRAIN, encoding="utf-8")
-        manager = Manager(Path(folder), "--policy", policy, "--log-level", "warning").start()
+        manager = Manager(Path(folder), "--policy", policy, "--log-level", "warning").start(within_s=120.0)
         try:
             gpus = sum(node["gpus"] for node in manager.client.nodes())
             if not gpus:
@@ -83,6 +87,7 @@ def _file(script: Path, kind: str, steps: int) -> Json:
         "run": [sys.executable, str(script), kind, str(steps)],
         "resources": {"gpus": 1},
         "checkpoint": {"grace": "20s"},
+        "env": {name: os.environ[name] for name in PASSED if name in os.environ},
     }
 
 
@@ -98,8 +103,6 @@ def _paces(manager: Manager, script: Path) -> dict[str, float]:
 
 
 def _seconds(moment: str) -> float:
-    from datetime import datetime
-
     return datetime.fromisoformat(moment).timestamp()
 
 

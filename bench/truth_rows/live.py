@@ -44,7 +44,9 @@ def measure_row(row: LiveRow, folder: Path) -> Json:
     home.mkdir()
     script = home / "task.sh"
     script.write_text(TASK, encoding="utf-8")
-    manager = Manager(home, "--emulate", "gpu=8/4", "--policy", row.policy, "--log-level", "warning").start()
+    manager = Manager(home, "--emulate", "gpu=8/4", "--policy", row.policy, "--log-level", "warning").start(
+        within_s=120.0
+    )
     elastic = row.policy.startswith("afs")
     jobs = random_jobs(row.past + row.jobs, declared=row.source == "declared", scale=row.scale, seed=row.seed)
     try:

@@ -19,7 +19,7 @@ HEAD = (
     "live mean s",
     "simulated",
     "per job",
-    "pre-emptions live/sim",
+    "preemptions live/sim",
 )
 NAMES = ("live", "gpu", "kubernetes")
 

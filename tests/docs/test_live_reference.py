@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from docs.pages import ROOT
-from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tokens
+from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tokens, truth
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
 
@@ -37,6 +37,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         estimates.router,
         system.probes,
         tokens.router,
+        truth.router,
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

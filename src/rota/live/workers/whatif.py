@@ -79,13 +79,13 @@ class WhatIf:
         self._busy = asyncio.Lock()
 
     def present(self, cluster: Cluster, *, restart_s: float | None = None) -> Scenario:
-        """The scenario in which the manager is now; without a cost of restarts, none is assumed."""
+        """The scenario in which the manager is now; costs that are not given are learned from the journal."""
         return Scenario(
             policies=(self._scheduling.policy,),
             placement=self._scheduling.placement,
             tenancy=self._scheduling.tenancy,
             cluster=cluster,
-            costs=Costs(restart_s=restart_s or 0.0),
+            costs=Costs() if restart_s is None else Costs(restart_s=restart_s),
         )
 
     async def ask(
@@ -154,6 +154,7 @@ class WhatIf:
             "scenarios": [encode_scenario(scenario) for scenario in scenarios],
             "carried": [row.id for row in rows],
             "compare_from_s": compare_from_s,
+            "learns_costs": scenarios[0].costs == Costs(),
         }
         (folder / SCENARIOS).write_text(json.dumps(question), encoding="utf-8")
 
