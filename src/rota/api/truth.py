@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -143,7 +144,7 @@ async def asked(parts: Service, question: WhatIfIn) -> Answer:
     """Return the answer to a question."""
     cluster = parts.lookout.promised.cluster
     asks = WhatIf(parts.records, parts.scheduling)
-    now = asks.present(cluster, restart_s=question.restart_s)
+    now = await asyncio.to_thread(asks.present, cluster, restart_s=question.restart_s)
     after = changed(cluster, added={DeviceType(kind): count for kind, count in question.add_nodes.items()})
     policies = question.policies or ([parts.scheduling.policy] if question.add_nodes else [])
     return await asks.ask(now, [replace(now.under(policy), cluster=after) for policy in policies], question.days)

@@ -85,7 +85,8 @@ class Truth:
         now_s = time.time()
         if self._last is not None and self._last[1] == days and now_s - self._last[0] < FRESH_S:
             return self._last[2]
-        answer = await self._what_if.ask(self._what_if.present(cluster), [], days, since_policy=True)
+        present = await asyncio.to_thread(self._what_if.present, cluster)
+        answer = await self._what_if.ask(present, [], days, since_policy=True)
         self._last = (now_s, days, answer)
         return answer
 

@@ -22,10 +22,11 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, NodeId, TenantId
 from rota.drivers.simulator.study import Setting, scheduler, setting_of
+from rota.forecast.costs import CostLearner, LearnedCosts
 from rota.live.loop.boot import Scheduling
+from rota.live.workers.forecast_worker import MOST_PAST, MOST_STEPS, past_run
 from rota.live.workers.what_happened import SimulationError
-from rota.perf.speed.model import Costs
-from rota.policies import names
+from rota.policies import find_policy, names
 from rota.scenario import Scenario, encode_scenario
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
@@ -79,14 +80,22 @@ class WhatIf:
         self._busy = asyncio.Lock()
 
     def present(self, cluster: Cluster, *, restart_s: float | None = None) -> Scenario:
-        """The scenario in which the manager is now; costs that are not given are learned from the journal."""
+        """The scenario in which the manager is now, with costs as learned from its journal, or a restart as given."""
+        costs = self.learned().costs()
         return Scenario(
             policies=(self._scheduling.policy,),
             placement=self._scheduling.placement,
             tenancy=self._scheduling.tenancy,
             cluster=cluster,
-            costs=Costs() if restart_s is None else Costs(restart_s=restart_s),
+            costs=costs if restart_s is None else replace(costs, restart_s=restart_s),
         )
+
+    def learned(self) -> LearnedCosts:
+        """What starts, stops and restarts have cost lately."""
+        learner = CostLearner()
+        for _, body in self._records.last_steps(-1, MOST_STEPS):
+            learner.take(json.loads(body))
+        return learner.learned([past_run(row) for row in self._records.ended_since(0.0, MOST_PAST)])
 
     async def ask(
         self, now: Scenario, others: Sequence[Scenario], days: float, *, since_policy: bool = False
@@ -97,6 +106,7 @@ class WhatIf:
         """
         for scenario in others:
             refuse_files(scenario.policy)
+        now, others = as_policy_can(now), [as_policy_can(scenario) for scenario in others]
         for scenario in (now, *others):
             scheduler(scenario.policy, setting_with(scenario))
         if self._busy.locked():
@@ -154,7 +164,6 @@ class WhatIf:
             "scenarios": [encode_scenario(scenario) for scenario in scenarios],
             "carried": [row.id for row in rows],
             "compare_from_s": compare_from_s,
-            "learns_costs": scenarios[0].costs == Costs(),
         }
         (folder / SCENARIOS).write_text(json.dumps(question), encoding="utf-8")
 
@@ -163,6 +172,15 @@ def _carried(row: Any, at_s: float) -> Json:
     """Return a job that was there at a moment, as if it had arrived then."""
     runs = row.started_s is not None and row.started_s <= at_s
     return {"job": json.loads(row.job), "submitted_s": at_s, "work": 0.0, "run_since_s": at_s if runs else None}
+
+
+def as_policy_can(scenario: Scenario) -> Scenario:
+    """The scenario with the time of a stop counted as a restart, where the policy leaves no time for stops."""
+    costs = scenario.costs
+    if not costs.checkpoint_s or not find_policy(scenario.policy)[0].plans_in_rounds:
+        return scenario
+    folded = replace(costs, checkpoint_s=0.0, restart_s=costs.restart_s + costs.checkpoint_s)
+    return replace(scenario, costs=folded)
 
 
 def refuse_files(policy: str) -> None:

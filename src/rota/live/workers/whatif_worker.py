@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,11 @@ from rota.core.errors import RotaError
 from rota.core.model.job import JobId
 from rota.core.state.history import History
 from rota.drivers.simulator.study import Setting, oversized, simulate
-from rota.forecast.costs import CostLearner
 from rota.live.workers.what_happened import UNKNOWN, SimulationError, error_of, what_happened
 from rota.live.workers.whatif import JOURNAL, SCENARIOS, setting_with
-from rota.policies import find_policy
 from rota.report.metrics import measure
 from rota.report.series import cdf
-from rota.scenario import Scenario, decode_scenario
+from rota.scenario import decode_scenario
 from rota.traces.formats import read_trace
 
 Json = dict[str, Any]
@@ -44,8 +42,6 @@ def work() -> None:
 def _answer(folder: Path) -> Json:
     question = json.loads((folder / SCENARIOS).read_text(encoding="utf-8"))
     scenarios = [decode_scenario(value) for value in question["scenarios"]]
-    if question["learns_costs"]:
-        scenarios = with_learned_costs(scenarios, folder / JOURNAL)
     settings = [setting_with(scenario) for scenario in scenarios]
     workload = read_trace(folder / JOURNAL)
     misfits = {job.id for setting in settings for job, _ in oversized(workload.submissions, setting)}
@@ -70,20 +66,6 @@ def _answer(folder: Path) -> Json:
         "real": real,
         "distance": None if distance is None else asdict(distance),
     }
-
-
-def with_learned_costs(scenarios: Sequence[Scenario], journal: Path) -> list[Scenario]:
-    """Return scenarios with what starts, stops and restarts cost on this machine, by its journal."""
-    learner = CostLearner()
-    with journal.open(encoding="utf-8") as lines:
-        next(lines)
-        for line in lines:
-            learner.take(json.loads(line))
-    learned = learner.learned()
-    return [
-        replace(scenario, costs=learned.costs(in_rounds=find_policy(scenario.policy)[0].plans_in_rounds))
-        for scenario in scenarios
-    ]
 
 
 def _compared(
