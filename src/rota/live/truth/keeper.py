@@ -30,7 +30,7 @@ REPLAYED = 2000
 ASKED_EVERY_S = 30.0
 ASKED_SHARE = 0.1
 """An asked-for forecast is kept if the last one is older than this, and than this part of the time since the first."""
-MOST_PENDING = 1000
+MOST_PENDING = 100
 """Submitted jobs that wait for their forecast; of more, the oldest are left out."""
 IDLE_SHARE = 1.0
 MOST_IDLE_S = 2.0

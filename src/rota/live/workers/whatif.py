@@ -82,8 +82,10 @@ class WhatIf:
     def present(self, cluster: Cluster, *, restart_s: float | None = None) -> Scenario:
         """The scenario in which the manager is now, with costs as learned from its journal, or a restart as given."""
         costs = self.learned().costs()
+        declared, options = find_policy(self._scheduling.policy)
+        live = declared.live_options(options)
         return Scenario(
-            policies=(self._scheduling.policy,),
+            policies=(self._scheduling.policy if live == options else f"{declared.name}:{live}",),
             placement=self._scheduling.placement,
             tenancy=self._scheduling.tenancy,
             cluster=cluster,
