@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--warm-up", type=int, default=0)
     options = parser.parse_args()
-    cluster = Cluster.uniform(("gpu", options.gpus, options.nodes))
+    cluster = Cluster.uniform(("gpu", options.nodes * options.gpus, options.gpus))
     for policy in options.policy or ("fifo:backfill=true", "priority", "las"):
         if options.workload == "trace":
             if options.path is None:

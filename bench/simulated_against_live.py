@@ -113,7 +113,7 @@ def main() -> None:
 def compare(folder: Path, policy: str) -> None:
     """Simulate the journal of a manager, and print how far that is from what happened."""
     records = Records(open_database(folder / "data" / "rota" / "rota.db"))
-    cluster = Cluster.uniform(("gpu", 8, 1))
+    cluster = Cluster.uniform(("gpu", 8, 8))
     learner = CostLearner()
     header = JournalHeader(scenario=Scenario(policies=(policy,), placement="any", cluster=cluster))
     with (folder / "journal.jsonl").open("w", encoding="utf-8") as file:

@@ -268,6 +268,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(shared: Manager, field: str)
         shared.client.submit({"run": "true", field: values[field]})
 
 
+@pytest.mark.attack("looks for a secret in the API and the journal", stopped_by="secrets are shown as ***")
 def test_secret_reaches_the_task_and_nobody_else(shared: Manager) -> None:
     job_id = shared.submit("test ${#KEY} = 7", env={"KEY": {"secret": "hunter2"}})
 

@@ -147,6 +147,10 @@ def guarded(tmp_path: Path) -> Iterator[tuple[Manager, str]]:
     made.clean_up()
 
 
+@pytest.mark.attack(
+    "reads, cancels and depends on another tenant's job; makes itself an administrator; uses a revoked token",
+    stopped_by="the role and the tenants of the token",
+)
 def test_tokens_say_who_may_do_what(guarded: tuple[Manager, str]) -> None:
     manager, _ = guarded
     url, admin = manager.client.url, manager.client

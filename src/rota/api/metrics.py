@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from rota.api.service import Service, principal, service
-from rota.core.model.job import JobState
+from rota.live.loop.record import SHOWN_STATES
 
 router = APIRouter(tags=["probes"], dependencies=[Depends(principal)])
 
@@ -28,7 +28,7 @@ class Collector:
         tally: Tally[str] = Tally()
         for (_, state), count in self._parts.records.counts().items():
             tally[state] += count
-        for state_name in (state.value for state in JobState):
+        for state_name in SHOWN_STATES:
             jobs.add_metric([state_name], tally[state_name])
         yield jobs
         yield from self._devices()

@@ -18,9 +18,9 @@ from typing import Any
 import uvicorn
 from fastapi.responses import JSONResponse
 
-from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
 from rota.api.extender import with_extender
+from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.serve import CLOSE_S, HttpServer, is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.api.wire import forecast_out
@@ -49,7 +49,6 @@ from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
-from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
 ASK_FIRST_S = 1.0
@@ -84,18 +83,19 @@ class ClusterOptions:
     pages: Callable[[Service], Asgi] | None = None
 
 
-def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Callable[[str], None]) -> None:
-    """Run until a signal, or until leadership is lost. A first token is shown, never logged."""
+def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
+    """Run until a signal, or until leadership is lost. A first token is written to a file."""
     options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(options.home):
         listening = listen(options.host, options.port)
         database = open_database(options.database or options.home / "rota.db")
-        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
-        if access.needs_first_token:
-            _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
-            show(f"this is the first admin token, shown only now: {secret}")
+        required = options.require_token or not is_loopback(options.host)
+        parts = open_access(database, options.home, required=required)
+        if parts.access.needs_first_token:
+            path = write_first_token(parts.access, options.home)
+            say(f"the first admin token is in {path}; keep it safe, and delete the file")
         try:
-            run_loop(_ReplicaRun(options, Records(database), access, say).main(listening))
+            run_loop(_ReplicaRun(options, Records(database), parts, say).main(listening))
         finally:
             database.dispose()
             listening.close()
@@ -122,10 +122,12 @@ async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
 class _ReplicaRun:
     """One replica: acquires leadership, serves terms, releases leadership."""
 
-    def __init__(self, options: ClusterOptions, records: Records, access: Access, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: ClusterOptions, records: Records, parts: AccessParts, say: Callable[[str], None]
+    ) -> None:
         self._options = options
         self._records = records
-        self._access = access
+        self._parts = parts
         self._say = say
         self._switch = _Switch()
         self._repair_count = RepairCount()
@@ -149,6 +151,7 @@ class _ReplicaRun:
                 lifespan="off",
                 timeout_graceful_shutdown=CLOSE_S,
                 server_header=False,
+                proxy_headers=False,
             )
         )
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -183,6 +186,8 @@ class _ReplicaRun:
             if self._options.config_map is not None:
                 group.create_task((await self._config(api)).run())
             group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
+            for each in self._parts.upkeep():
+                group.create_task(each)
             while True:
                 await self._term(api, self._settings)
 
@@ -274,6 +279,7 @@ class _ReplicaRun:
                     reporter.forecast_starts(),
                     foresight.run(),
                     _result(loop),
+                    control.storage.watch(),
                 )
                 work = [group.create_task(part) for part in parts]
                 work.append(group.create_task(_result(driver.failed)))
@@ -303,7 +309,11 @@ class _ReplicaRun:
             control=control,
             requests=requests,
             records=self._records,
-            access=self._access,
+            access=self._parts.access,
+            audit=self._parts.audit,
+            watch=self._parts.watch,
+            refusals=self._parts.refusals,
+            logins=self._parts.logins,
             home=self._options.home,
             scheduling=scheduling,
             lookout=ManagerOverview(self._records, control, scheduling),

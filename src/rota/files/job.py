@@ -137,6 +137,7 @@ def job_of(file: JobFile, job_id: JobId, depends_on: tuple[JobId, ...] = (), use
         deadline_s=None if file.deadline is None else file.deadline.timestamp(),
         time_limit_s=None if file.time_limit == math.inf else file.time_limit,
         checkpoint=_checkpoint(file),
+        preemptible=file.preemptible,
     )
 
 

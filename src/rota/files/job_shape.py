@@ -243,6 +243,7 @@ class JobFile(FileModel):
     estimate: Seconds | None = None
     max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
     checkpoint: CheckpointPart | None = None
+    preemptible: bool = False
     completion: CompletionPart = CompletionPart()
     model: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     """The model that it trains; with a name of the planner's catalogue it is placed by plans and gets one."""

@@ -109,6 +109,11 @@ class Forecast:
         """Whether enough is known for the range to mean something."""
         return self.basis.known
 
+    @property
+    def usual_s(self) -> float | None:
+        """The median start; None where there is none within the horizon."""
+        return None if self.start is None else self.start.median_s
+
 
 def time_range(times_s: Sequence[float], not_before_s: float = -math.inf) -> TimeRange | None:
     """Return the range of a moment over forward runs; None without any."""

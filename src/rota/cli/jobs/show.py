@@ -10,6 +10,7 @@ import typer
 
 from rota.cli.manager.connect import ServerOption, client_for
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo, neutral
 from rota.sdk.client import Client
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def show(job: JobArgument, server: ServerOption = None, output: OutputOption = O
     if output is not OutputFormat.TABLE:
         emit([{**found, "resources": compared}], (), output)
         return
+    found["state"] = found.pop("state_text", None) or found["state"]
     for key, value in found.items():
         if value not in (None, "", []):
-            typer.echo(f"{key + ':':<12} {_text(value)}")
+            echo(f"{neutral(key) + ':':<12} {neutral(_text(value))}")
     _show_resources(compared)
 
 
@@ -56,9 +58,11 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     sentence = explained["reason"]["sentence"] if explained["reason"] else found["message"]
     if explained["reason"] and explained["reason"]["code"] == "waits-to-retry" and found["message"]:
         sentence += f": {found['message']}"
-    typer.echo(f"job {job} is {explained['state']}" + (f": {sentence}" if sentence else ""))
+    echo(
+        f"job {job} is {found.get('state_text') or explained['state']}" + (f": {neutral(sentence)}" if sentence else "")
+    )
     if explained["expected"] is not None:
-        typer.echo(expectation(explained["expected"]))
+        echo(expectation(explained["expected"]))
     _show_resources(compared)
 
 
@@ -80,11 +84,11 @@ def _show_resources(compared: list[dict[str, Any]]) -> None:
         }
         for each in compared
     ]
-    typer.echo()
+    echo()
     emit(rows, _RESOURCES, OutputFormat.TABLE)
     for each in compared:
         if each["why"]:
-            typer.echo(f"{each['what']}: {each['why']}")
+            echo(f"{each['what']}: {each['why']}")
 
 
 def _origin(each: dict[str, Any]) -> str:

@@ -24,6 +24,8 @@ _EVENT_NAMES: dict[type, str] = {
     ev.JobCancelled: "cancelled",
     ev.JobHeld: "held",
     ev.JobReleased: "released",
+    ev.JobUpdated: "updated",
+    ev.JobRequeued: "requeued",
     ev.Started: "started",
     ev.StartFailed: "start-failed",
     ev.Stopped: "stopped",

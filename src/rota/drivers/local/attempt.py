@@ -8,11 +8,12 @@ from enum import Enum
 from rota.core.messages.decisions import Cause
 from rota.core.model.job import WHOLE, Job
 from rota.core.model.placement import Placement
+from rota.drivers.local.confinement.accounts import UnixAccount
 from rota.drivers.local.failure import Failure, FailureClass, classify
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.drivers.local.task import TaskHandle, TaskPhase
 from rota.files.job import Launch
-from rota.store.run_folder import tail
+from rota.store.run_folder import Json, tail
 
 _AT_BARRIER = frozenset({TaskPhase.READY, TaskPhase.LAUNCHING, TaskPhase.RUNNING})
 
@@ -48,6 +49,12 @@ class Attempt:
         self.tasks = tasks
         self.work_s = work_s
         """Work that was saved when it started."""
+        self.account: UnixAccount | None = None
+        """Under which its tasks run; None: as the manager."""
+        self.confine: Json | None = None
+        """What its tasks give up before they start, if they are confined."""
+        self.scratch: Json | None = None
+        """The folders that its supervisors watch, and how much they may hold."""
         self.announced = False
         """Whether its start was reported to the engine."""
         self.ordered: Cause | None = None
@@ -143,6 +150,7 @@ class Attempt:
             failed.state.get("signal"),
             tail(failed.folder),
             memory_limit=failed.state.get("cause") == "memory",
+            scratch_limit=failed.state.get("cause") == "scratch",
         )
         where = f"task {failed.slot.rank}: " if self.is_gang else ""
         kind = "" if failure.kind is FailureClass.UNKNOWN else f" ({failure.kind.value})"

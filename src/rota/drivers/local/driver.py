@@ -47,6 +47,10 @@ class LaunchRecord(Protocol):
     def failures(self) -> int:
         """How many attempts failed."""
 
+    @property
+    def account(self) -> str | None:
+        """The Unix account under which its tasks run; None: that of its user or tenant."""
+
 
 class Attempts(Protocol):
     """What runs the tasks of attempts; `AttemptController` outside of tests."""
@@ -159,6 +163,7 @@ class LocalDriver:
             attempt=record.attempt,
             failures=record.failures,
             work_s=live.work,
+            account=record.account,
         )
 
     def _devices(self, live: LiveJob) -> Placement:

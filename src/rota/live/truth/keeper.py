@@ -18,7 +18,8 @@ from rota.core.messages.events import JobArrived
 from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.forecast.value import Basis, Forecast, TimeRange
-from rota.live.loop.control import Control, LoopEntry, News
+from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry, News
 from rota.live.truth.calibration import Calibration, RangeCalibration
 from rota.store.forecasts import StoredForecast, StoredRange
 from rota.store.records import Records

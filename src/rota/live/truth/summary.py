@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from rota.live.truth.attribution import CauseRow
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.truth.scores import KEYS, ScoredMoment, TruthRow, over_time, rows_by, score, summary
 from rota.live.workers.whatif import JOURNAL, Answer, WhatIf, run_worker
+from rota.store import clock
 from rota.store.forecasts import StoredForecast
 from rota.store.records import Records
 
@@ -61,7 +61,7 @@ class Truth:
 
     async def tables(self, days: float, moment: ScoredMoment, tenants: Sequence[str] | None = None) -> TruthTables:
         """Return the scores of the last days; `tenants` limits them to those that a caller may see."""
-        now_s = time.time()
+        now_s = clock.now_s()
         kept = await asyncio.to_thread(self._records.forecasts.since, now_s - days * DAY_S, tenants=tenants)
         return tables_of(kept, days, moment, now_s)
 
@@ -82,7 +82,7 @@ class Truth:
 
     async def simulated(self, cluster: Cluster, days: float) -> Answer:
         """Simulate the jobs of the last days under the present policy, and compare with what happened."""
-        now_s = time.time()
+        now_s = clock.now_s()
         if self._last is not None and self._last[1] == days and now_s - self._last[0] < FRESH_S:
             return self._last[2]
         present = await asyncio.to_thread(self._what_if.present, cluster)
@@ -96,7 +96,7 @@ class Truth:
             raise RotaError("the error of forecasts is being explained already; try again when that is done")
         async with self._explaining:
             with tempfile.TemporaryDirectory(prefix="rota-truth-") as folder:
-                await asyncio.to_thread(self._write_question, Path(folder), time.time() - days * DAY_S)
+                await asyncio.to_thread(self._write_question, Path(folder), clock.now_s() - days * DAY_S)
                 found = await run_worker("attribution_worker", Path(folder))
         return [CauseRow(**row) for row in found["causes"]]
 
@@ -118,7 +118,7 @@ class Truth:
 
     def scraped(self) -> dict[ScoredMoment, TruthRow]:
         """Return the scores of the last day, for scrapers; read again after some seconds."""
-        now_s = time.time()
+        now_s = clock.now_s()
         if self._scraped is None or now_s - self._scraped[0] > METRICS_FRESH_S:
             kept = self._records.forecasts.since(now_s - DAY_S)
             found = {moment: tables_of(kept, 1.0, moment, now_s).all for moment in ScoredMoment}

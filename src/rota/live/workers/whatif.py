@@ -12,7 +12,6 @@ import contextlib
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from rota.live.workers.forecast_worker import MOST_PAST, MOST_STEPS, past_run
 from rota.live.workers.what_happened import SimulationError
 from rota.policies import find_policy, names
 from rota.scenario import Scenario, encode_scenario
+from rota.store import clock
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
 
@@ -115,7 +115,7 @@ class WhatIf:
             raise RotaError("another what-if is being computed; try again when it is done")
         async with self._busy:
             with tempfile.TemporaryDirectory(prefix="rota-whatif-") as folder:
-                since_s = time.time() - days * 86400.0
+                since_s = clock.now_s() - days * 86400.0
                 changed_s = await asyncio.to_thread(self._policy_since)
                 since_s = max(since_s, changed_s) if since_policy else since_s
                 await asyncio.to_thread(self._write, Path(folder), [now, *others], since_s, changed_s)

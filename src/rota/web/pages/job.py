@@ -13,9 +13,11 @@ from rota.api.wire import job_out
 from rota.core.model.job import JobId
 from rota.drivers.local.task_usage import use_now
 from rota.forecast.value import Forecast, TimeRange
+from rota.live.loop.record import state_text
 from rota.live.loop.requests import NotFound
 from rota.live.views.compare import compared
 from rota.live.views.job_timeline import TimelineEvent, life_of
+from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder, curve, progress, usage
 from rota.web import words
@@ -35,6 +37,8 @@ FORECAST_EVERY_S = 10.0
 FORECAST_PAUSE = 20.0
 """The pause after a forecast, as a multiple of the time that it took."""
 MAX_NODES = 64
+WAITS = frozenset({"waiting", "suspended", "preempted"})
+"""States of a job that contends for devices."""
 
 
 async def build(context: PageContext) -> None:
@@ -102,6 +106,8 @@ class JobPage:
                 if not self._context.principal().may_change(row.tenant):
                     return
                 button("Clone", "content_copy").on_click(lambda: ui.navigate.to(f"/submit?clone={row.id}"))
+                if not self._context.principal().may_act_on(row.tenant, row.owner):
+                    return
                 for action, text, icon in (
                     ("release", "Release", "play_arrow"),
                     ("hold", "Hold", "pause"),
@@ -142,7 +148,7 @@ class JobPage:
 
     def _update_forecast(self) -> None:
         """Forecast the start of a waiting job in the background, as that takes a simulation."""
-        if self._row.state not in ("waiting", "suspended"):
+        if self._row.state not in WAITS:
             self._expected = None
         elif (self._forecasting is None or self._forecasting.done()) and time.monotonic() > self._next_forecast_s:
             self._forecasting = background_tasks.create(self._forecast())
@@ -156,10 +162,10 @@ class JobPage:
     def _show_state(self) -> None:
         row = self._row
         self._chip.classes(replace=f"chip chip-{row.state}")
-        set_text(self._chip, row.state)
+        set_text(self._chip, state_text(row.state))
         for action, shown in (
             ("release", row.state == "held"),
-            ("hold", row.state == "waiting"),
+            ("hold", row.state in WAITS),
             ("cancel", row.state not in FINAL),
         ):
             if action in self._buttons:
@@ -192,7 +198,7 @@ class JobPage:
         nodes = self._context.service.control.state.inventory.nodes
         names = list(dict.fromkeys(str(nodes[slot.node].node.id) for slot in live.held))
         where = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        return f"Running for {words.duration(live.run_s(time.time()))} on {where}."
+        return f"Running for {words.duration(live.run_s(clock.now_s()))} on {where}."
 
     def _facts(self) -> list[tuple[str, str]]:
         row = self._row

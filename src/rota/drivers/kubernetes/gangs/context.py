@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,6 +20,7 @@ from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.node_cache import NodeCache
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.store import clock
 
 
 class EventSink(Protocol):
@@ -71,7 +71,7 @@ class DriverContext:
         """The work that a gang has done, as the engine counts it."""
         assert self.sink is not None
         live = self.sink.state.jobs.get(gang.id)
-        return 0.0 if live is None else live.work_done(time.time())
+        return 0.0 if live is None else live.work_done(clock.now_s())
 
     def kept_work(self, gang: Gang) -> float:
         """The work that a gang keeps when its pods are gone: none, if its job saves nothing."""
