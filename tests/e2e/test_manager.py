@@ -117,7 +117,10 @@ def test_expected_start_follows_from_what_is_known(shared: Manager) -> None:
     assert shared.client.why(second)["expected"]["position"] == 1
     assert shared.client.why(fourth)["expected"]["position"] == 3  # though it starts together with the third
     assert told["earliest"] < told["usual"] < told["latest"]
-    assert (tried.returncode, tried.stdout) == (0, "no forecast: it is not expected to start within a month, as things are\n")
+    assert (tried.returncode, tried.stdout) == (
+        0,
+        "no forecast: it is not expected to start within a month, as things are\n",
+    )
     assert len(list(shared.client.jobs())) == 4
 
 

@@ -2,7 +2,7 @@
 
 Submissions that come together, such as the members of an array, are one batch. The time between batches is exponential
 with a rate that is itself uncertain; what a batch holds is that of a past one. How long its jobs run is what those ran,
-where that is known. A stream of submissions goes on for as long again as it has lasted, in the median (nothing else is
+where that is known. A stream of submissions goes on for as long again as it has lasted, on average (nothing else is
 known of its end); after that, batches arrive at the rate of the whole past.
 """
 
@@ -78,9 +78,8 @@ class Arrivals:
         return chance.gammavariate(self._count, 1.0 / self._over_s) * math.exp(DRIFT * chance.gauss(0.0, 1.0))
 
     def lasts_s(self, chance: random.Random) -> float:
-        """Return for how long the present stream goes on: as likely longer as shorter than it has lasted."""
-        share = chance.random()
-        return self._age_s * (1.0 - share) / max(share, 1e-6)
+        """Return for how long the present stream goes on: on average as long again as it has lasted."""
+        return chance.expovariate(1.0 / self._age_s)
 
     @property
     def later_rate(self) -> float:
@@ -128,7 +127,7 @@ class _LaterArrivals(Sequence[Submission]):
         return self._made[at]
 
     def _add(self) -> None:
-        at_s = self._at_s + self._chance.expovariate(self._rate)
+        at_s = self._at_s + self._chance.expovariate(self._rate) if self._rate else math.inf
         if at_s > self._until_s:
             self._rate, self._until_s = self._arrivals.later_rate, math.inf
             at_s = self._at_s + self._chance.expovariate(self._rate) if self._rate else math.inf
