@@ -73,7 +73,9 @@ def _submit(bed: Bed, row: LiveRow) -> tuple[list[str], float]:
 
 def _job(name: str, each: TimedJob) -> Json:
     """A Job whose pods run as long as the random job."""
-    notes = {"hollow/run-s": f"{each.length_s:.3f}", "rota.dev/priority": str(each.priority)}
+    notes = {"hollow/run-s": f"{each.length_s:.3f}"}
+    if each.priority == 0:
+        notes["rota.dev/class"] = "opportunistic"
     return job(name, max(each.gpus // 4, 1), min(each.gpus, 4), notes=notes)
 
 
