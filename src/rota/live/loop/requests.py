@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from rota.core.errors import RotaError
 from rota.core.messages.events import (
@@ -39,7 +39,6 @@ from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, by_our_clock, dump
 from rota.live.loop.storage import CantStore
 from rota.live.loop.tenant_registry import TenantRegistry
-from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.records import Records
@@ -77,6 +76,13 @@ class Outdated(RotaError):
     """The thing has changed since the caller read it."""
 
 
+class JobForecasts(Protocol):
+    """Forecasts on request."""
+
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
+        """Return when a job will start and end; `arrives` is a hypothetical job."""
+
+
 class Requests:
     """The changes that users can make."""
 
@@ -85,7 +91,7 @@ class Requests:
         control: Control,
         records: Records,
         refuse: Callable[[JobFile], None],
-        foresight: ForecastWorker,
+        foresight: JobForecasts,
         learning: Learning | None = None,
         refuse_trial: Callable[[JobFile], None] | None = None,
         account_of: Callable[[str, str, str | None], str | None] | None = None,
