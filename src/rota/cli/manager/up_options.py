@@ -1,4 +1,4 @@
-"""The options of `rota up`; the settings file has the same fields."""
+"""Options of `rota up`, among them those that say under which accounts tasks run and how they are kept apart."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from rota.api.log import LogFormat, LogLevel
 
 
 class Cgroup(Enum):
@@ -34,14 +32,13 @@ class Protected(Enum):
     NONE = "none"
 
 
-ConfigOption = Annotated[
+Config = Annotated[
     Path | None, typer.Option(help="Settings from a file; options given here win.", metavar="FILE", exists=True)
 ]
-EmulateOption = Annotated[
+Emulate = Annotated[
     str | None,
     typer.Option(help="Emulate these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
 ]
-PolicyOption = Annotated[str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.")]
 ProtectOption = Annotated[
     Protected, typer.Option(help="Running jobs that are never stopped for others: those that start over, or none.")
 ]
@@ -49,7 +46,6 @@ MinRunOption = Annotated[
     str, typer.Option(help="How long a job runs at least before it is stopped for others; grows with each time.")
 ]
 PlacementOption = Annotated[str | None, typer.Option(help="Which devices jobs get; by default the policy's placement.")]
-TenancyOption = Annotated[str, typer.Option(help="How devices are divided among tenants: none, quota or cells.")]
 TenantsOption = Annotated[
     str | None, typer.Option(help="Tenants beside those of a cluster file, e.g. nlp,vision.", metavar="NAMES")
 ]
@@ -57,15 +53,13 @@ MaxPriorityOption = Annotated[
     str | None,
     typer.Option(help="The highest priority by role or tenant, e.g. member=0,nlp=5,nlp/maintainer=9; 0 without."),
 ]
-HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
-PortOption = Annotated[int, typer.Option(help="The port; 0 takes any that is free.", min=0, max=65535)]
-DataOption = Annotated[
+DataFolder = Annotated[
     Path | None, typer.Option(help="Where database and output are kept.", metavar="DIR", file_okay=False)
 ]
-DatabaseOption = Annotated[
+DatabaseUrl = Annotated[
     str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
 ]
-RunAsOption = Annotated[
+RunAs = Annotated[
     str | None,
     typer.Option(help="The account that tasks run as, if you are root: ACCOUNT, or TENANT=ACCOUNT,..."),
 ]
@@ -79,29 +73,21 @@ AccountsOption = Annotated[
 IsolationOption = Annotated[
     Isolation, typer.Option(help="Whether tasks of other users are confined: as far as it can be, wholly, or not.")
 ]
-SeccompOption = Annotated[
+Seccomp = Annotated[
     bool, typer.Option("--seccomp", help="Refuse confined tasks system calls that reach into the kernel.")
 ]
-ScratchOption = Annotated[
-    str | None, typer.Option(help="What a job may write to its own folders, e.g. 100Gi; more ends it.")
-]
-MaxProcessesOption = Annotated[int, typer.Option(help="Processes and threads that a task may have.", min=16)]
-DeviceNodesOption = Annotated[
+Scratch = Annotated[str | None, typer.Option(help="What a job may write to its own folders, e.g. 100Gi; more ends it.")]
+DeviceNodes = Annotated[
     str | None,
     typer.Option(help="The devices' nodes, e.g. /dev/accel{index}; for NVIDIA GPUs they are known.", metavar="PATH"),
 ]
-TaskEnvOption = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for all tasks; a job's own take precedence.")]
-KeepOption = Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")]
-EstimateBoundOption = Annotated[
+TaskEnv = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for all tasks; a job's own take precedence.")]
+EstimateBound = Annotated[
     float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
 ]
-RequireTokenOption = Annotated[
+RequireToken = Annotated[
     bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
 ]
-TlsCertOption = Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)]
-TlsKeyOption = Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)]
-LogFormatOption = Annotated[LogFormat, typer.Option(help="One event per line, as text or JSON.")]
-LogLevelOption = Annotated[LogLevel, typer.Option(help="How much is logged.")]
 UsersOption = Annotated[
     Path | None, typer.Option(help="The file of local users; `rota users` writes it.", metavar="FILE")
 ]
@@ -111,7 +97,7 @@ OidcOption = Annotated[
 UrlOption = Annotated[
     str | None, typer.Option(help="The address in browsers, e.g. https://rota.example.org.", metavar="URL")
 ]
-ProxyOption = Annotated[
+TrustProxyOption = Annotated[
     bool, typer.Option("--trust-proxy", help="A reverse proxy on this machine says where requests come from.")
 ]
 CgroupsOption = Annotated[
