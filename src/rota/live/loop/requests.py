@@ -8,10 +8,9 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from rota.core.errors import RotaError
-from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
     Event,
     JobArrived,
@@ -30,17 +29,16 @@ from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.files.auto import settled, unsettled
 from rota.files.job import apart, job_file, job_of, with_amounts
 from rota.files.job_shape import JobFile
+from rota.forecast.value import Forecast, NoForecast
 from rota.live.estimates.learning import Learning
 from rota.live.loop.audit_entry import Asker, audit_entry
 from rota.live.loop.cluster_config import changes_by_kind
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
 from rota.live.loop.planned_models import within_memory
-from rota.live.loop.record import Record, dump
+from rota.live.loop.record import Record, by_our_clock, dump
 from rota.live.loop.storage import CantStore
 from rota.live.loop.tenant_registry import TenantRegistry
-from rota.live.workers.forecast import Forecast
-from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.records import Records
@@ -78,6 +76,13 @@ class Outdated(RotaError):
     """The thing has changed since the caller read it."""
 
 
+class JobForecasts(Protocol):
+    """Forecasts on request."""
+
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
+        """Return when a job will start and end; `arrives` is a hypothetical job."""
+
+
 class Requests:
     """The changes that users can make."""
 
@@ -86,7 +91,7 @@ class Requests:
         control: Control,
         records: Records,
         refuse: Callable[[JobFile], None],
-        foresight: ForecastWorker,
+        foresight: JobForecasts,
         learning: Learning | None = None,
         refuse_trial: Callable[[JobFile], None] | None = None,
         account_of: Callable[[str, str, str | None], str | None] | None = None,
@@ -148,7 +153,7 @@ class Requests:
         arrays: dict[tuple[str, str], str] = {}
         for (values, file), needed in zip(parts, needs, strict=True):
             job_id = JobId(str(self._next + len(ids) + 1))
-            job = self._admitted(_by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)), asker)
+            job = self._admitted(by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)), asker)
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
             array_id = None if file.array is None else arrays.setdefault((job.tenant, job.name), job_id)
@@ -222,11 +227,11 @@ class Requests:
         pending = {name for entry in self._control.pending for name in entry.records}
         return tuple(dict.fromkeys(name for name in needed if name in known or name in pending))
 
-    async def foresee(self, job_id: JobId) -> Forecast | None:
-        """Return when a waiting job will start; None if it does not wait."""
+    async def foresee(self, job_id: JobId) -> Forecast:
+        """Return when a job will start and end, or the reason why there is no forecast."""
         live = self._control.state.jobs.get(job_id)
-        if live is None or live.state is not JobState.WAITING:
-            return None
+        if live is None or live.state.is_final:
+            return Forecast(made_s=clock.now_s(), reason=NoForecast.ENDED)
         return await self._foresight.ask(job_id)
 
     async def obstacle(self, values: Json, asker: Asker) -> Reason | None:
@@ -235,18 +240,6 @@ class Requests:
         await self._control.at_rest()
         return self._control.engine.obstacle(job_of(file, JobId("dry-run"), (), asker.name))
 
-    def no_forecast(self, job_id: JobId) -> str:
-        """Why there is no forecast for a job."""
-        live = self._control.state.jobs.get(job_id)
-        if live is None or live.state.is_final:
-            return "it has ended"
-        if live.stopping is not None:
-            return "it is being cancelled" if live.stopping is Cause.CANCELLED else "it is being stopped"
-        return {
-            JobState.HELD: "it is held; release it first",
-            JobState.SUSPENDED: "it is suspended and continues in its turn",
-        }.get(live.state, "it has started")
-
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
         _, file = (await self._parts(values))[0]
@@ -254,7 +247,7 @@ class Requests:
         self._account(asker, file.tenant)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
-        job = self._admitted(_by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
+        job = self._admitted(by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
         return await self._foresight.ask(job_id, JobArrived(job))
 
     def _admitted(self, job: Job, asker: Asker) -> Job:
@@ -398,8 +391,3 @@ class Requests:
         if live is None or live.state.is_final:
             raise Conflict(f"job {job_id} has ended already")
         return live.state
-
-
-def _by_our_clock(job: Job) -> Job:
-    """The job with its deadline, which is a date, as a moment of the manager's clock."""
-    return job if job.deadline_s is None else replace(job, deadline_s=clock.from_wall_s(job.deadline_s))
