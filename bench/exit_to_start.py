@@ -51,7 +51,7 @@ def summary(what: str, gaps: list[float]) -> str:
 
 def main(jobs: int, account: str | None) -> None:
     confined = () if account is None else ("--run-as", account)
-    with tempfile.TemporaryDirectory(dir=None if account is None else "/var/lib") as folder:
+    with tempfile.TemporaryDirectory(dir=account and "/var/lib", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o711)
         manager = Manager(Path(folder), "--emulate", "gpu=1/1", *confined).start()
         try:
