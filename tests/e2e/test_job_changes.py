@@ -1,4 +1,4 @@
-"""Changing jobs of a real manager: updates, requeues, many at once, arrays as one row, and reasons without forecasts."""
+"""Changing jobs of a real manager: updates, requeues, many at once, arrays as one row, reasons without forecasts."""
 
 from __future__ import annotations
 
