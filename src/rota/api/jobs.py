@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.exc import DBAPIError
 
 from rota.api.access import Forbidden, Principal
 from rota.api.service import Service, principal, service
@@ -91,14 +92,12 @@ async def one(request: Request, caller: Caller, job_id: JobPath) -> Response:
 
 @router.get("/jobs/{job_id}/why", response_model=WhyOut)
 async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
-    """Return why a job waits, its position in the queue, and its expected start."""
+    """Return why a job waits, its position in the queue, and its expected start and end, or why they are not known."""
     parts = service(request)
     row = await visible(parts, caller, job_id)
     reason = reason_out(parts.control.explain(JobId(job_id)))
     found = await parts.requests.foresee(JobId(job_id))
-    no_forecast = parts.requests.no_forecast(JobId(job_id)) if found is None else None
-    answer = {"state": row.state, "reason": reason, "expected": forecast_out(found), "no_forecast": no_forecast}
-    return JSONResponse(answer)
+    return JSONResponse({"state": row.state, "reason": reason, "expected": forecast_out(found)})
 
 
 @router.post("/jobs/{job_id}/{action}", response_model=JobOut)
@@ -231,7 +230,14 @@ async def update(
 
 async def visible(parts: Service, caller: Principal, job_id: str) -> Any:
     """Return a job's record; raises `NotFound` also for a job that the caller may not see."""
-    row = await asyncio.to_thread(parts.records.job, job_id)
+    row: Any
+    try:
+        row = await asyncio.to_thread(parts.records.job, job_id)
+    except DBAPIError as error:
+        parts.control.storage.fails(error)
+        row = parts.control.remembered(JobId(job_id))
+        if row is None:
+            raise
     if row is None or not caller.may_see(row.tenant):
         raise NotFound(f"there is no job {job_id[:64]!r}")
     return row

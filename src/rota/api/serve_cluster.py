@@ -18,9 +18,9 @@ from typing import Any
 import uvicorn
 from fastapi.responses import JSONResponse
 
-from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
 from rota.api.extender import with_extender
+from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.serve import CLOSE_S, HttpServer, is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.api.wire import forecast_out
@@ -43,11 +43,12 @@ from rota.live.loop.control import Control
 from rota.live.loop.kubernetes_loop import boot_on_pods
 from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
-from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
 ASK_FIRST_S = 1.0
@@ -82,18 +83,19 @@ class ClusterOptions:
     pages: Callable[[Service], Asgi] | None = None
 
 
-def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Callable[[str], None]) -> None:
-    """Run until a signal, or until leadership is lost. A first token is shown, never logged."""
+def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
+    """Run until a signal, or until leadership is lost. A first token is written to a file."""
     options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(options.home):
         listening = listen(options.host, options.port)
         database = open_database(options.database or options.home / "rota.db")
-        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
-        if access.needs_first_token:
-            _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
-            show(f"this is the first admin token, shown only now: {secret}")
+        required = options.require_token or not is_loopback(options.host)
+        parts = open_access(database, options.home, required=required)
+        if parts.access.needs_first_token:
+            path = write_first_token(parts.access, options.home)
+            say(f"the first admin token is in {path}; keep it safe, and delete the file")
         try:
-            run_loop(_ReplicaRun(options, Records(database), access, say).main(listening))
+            run_loop(_ReplicaRun(options, Records(database), parts, say).main(listening))
         finally:
             database.dispose()
             listening.close()
@@ -120,10 +122,12 @@ async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
 class _ReplicaRun:
     """One replica: acquires leadership, serves terms, releases leadership."""
 
-    def __init__(self, options: ClusterOptions, records: Records, access: Access, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: ClusterOptions, records: Records, parts: AccessParts, say: Callable[[str], None]
+    ) -> None:
         self._options = options
         self._records = records
-        self._access = access
+        self._parts = parts
         self._say = say
         self._switch = _Switch()
         self._repair_count = RepairCount()
@@ -147,6 +151,7 @@ class _ReplicaRun:
                 lifespan="off",
                 timeout_graceful_shutdown=CLOSE_S,
                 server_header=False,
+                proxy_headers=False,
             )
         )
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -181,6 +186,8 @@ class _ReplicaRun:
             if self._options.config_map is not None:
                 group.create_task((await self._config(api)).run())
             group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
+            for each in self._parts.upkeep():
+                group.create_task(each)
             while True:
                 await self._term(api, self._settings)
 
@@ -225,13 +232,7 @@ class _ReplicaRun:
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
         """Schedule under one set of settings, until they change or the state has to be rebuilt."""
         self._changed.clear()
-        driver = KubernetesDriver(
-            api,
-            settings,
-            ask_first_s=ASK_FIRST_S if self._options.extends else 0.0,
-            running={row.id for row in self._records.live_jobs()},
-            repair_count=self._repair_count,
-        )
+        driver = self._driver(api, settings)
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
         await nodes.begin()
@@ -250,7 +251,8 @@ class _ReplicaRun:
             self._settings = self._used
             return
         self._used = settings
-        foresight = ForecastWorker(scheduling, self._records.url)
+        source = ForecastWorker(scheduling, self._records.url)
+        foresight = ForecastKeeper(control, self._records, source, scheduling.policy)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
 
         async def foresee(job_id: JobId) -> dict[str, Any] | None:
@@ -258,13 +260,21 @@ class _ReplicaRun:
 
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
-        app = self._application(control, requests, scheduling)
+        app = self._application(control, requests, scheduling, foresight)
         self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:
             async with asyncio.TaskGroup() as group:
-                parts = (nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), _result(loop))
+                parts = (
+                    nodes.run(),
+                    pods.run(),
+                    reporter.run(),
+                    reporter.forecast_starts(),
+                    foresight.run(),
+                    _result(loop),
+                    control.storage.watch(),
+                )
                 work = [group.create_task(part) for part in parts]
                 work.append(group.create_task(_result(driver.failed)))
                 work.append(group.create_task(self._renew(driver, settings.gang_timeout)))
@@ -278,6 +288,15 @@ class _ReplicaRun:
                 await loop
             await foresight.close()
 
+    def _driver(self, api: Api, settings: ClusterSettings) -> KubernetesDriver:
+        return KubernetesDriver(
+            api,
+            settings,
+            ask_first_s=ASK_FIRST_S if self._options.extends else 0.0,
+            running={row.id for row in self._records.live_jobs()},
+            repair_count=self._repair_count,
+        )
+
     async def _renew(self, driver: KubernetesDriver, least_s: float) -> None:
         """End the term once a gang has become smaller, but not before the minimum length of a term."""
         await asyncio.sleep(least_s)
@@ -285,17 +304,24 @@ class _ReplicaRun:
         log.info("gangs have become smaller; the state is rebuilt")
         self._changed.set()
 
-    def _application(self, control: Control, requests: Requests, scheduling: Scheduling) -> Asgi:
+    def _application(
+        self, control: Control, requests: Requests, scheduling: Scheduling, forecasts: ForecastKeeper
+    ) -> Asgi:
         """Return the application that answers requests during a term."""
         service = Service(
             control=control,
             requests=requests,
             records=self._records,
-            access=self._access,
+            access=self._parts.access,
+            audit=self._parts.audit,
+            watch=self._parts.watch,
+            refusals=self._parts.refusals,
+            logins=self._parts.logins,
             home=self._options.home,
             scheduling=scheduling,
             lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Kubernetes",
+            truth=Truth(self._records, scheduling, forecasts),
             more_counters=self._counters,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))

@@ -9,12 +9,17 @@ from pathlib import Path
 from fastapi import Request
 
 from rota.api.access import Access, Principal
+from rota.api.guard.refusals import RefusalLog
+from rota.api.guard.stream_watch import StreamWatch
+from rota.api.identity.logins import Logins
 from rota.live.estimates.learning import Learning
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.requests import Requests
 from rota.live.loop.tenant_registry import TenantRegistry
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
+from rota.store.audit import AuditLog
 from rota.store.records import Records
 
 
@@ -31,8 +36,14 @@ class Service:
     lookout: ManagerOverview
     limits: str
     """How the limits of tasks are enforced, for people."""
+    truth: Truth
+    """How forecasts compared with what happened."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
+    audit: AuditLog
+    watch: StreamWatch
+    refusals: RefusalLog
+    logins: Logins
     more_counters: Callable[[], Mapping[str, tuple[str, int]]] = dict
     """Counters of this world for Prometheus: by name, what is counted and how many."""
     tenants: TenantRegistry | None = None

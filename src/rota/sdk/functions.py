@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from rota.core.errors import RotaError
 from rota.sdk.client import Client
 from rota.sdk.place import data_folder
+from rota.sdk.shell_env import DEFAULT, shell_variables
 
 T = TypeVar("T")
 HEADROOM = 1.3
@@ -120,14 +121,16 @@ def submit(
     wanted = memory or _memory_request(known)
     resources: dict[str, Any] = {"gpus": gpus, **({} if wanted is None else {"memory": wanted})}
     shown = "".join(char if char.isalnum() or char in "._-" else "-" for char in function.__qualname__).strip("-._")
+    manager = client or Client()
     request = {
         "run": [sys.executable, "-m", "rota.sdk.call", str(folder)],
         "name": (shown or "function")[:128],
         "workdir": str(Path.cwd()),
         **(job or {}),
         "resources": resources,
+        "env": {**shell_variables(DEFAULT, url=manager.url), **(job or {}).get("env", {})},
     }
-    return Call(client or Client(), request, folder, known)
+    return Call(manager, request, folder, known)
 
 
 def _memory_request(known: Path) -> int | None:

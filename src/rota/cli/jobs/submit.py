@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.cli.manager.connect import ServerOption, client_for, follow
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ CheckpointOption = Annotated[
 ]
 PreemptibleOption = Annotated[
     bool, typer.Option("--preemptible", help="It may be stopped for other jobs although it starts over then.")
+]
+EnvFromShellOption = Annotated[
+    str, typer.Option(help="This shell's variables for the tasks: default, all, none, or names.", metavar="WHICH")
 ]
 NoImageOption = Annotated[
     bool, typer.Option("--no-image", help="Run without the file's container image, directly on the machine.")
@@ -63,6 +67,7 @@ def submit(
     after: Annotated[list[str] | None, typer.Option("--depends-on", help="A job that must succeed first.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
+    env_from_shell: EnvFromShellOption = "default",
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
     no_image: NoImageOption = False,
@@ -103,7 +108,7 @@ def submit(
             _set_env(job, env or [], secret or [], source)
         if dry_run:
             return _try_out(jobs, server)
-        return _send(jobs, array, held=held, wait=wait, server=server)
+        return _send(jobs, array, env_from_shell, held=held, wait=wait, server=server)
 
 
 def _add_options(job: Json, own: Json, needs: Json, saves: Json | None, source: str) -> None:
@@ -138,13 +143,16 @@ def _mapping(job: Json, field: str, source: str) -> Json:
     return found or {}
 
 
-def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server: str | None) -> int:
+def _send(
+    jobs: list[Json], array: str | None, env_from_shell: str, *, held: bool, wait: bool, server: str | None
+) -> int:
     if array is not None:
         jobs = [{**job, "array": number} for job in jobs for number in _members(array)]
     client = client_for(server)
+    _pass_on(jobs, env_from_shell, client)
     ids = client.submit(jobs, key=uuid.uuid4().hex, held=held)
     for job_id in ids:
-        typer.echo(job_id)
+        echo(job_id)
     _warn(client, ids[0])
     if not wait:
         return 0
@@ -152,11 +160,23 @@ def _send(jobs: list[Json], array: str | None, *, held: bool, wait: bool, server
     return max(outcomes)
 
 
+def _pass_on(jobs: list[Json], wanted: str, client: Client | ClusterUser) -> None:
+    """Give jobs variables of this shell, under their own. A container has its own environment: it gets none."""
+    from rota.sdk.client import Client
+    from rota.sdk.shell_env import shell_variables
+
+    passed = shell_variables(wanted, url=client.url)
+    if not passed or not isinstance(client, Client):
+        return
+    for job in jobs:
+        job["env"] = {**passed, **_mapping(job, "env", "job")}
+
+
 def _warn(client: Client | ClusterUser, job_id: str) -> None:
     """Print a note if the job can never start here."""
     reason = client.job(job_id)["reason"]
     if reason is not None and reason["code"] in ("never-fits", "device-memory-too-small"):
-        typer.echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
+        echo(f"note: job {job_id} waits, and can't start here: {reason['sentence']}", err=True)
 
 
 def _try_out(jobs: list[Json], server: str | None) -> int:
@@ -167,11 +187,11 @@ def _try_out(jobs: list[Json], server: str | None) -> int:
     answer = client_for(server).try_out(jobs[0])
     expected = answer["expected"]
     if expected is None:
-        typer.echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
+        echo("the cluster would admit it; Rota's own server forecasts the start: --server URL")
     else:
-        typer.echo(expectation(expected))
+        echo(expectation(expected))
         if answer.get("reason"):
-            typer.echo(f"as things are, it {answer['reason']['sentence']}")
+            echo(f"as things are, it {answer['reason']['sentence']}")
     return 0
 
 

@@ -9,6 +9,7 @@ import typer
 
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 app = typer.Typer(invoke_without_command=True, help="List the tenants and their jobs, or change their guarantees.")
@@ -116,7 +117,7 @@ def _put(tenant: str, caps: dict[str, int], server: str | None) -> None:
     from rota.sdk.client import Client
 
     found = Client(server).put_tenant(tenant, caps)
-    typer.echo(f"tenant {found['tenant']}: max priority {_caps(found['max_priority'])}")
+    echo(f"tenant {found['tenant']}: max priority {_caps(found['max_priority'])}")
 
 
 def _caps(caps: dict[str, int]) -> str:
@@ -163,9 +164,9 @@ def apply(
     if rows or output is not OutputFormat.TABLE:
         emit(rows, CHANGE_COLUMNS, output)
     if not answer["changed"]:
-        typer.echo("nothing changes: the cluster is as the file says", err=True)
+        echo("nothing changes: the cluster is as the file says", err=True)
     elif dry_run:
-        typer.echo("this is what would change; nothing was", err=True)
+        echo("this is what would change; nothing was", err=True)
 
 
 def _some(names: list[str]) -> str:

@@ -7,7 +7,6 @@ placement of its whole gang, so that a replica that starts after a crash continu
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +41,7 @@ from rota.drivers.kubernetes.objects.gang_jobs import job_id
 from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PLACEMENT
 from rota.drivers.kubernetes.objects.pods import PodPhase, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
+from rota.store import clock
 
 Json = dict[str, Any]
 TICK_S = 0.25
@@ -126,16 +126,16 @@ class KubernetesDriver:
 
     def nodes_listed(self, values: list[Json]) -> None:
         """Take in the list of all nodes."""
-        self.node_cache.replace(values, time.time())
+        self.node_cache.replace(values, clock.now_s())
         self._flush()
 
     def nodes_changed(self, changes: list[Json]) -> None:
         """Take in changes of nodes."""
         for change in changes:
             if change["type"] == "DELETED":
-                self.node_cache.gone(change["object"]["metadata"]["name"], time.time())
+                self.node_cache.gone(change["object"]["metadata"]["name"], clock.now_s())
             else:
-                self.node_cache.see(change["object"], time.time())
+                self.node_cache.see(change["object"], clock.now_s())
         self._flush()
 
     def pods_listed(self, values: list[Json]) -> None:
@@ -276,12 +276,12 @@ class KubernetesDriver:
             return
         gang.stage, gang.ordered, gang.started = Stage.PLACED, None, False
         assign_slots(gang, placement, self._node_at)
-        crowded = self._headroom.crowded([str(slot.task.node.id) for slot in gang.slots], time.time())
+        crowded = self._headroom.crowded([str(slot.task.node.id) for slot in gang.slots], clock.now_s())
         if crowded is not None:
             gang.clear_slots()
             self._controller.turn_away(gang, crowded)
         else:
-            gang.deadline_s = time.time() + self._settings.gang_timeout
+            gang.deadline_s = clock.now_s() + self._settings.gang_timeout
         self.gang_index.touch(gang)
         self._flush()
 
@@ -297,7 +297,7 @@ class KubernetesDriver:
         for pod in reassign_slots(gang, placement, self._node_at):
             gang.leavers.add(pod.uid)
             self._work.do(self._binder.evict(pod))
-        gang.deadline_s = time.time() + self._settings.gang_timeout
+        gang.deadline_s = clock.now_s() + self._settings.gang_timeout
         self.gang_index.touch(gang)
         self._flush()
 
@@ -346,7 +346,7 @@ class KubernetesDriver:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._controller.tick(time.time())
+            self._controller.tick(clock.now_s())
             self._flush()
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
+
+from rota.store import clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,8 +14,10 @@ class Asker:
 
     name: str = "local"
     role: str = "admin"
+    account: str | None = None
+    """The Unix account that its token names, if it names one."""
 
 
 def audit_entry(asker: Asker, what: str, thing: str, detail: str = "") -> dict[str, Any]:
     """Return an entry of the audit log."""
-    return {"at_s": time.time(), "who": asker.name, "what": what, "thing": thing, "detail": detail}
+    return {"at_s": clock.now_s(), "who": asker.name, "what": what, "thing": thing, "detail": detail}

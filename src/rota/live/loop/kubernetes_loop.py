@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +23,12 @@ from rota.drivers.kubernetes.objects.pods import PodPhase
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.live.loop.boot import Scheduling, as_scheduled, begin
 from rota.live.loop.cluster_config import ClusterConfig
-from rota.live.loop.control import PAST_KEY, Control, LoopEntry, News
+from rota.live.loop.control import PAST_KEY, Control
+from rota.live.loop.entry import LoopEntry, News
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record, changes_of, dump, row_of
 from rota.policies import find_policy
+from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.records import Records, WriteBatch
 
@@ -117,7 +118,7 @@ def boot_on_pods(records: Records, driver: KubernetesDriver, settings: ClusterSe
             pairs.append((decode_job(json.loads(row.job)), recall.standing(_waiting(json.loads(row.live)))))
             kept[name] = _record(row, None, "")
     frame = snapshot.Snapshot(
-        now_s=max([time.time(), *(value["since_s"] for _, value in pairs)]),
+        now_s=max([clock.now_s(), *(value["since_s"] for _, value in pairs)]),
         seq=seq,
         memory=recall.memory(),
         past=records.setting(PAST_KEY) or {},
@@ -178,7 +179,7 @@ def _created_s(gang: Gang) -> float:
 
 def _standing(each: Found, row: Any, seq: int, names: list[str]) -> Json:
     """Return the state of a job that holds devices, from the cluster and the records."""
-    now_s = time.time()
+    now_s = clock.now_s()
     known: Json = {} if row is None else json.loads(row.live)
     for gone in ("leaving", "stopping", "retry_s", "lease"):
         known.pop(gone, None)
@@ -236,7 +237,7 @@ def _close_missing(records: Records, driver: KubernetesDriver, rows: list[Any]) 
     for row in rows:
         live = LiveJob(decode_job(json.loads(row.job)), row.seq, row.submitted_s, 1.0)
         phases = phases_by_job.get(JobId(row.id), [])
-        live.restore_end(_end_phase(phases), row.started_s, time.time())
+        live.restore_end(_end_phase(phases), row.started_s, clock.now_s())
         record = _record(row, None, "")
         record.message = "" if phases else "its pods were gone when Rota restarted"
         batch.changed_jobs.append(changes_of(live, record, blank, []))

@@ -6,13 +6,11 @@ import asyncio
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from rota.core.errors import RotaError
-from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
     Event,
     JobArrived,
@@ -31,15 +29,17 @@ from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.files.auto import settled, unsettled
 from rota.files.job import apart, job_file, job_of, with_amounts
 from rota.files.job_shape import JobFile
+from rota.forecast.value import Forecast, NoForecast
 from rota.live.estimates.learning import Learning
 from rota.live.loop.audit_entry import Asker, audit_entry
 from rota.live.loop.cluster_config import changes_by_kind
-from rota.live.loop.control import Control, LoopEntry
+from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry
 from rota.live.loop.planned_models import within_memory
-from rota.live.loop.record import Record, dump
+from rota.live.loop.record import Record, by_our_clock, dump
+from rota.live.loop.storage import CantStore
 from rota.live.loop.tenant_registry import TenantRegistry
-from rota.live.workers.forecast import Forecast
-from rota.live.workers.forecast_worker import ForecastWorker
+from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.records import Records
 
@@ -76,8 +76,11 @@ class Outdated(RotaError):
     """The thing has changed since the caller read it."""
 
 
-class CantStore(RotaError):
-    """The database can't be written; nothing was accepted."""
+class JobForecasts(Protocol):
+    """Forecasts on request."""
+
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
+        """Return when a job will start and end; `arrives` is a hypothetical job."""
 
 
 class Requests:
@@ -88,9 +91,10 @@ class Requests:
         control: Control,
         records: Records,
         refuse: Callable[[JobFile], None],
-        foresight: ForecastWorker,
+        foresight: JobForecasts,
         learning: Learning | None = None,
         refuse_trial: Callable[[JobFile], None] | None = None,
+        account_of: Callable[[str, str, str | None], str | None] | None = None,
         tenants: TenantRegistry | None = None,
     ) -> None:
         self._control = control
@@ -98,6 +102,8 @@ class Requests:
         self._refuse = refuse
         self._refuse_trial = refuse_trial or refuse
         """Raises a `RotaError` for a hypothetical job that the driver can't run."""
+        self._account_of = account_of
+        """Returns the Unix account for a user's job in a tenant, given the one that its token names."""
         self._foresight = foresight
         self._learning = learning
         self._tenants = tenants
@@ -112,8 +118,7 @@ class Requests:
         self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
     ) -> list[JobId]:
         """Accept jobs, all or none; their ids once they are durable. A repeated key gets the first answer again."""
-        if self._control.trouble is not None:
-            raise CantStore(f"nothing can be stored now: {self._control.trouble}; try again later")
+        self._control.storage.refuse_if_troubled()
         if key is None:
             return await self._accept(files, asker, held, None, "")
         digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
@@ -141,28 +146,39 @@ class Requests:
         for _, file in parts:
             self._refuse(file)
         needs = [await self._dependencies(file) for _, file in parts]
+        accounts = {tenant: self._account(asker, tenant) for tenant in dict.fromkeys(file.tenant for _, file in parts)}
         entry = LoopEntry([])
         ids: list[JobId] = []
         together: dict[tuple[str, str], list[JobId]] = {}
         arrays: dict[tuple[str, str], str] = {}
         for (values, file), needed in zip(parts, needs, strict=True):
             job_id = JobId(str(self._next + len(ids) + 1))
-            job = self._admitted(job_of(file, job_id, self._unmet(needed), asker.name), asker)
+            job = self._admitted(by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)), asker)
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
             array_id = None if file.array is None else arrays.setdefault((job.tenant, job.name), job_id)
-            entry.records[job_id] = Record(dump(values), asker.name, file, array_id=array_id)
+            entry.records[job_id] = Record(
+                dump(values), asker.name, file, account=accounts[file.tenant], array_id=array_id
+            )
             entry.audit.append(audit_entry(asker, "submit", job_id, job.name))
             together.setdefault((job.tenant, job.name), []).append(job_id)
         self._latest.update(together)
         self._next += len(ids)
         if key is not None:
             answer = json.dumps({"ids": ids})
-            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
-        await self._control.apply(entry)
+            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": clock.now_s()})
+        try:
+            await self._control.apply(entry)
+        except CantStore:
+            for name in together:
+                self._latest.pop(name, None)
+            raise
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
+
+    def _account(self, asker: Asker, tenant: str) -> str | None:
+        return asker.account if self._account_of is None else self._account_of(asker.name, tenant, asker.account)
 
     async def _parts(self, values: Json, source: str = "job") -> list[tuple[Json, JobFile]]:
         """The jobs of a file, validated once: with amounts in place of `auto`, which are estimated again for a job
@@ -211,11 +227,11 @@ class Requests:
         pending = {name for entry in self._control.pending for name in entry.records}
         return tuple(dict.fromkeys(name for name in needed if name in known or name in pending))
 
-    async def foresee(self, job_id: JobId) -> Forecast | None:
-        """Return when a waiting job will start; None if it does not wait."""
+    async def foresee(self, job_id: JobId) -> Forecast:
+        """Return when a job will start and end, or the reason why there is no forecast."""
         live = self._control.state.jobs.get(job_id)
-        if live is None or live.state is not JobState.WAITING:
-            return None
+        if live is None or live.state.is_final:
+            return Forecast(made_s=clock.now_s(), reason=NoForecast.ENDED)
         return await self._foresight.ask(job_id)
 
     async def obstacle(self, values: Json, asker: Asker) -> Reason | None:
@@ -224,27 +240,15 @@ class Requests:
         await self._control.at_rest()
         return self._control.engine.obstacle(job_of(file, JobId("dry-run"), (), asker.name))
 
-    def no_forecast(self, job_id: JobId) -> str:
-        """Why there is no forecast for a job."""
-        live = self._control.state.jobs.get(job_id)
-        if live is None or live.state.is_final:
-            return "it has ended"
-        if live.stopping is not None:
-            return "it is being cancelled" if live.stopping is Cause.CANCELLED else "it is being stopped"
-        return {
-            JobState.HELD: "it is held; release it first",
-            JobState.SUSPENDED: "it is suspended and continues in its turn",
-        }.get(live.state, "it has started")
-
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
         _, file = (await self._parts(values))[0]
         self._refuse_trial(file)
+        self._account(asker, file.tenant)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
-        return await self._foresight.ask(
-            job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name), asker))
-        )
+        job = self._admitted(by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
+        return await self._foresight.ask(job_id, JobArrived(job))
 
     def _admitted(self, job: Job, asker: Asker) -> Job:
         """The job, unless its tenant does not exist or can never have what it asks for, or its priority is too high."""

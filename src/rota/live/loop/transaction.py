@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rota.core.messages.decisions import Decision
 from rota.core.messages.events import Event, Interrupted, JobArrived, JobUpdated
@@ -57,6 +57,12 @@ class Transaction:
                 self.batch.new_jobs.append(row_of(live, record, self._state, self._names, new[job_id]))
             else:
                 self.batch.changed_jobs.append(changes_of(live, record, self._state, self._names))
+
+    def drop_rows(self, job_ids: Collection[JobId]) -> None:
+        """Leave out the rows of jobs."""
+        if job_ids:
+            self.batch.new_jobs = [row for row in self.batch.new_jobs if row["id"] not in job_ids]
+            self.batch.changed_jobs = [row for row in self.batch.changed_jobs if row["key"] not in job_ids]
 
     def _revise(self, job: Job, encoded: object, *, updated: bool) -> None:
         """Write the new request of a job, unless the engine did not take it."""

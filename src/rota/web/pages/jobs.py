@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -13,6 +12,7 @@ from nicegui import html, ui
 from nicegui.events import ValueChangeEventArguments
 
 from rota.api.wire import job_out
+from rota.store import clock
 from rota.store.jobs import JobSearch
 from rota.web import words
 from rota.web.frame import heading
@@ -174,7 +174,7 @@ class JobsPage:
         set_text(self._where, f"{first + 1:,}–{first + len(rows):,} of {total:,}" if rows else "")
         self._back.set_enabled(self._page > 0)
         self._next.set_enabled(first + len(rows) < total)
-        ages = int(time.time() // AGES_EVERY_S)
+        ages = int(clock.now_s() // AGES_EVERY_S)
         drawn = ([(row.id, row.version, row.state) for row in rows], self._order, self._descending, ages, self._arrays)
         if drawn != self._drawn:
             self._drawn = drawn

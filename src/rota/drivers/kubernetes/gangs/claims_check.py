@@ -20,6 +20,7 @@ from rota.core.state.job_record import LiveJob
 from rota.drivers.kubernetes.gangs.context import DriverContext
 from rota.drivers.kubernetes.gangs.gang import Gang, Stage
 from rota.drivers.kubernetes.objects.pods import Pod, pod_of
+from rota.store import clock
 
 log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
@@ -145,10 +146,10 @@ class ClaimsCheck:
 def _answer(name: JobId, live: LiveJob) -> Event:
     """The answer that the engine waits for, or the report that a job was lost."""
     if live.is_leaving:
-        return Stopped(name, live.work_done(time.time()))
+        return Stopped(name, live.work_done(clock.now_s()))
     if live.state is JobState.STARTING:
-        return StartFailed(name, "its pods are gone", time.time())
-    return Interrupted(name, live.work_done(time.time()))
+        return StartFailed(name, "its pods are gone", clock.now_s())
+    return Interrupted(name, live.work_done(clock.now_s()))
 
 
 def _seen(pod: Pod) -> tuple[str | None, bool, bool]:

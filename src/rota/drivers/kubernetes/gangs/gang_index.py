@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from rota.core.model.job import JobId
@@ -10,6 +9,7 @@ from rota.drivers.kubernetes.gangs.gang import Gang, GangKey, GangSource, Stage,
 from rota.drivers.kubernetes.gangs.headroom import Headroom
 from rota.drivers.kubernetes.gangs.occupancy import Occupancy
 from rota.drivers.kubernetes.objects.pods import Pod
+from rota.store import clock
 
 
 class GangIndex:
@@ -69,7 +69,7 @@ class GangIndex:
             gang.lost_pods = True
             if not gang.members and gang.stage is Stage.GATHERING:
                 gang.size = None  # the next pod states the size
-            gang.touched_s = time.time()
+            gang.touched_s = clock.now_s()
             self.touch(gang)
 
     def replace(self, pods: Iterable[Pod]) -> None:
@@ -87,7 +87,7 @@ class GangIndex:
             if gang is not None:
                 self.retire(gang)
             gang = self._gangs[key] = Gang(key)
-        gang.touched_s = time.time()
+        gang.touched_s = clock.now_s()
         gang.owner = gang.owner or pod.owner
         if gang.size is None:
             gang.size = stated_size(pod, key)
@@ -98,7 +98,7 @@ class GangIndex:
         """Split a pod off its gang into a job of its own."""
         del gang.members[pod.uid]
         key = GangKey(pod.namespace, GangSource.POD, pod.uid)
-        alone = Gang(key, owner=pod.owner, members={pod.uid: pod}, size=1, touched_s=time.time())
+        alone = Gang(key, owner=pod.owner, members={pod.uid: pod}, size=1, touched_s=clock.now_s())
         self._gangs[key] = self._gang_by_pod[pod.uid] = alone
         self.touch(alone)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from rota.drivers.kubernetes.gangs.pod_events import post_event, stamp
 from rota.drivers.kubernetes.objects.api_views import EXPECTED
 from rota.drivers.kubernetes.objects.controller_sizes import POD_GROUPS
 from rota.drivers.kubernetes.objects.pods import Pod, PodPhase
+from rota.store import clock
 
 log = logging.getLogger("rota.drivers.kubernetes")
 Json = dict[str, Any]
@@ -92,7 +92,7 @@ class Reporter:
         while True:
             await asyncio.sleep(EVERY_S)
             try:
-                await self.round(time.time())
+                await self.round(clock.now_s())
             except Unavailable as error:
                 log.warning("could not report reasons to pods", extra={"why": str(error)})
 
@@ -177,7 +177,7 @@ class Reporter:
         while True:
             await asyncio.sleep(FORESEE_S)
             waiting = [gang for gang in self._gang_index.gangs if gang.stage is Stage.WAITING]
-            now_s = time.time()
+            now_s = clock.now_s()
             due = [gang for gang in waiting if self._is_due(gang, now_s)] if len(waiting) <= MOST_FORESEEN else []
             if due:
                 gang = min(
