@@ -71,7 +71,9 @@ def manager_for(folder: Path, issuer: str, options: tuple[str, ...] = ()) -> Man
     secret.chmod(0o600)
     file = folder / "oidc.json"
     file.write_text(json.dumps({**SETTINGS, "issuer": issuer}))
-    return Manager(folder, "--emulate", "gpu=1/1", "--require-token", "--oidc", str(file), *options).start_guarded()
+    return Manager(
+        folder, "--emulate", "gpu=1/1", "--require-token", "--tenants", "vision,nlp", "--oidc", str(file), *options
+    ).start_guarded()
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,9 @@ def put_user(manager: Manager, name: str, role: str = "member", password: str = 
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    made = Manager(tmp_path_factory.mktemp("users"), "--emulate", "gpu=1/1", "--require-token").start_guarded()
+    made = Manager(
+        tmp_path_factory.mktemp("users"), "--emulate", "gpu=1/1", "--require-token", "--tenants", "vision,nlp"
+    ).start_guarded()
     yield made
     made.clean_up()
 
@@ -171,7 +173,7 @@ def test_counters_are_bounded_and_forgotten() -> None:
 @pytest.mark.slow
 @attack("finds out which users exist", stopped_by="unknown users take as long, and get the same answer")
 def test_unknown_user_looks_like_a_wrong_password(tmp_path: Path) -> None:
-    manager = Manager(tmp_path, "--emulate", "gpu=1/1", "--require-token").start_guarded()
+    manager = Manager(tmp_path, "--emulate", "gpu=1/1", "--require-token", "--tenants", "vision,nlp").start_guarded()
     try:
         put_user(manager, "known")
         answers, times = set(), {"known": [], "unknown": []}  # type: ignore[var-annotated]

@@ -17,7 +17,9 @@ JOB = b'{"run": "true"}'
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    made = Manager(tmp_path_factory.mktemp("guarded"), "--emulate", "gpu=1/1", "--require-token").start_guarded()
+    made = Manager(
+        tmp_path_factory.mktemp("guarded"), "--emulate", "gpu=1/1", "--require-token", "--tenants", "vision,nlp"
+    ).start_guarded()
     made.client.drain("n1")
     yield made
     made.clean_up()

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from rota.drivers.local.cgroup import NoCgroups, find
+from rota.drivers.local.cgroup import NoCgroups, TaskLimits
+from rota.drivers.local.cgroup_search import find
 from rota.drivers.local.task import TaskHandle
 from rota.drivers.local.task_runner.processes import TaskProcesses, boot, send, started
 
@@ -172,7 +173,7 @@ def test_only_members_of_the_cgroup_are_killed(tmp_path: Path, monkeypatch: pyte
     limits = find(tmp_path)
     if isinstance(limits, NoCgroups):
         pytest.skip(f"no cgroups can be made here: {limits.why}")
-    told = limits.make("a/1/1/0", 1000, 64 << 20)
+    told = limits.make("a/1/1/0", TaskLimits(memory_bytes=64 << 20))
     with subprocess.Popen(["sleep", "60"]) as inside, subprocess.Popen(["sleep", "60"]) as outside:
         for path in told["enter"]:
             Path(path).write_text(str(inside.pid))

@@ -27,7 +27,9 @@ attack = pytest.mark.attack
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
     """A manager that requires tokens, with one job that runs on and says something now and then."""
-    made = Manager(tmp_path_factory.mktemp("guarded"), "--emulate", "gpu=4/2", "--require-token").start_guarded()
+    made = Manager(
+        tmp_path_factory.mktemp("guarded"), "--emulate", "gpu=4/2", "--require-token", "--tenants", "vision,nlp"
+    ).start_guarded()
     made.submit("while true; do echo tick; sleep 0.2; done", name="ticks", tenant="vision")
     made.wait("1", "running")
     yield made
@@ -254,7 +256,7 @@ def refusals(manager: Manager) -> list[dict[str, Any]]:
 
 @attack("tries tokens and logins unseen", stopped_by="refusals are in the audit log")
 def test_refused_requests_and_logins_are_audited(tmp_path: Path) -> None:
-    manager = Manager(tmp_path, "--emulate", "gpu=1/1", "--require-token").start_guarded()
+    manager = Manager(tmp_path, "--emulate", "gpu=1/1", "--require-token", "--tenants", "vision,nlp").start_guarded()
     try:
         _, viewer = new_token(manager, "viewer", tenants=["vision"])
         url = manager.client.url
@@ -293,7 +295,7 @@ def flood(manager: Manager, source: str, seconds: float) -> int:
 @pytest.mark.slow
 @attack("floods the manager with refused requests from many addresses", stopped_by="refusals are counted per minute")
 def test_flood_of_refusals_neither_fills_the_database_nor_slows_the_loop(tmp_path: Path) -> None:
-    manager = Manager(tmp_path, "--emulate", "gpu=1/1", "--require-token").start_guarded()
+    manager = Manager(tmp_path, "--emulate", "gpu=1/1", "--require-token", "--tenants", "vision,nlp").start_guarded()
     try:
         manager.client.drain("n1")
         sources = [f"127.0.0.{number}" for number in range(2, 34)]

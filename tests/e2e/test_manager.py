@@ -117,13 +117,11 @@ def test_expected_start_follows_from_what_is_known(shared: Manager) -> None:
     assert shared.client.why(second)["expected"]["position"] == 1
     assert shared.client.why(fourth)["expected"]["position"] == 3  # though it starts together with the third
     assert told["earliest"] < told["usual"] < told["latest"]
-    assert (tried.returncode, tried.stdout.splitlines()) == (
+    assert (tried.returncode, tried.stdout.splitlines()[0]) == (
         0,
-        [
-            "no forecast: it is not expected to start within a month, as things are",
-            "as things are, it needs 8 devices; the cluster can never provide them, even when idle",
-        ],
+        "no forecast: it is not expected to start within a month, as things are",
     )
+    assert "it needs 8 devices; the cluster can never offer that" in tried.stdout
     assert len(list(shared.client.jobs())) == 4
 
 
@@ -329,6 +327,17 @@ def test_task_that_ends_while_the_server_is_away_is_not_lost(manager: Manager) -
     job = manager.wait(job_id)
 
     assert (job["state"], job["exit_code"]) == ("failed", 9)
+
+
+def test_cancelled_job_whose_tasks_end_while_the_server_is_away_is_cancelled(manager: Manager) -> None:
+    job_id = manager.submit("echo up; trap 'sleep 1; exit 7' TERM; sleep 600 & wait", checkpoint={"grace": "20s"})
+    eventually(lambda: manager.said(job_id))
+    manager.client.act(job_id, "cancel")
+    manager.kill()
+    eventually(lambda: manager.task_processes() == [])
+    manager.start()
+
+    assert manager.wait(job_id, "cancelled")["state"] == "cancelled"
 
 
 def test_killed_supervisor_does_not_lose_the_job(manager: Manager) -> None:

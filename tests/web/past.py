@@ -129,7 +129,7 @@ class Past:
         """The policy of the demonstration suspends no jobs."""
         raise NotImplementedError
 
-    def find(self, order: LaunchOrder) -> None:
+    def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """There are no tasks to find."""
 
     def settle(self) -> None:

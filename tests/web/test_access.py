@@ -64,7 +64,7 @@ def test_a_viewer_looks_and_finds_no_button(chromium: Browser, guarded: Manager)
     assert secret not in page.url
 
     ours, theirs = (job["id"] for job in sorted(guarded.client.jobs(), key=lambda job: str(job["name"])))
-    for path in ("/", "/jobs", f"/jobs/{ours}", "/cluster", "/tenants", "/submit", "/what-if", "/audit-log"):
+    for path in ("/", "/jobs", f"/jobs/{ours}", "/cluster", "/tenants", "/submit", "/what-if", "/truth", "/audit-log"):
         desk.go(path)
         assert page.get_by_role("table", name="Audit log").count() == 0
         for name in ("Cancel", "Hold", "Release", "Clone", "Submit", "Submit a job", "Dry run", "Compare"):

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.routing import Route
 
 from rota import __version__
-from rota.api import audit, cluster, docs_page, estimates, jobs, logs, metrics, submit, system, tenants, tokens
+from rota.api import audit, cluster, docs_page, estimates, jobs, logs, metrics, submit, system, tenants, tokens, truth
 from rota.api.access import Forbidden, Unknown
 from rota.api.guard.cross_site import SameSite
 from rota.api.guard.refusals import NotedRefusals
@@ -58,6 +58,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.include_router(cluster.router, prefix="/api/v1")
     app.include_router(tenants.router, prefix="/api/v1")
     app.include_router(tokens.router, prefix="/api/v1")
+    app.include_router(truth.router, prefix="/api/v1")
     app.include_router(audit.router, prefix="/api/v1")
     app.include_router(login_routes.router, prefix="/api/v1")
     app.include_router(docs_page.router)

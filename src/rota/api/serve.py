@@ -42,6 +42,8 @@ from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
 from rota.live.loop.storage import through_outages
 from rota.live.loop.tenant_registry import TenantRegistry, TenantSettings
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.live.workers.retraining import Retraining, with_learned
@@ -143,7 +145,8 @@ async def _serve(
     clock.go_on(options.settings.home, control.state.now_s)
     _repeat_cancellations(control, options.settings.home)
     assert control.present is not None, "boot knows the cluster"
-    forecasts = ForecastWorker(options.scheduling, records.url)
+    source = ForecastWorker(options.scheduling, records.url)
+    forecasts = ForecastKeeper(control, records, source, options.scheduling.policy)
     learning = _learning(options, records, control)
     attempts = AttemptController(
         control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps
@@ -161,6 +164,7 @@ async def _serve(
             keep_tidy(records, options.settings.home, options.keep_s),
             through_outages(retraining.run),
             through_outages(learning.run),
+            through_outages(forecasts.run),
             control.storage.watch(),
             *parts.upkeep(),
         )
@@ -211,7 +215,7 @@ def _service(
     records: Records,
     parts: AccessParts,
     control: Control,
-    forecasts: ForecastWorker,
+    forecasts: ForecastKeeper,
     learning: Learning,
 ) -> Service:
     tenants = TenantRegistry(
@@ -239,6 +243,7 @@ def _service(
         lookout=ManagerOverview(records, control, options.scheduling),
         limits=str(options.settings.limits),
         learning=learning,
+        truth=Truth(records, options.scheduling, forecasts),
         tenants=tenants,
     )
 

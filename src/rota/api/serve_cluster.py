@@ -43,6 +43,8 @@ from rota.live.loop.control import Control
 from rota.live.loop.kubernetes_loop import boot_on_pods
 from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
@@ -249,7 +251,8 @@ class _ReplicaRun:
             self._settings = self._used
             return
         self._used = settings
-        foresight = ForecastWorker(scheduling, self._records.url)
+        source = ForecastWorker(scheduling, self._records.url)
+        foresight = ForecastKeeper(control, self._records, source, scheduling.policy)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
 
         async def foresee(job_id: JobId) -> dict[str, Any] | None:
@@ -257,7 +260,7 @@ class _ReplicaRun:
 
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
-        app = self._application(control, requests, scheduling)
+        app = self._application(control, requests, scheduling, foresight)
         self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
@@ -268,6 +271,7 @@ class _ReplicaRun:
                     pods.run(),
                     reporter.run(),
                     reporter.forecast_starts(),
+                    foresight.run(),
                     _result(loop),
                     control.storage.watch(),
                 )
@@ -300,7 +304,9 @@ class _ReplicaRun:
         log.info("gangs have become smaller; the state is rebuilt")
         self._changed.set()
 
-    def _application(self, control: Control, requests: Requests, scheduling: Scheduling) -> Asgi:
+    def _application(
+        self, control: Control, requests: Requests, scheduling: Scheduling, forecasts: ForecastKeeper
+    ) -> Asgi:
         """Return the application that answers requests during a term."""
         service = Service(
             control=control,
@@ -315,6 +321,7 @@ class _ReplicaRun:
             scheduling=scheduling,
             lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Kubernetes",
+            truth=Truth(self._records, scheduling, forecasts),
             more_counters=self._counters,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))

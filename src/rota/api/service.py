@@ -17,6 +17,7 @@ from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.requests import Requests
 from rota.live.loop.tenant_registry import TenantRegistry
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.store.audit import AuditLog
 from rota.store.records import Records
@@ -35,6 +36,8 @@ class Service:
     lookout: ManagerOverview
     limits: str
     """How the limits of tasks are enforced, for people."""
+    truth: Truth
+    """How forecasts compared with what happened."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
     audit: AuditLog

@@ -185,7 +185,7 @@ def _warn_of_rounds(settings: UpFile) -> None:
     from rota.policies import find_policy
 
     if settings.protect == "unsaved" and not find_policy(settings.policy)[0].asks_guard:
-        typer.echo(
+        echo(
             f"warning: policy {settings.policy} stops jobs by rounds: those without a checkpoint start over each time",
             err=True,
         )

@@ -81,6 +81,11 @@ class Attempt:
         return len(self.tasks) / self.job.tasks
 
     @property
+    def cancelled(self) -> Cause | None:
+        """The order to cancel it that its folder holds, even if the manager could not store that."""
+        return Cause.CANCELLED if any(task.was_cancelled for task in self.tasks) else None
+
+    @property
     def is_gang(self) -> bool:
         """Whether tasks have to wait for each other."""
         return len(self.tasks) > 1

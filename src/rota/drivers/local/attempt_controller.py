@@ -112,9 +112,10 @@ class AttemptController:
     def _has_begun(self, order: LaunchOrder) -> bool:
         return attempt_folder(self._settings.home, order.job.id, order.attempt).exists()
 
-    def find(self, order: LaunchOrder) -> None:
-        """Find the tasks of a running job, after a restart of the manager."""
+    def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
+        """Find the tasks of a running job, or of one that is being stopped, after a restart of the manager."""
         attempt = self._found(order)
+        attempt.ordered = stopping or attempt.cancelled  # known before its tasks are looked at: it may have ended them
         if not any(task.has_ended for task in attempt.tasks):
             self._slicer.add(order.job.id, order.placement)
         self._look(attempt)

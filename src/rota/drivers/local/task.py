@@ -9,6 +9,7 @@ import signal
 from enum import Enum
 from pathlib import Path
 
+from rota.core.messages.decisions import Cause
 from rota.core.model.ranks import TaskRank
 from rota.drivers.local.prefork_pool import PreforkPool
 from rota.drivers.local.task_runner.processes import TaskProcesses, boot, start_time
@@ -160,6 +161,12 @@ class TaskHandle:
         if is_gone:  # the disk is full, or the folder was deleted: say it by a signal, which has the same meaning
             self._signal(signal.SIGTERM)
         self.nudge()
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether it was ordered to stop because its job was cancelled."""
+        order = read_json(self.folder / "stop.json")
+        return order is not None and order.get("cause") == Cause.CANCELLED.value
 
     def order_rest(self, rests: bool, until_s: float | None = None) -> None:
         """Order the supervisor to suspend the task, for a time or until further notice, or to resume it."""

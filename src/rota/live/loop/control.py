@@ -260,6 +260,8 @@ class Control:
             made.batch.answers.extend(entry.answers)
             made.batch.drained.update(entry.drained)
             made.batch.audit.extend(entry.audit)
+            made.batch.forecasts.extend(entry.forecasts)
+            made.batch.outcomes.extend(entry.outcomes)
             made.batch.settings.update(entry.settings)
             if entry.cluster is not None and self.present is not None:
                 self.present.became(entry.cluster, self.state)

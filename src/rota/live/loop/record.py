@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from rota.core.codec.snapshot import encode_live
 from rota.core.engine.preemption_guard import can_resume
-from rota.core.model.job import JobState
+from rota.core.model.job import Job, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.files.job import job_file
 from rota.files.job_shape import JobFile
+from rota.store import clock
 
 Json = dict[str, Any]
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -126,6 +128,11 @@ def row_of(live: LiveJob, record: Record, state: State, node_names: list[str], e
         "version": 0,
         "array_id": record.array_id,
     }
+
+
+def by_our_clock(job: Job) -> Job:
+    """The job with its deadline, which is a date, as a moment of the manager's clock."""
+    return job if job.deadline_s is None else replace(job, deadline_s=clock.from_wall_s(job.deadline_s))
 
 
 def dump(value: object) -> str:

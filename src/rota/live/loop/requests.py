@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from rota.core.errors import RotaError
 from rota.core.messages.events import (
@@ -36,10 +36,9 @@ from rota.live.loop.cluster_config import changes_by_kind
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
 from rota.live.loop.planned_models import within_memory
-from rota.live.loop.record import Record, dump
+from rota.live.loop.record import Record, by_our_clock, dump
 from rota.live.loop.storage import CantStore
 from rota.live.loop.tenant_registry import TenantRegistry
-from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.records import Records
@@ -77,6 +76,13 @@ class Outdated(RotaError):
     """The thing has changed since the caller read it."""
 
 
+class JobForecasts(Protocol):
+    """Forecasts on request."""
+
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
+        """Return when a job will start and end; `arrives` is a hypothetical job."""
+
+
 class Requests:
     """The changes that users can make."""
 
@@ -85,7 +91,7 @@ class Requests:
         control: Control,
         records: Records,
         refuse: Callable[[JobFile], None],
-        foresight: ForecastWorker,
+        foresight: JobForecasts,
         learning: Learning | None = None,
         refuse_trial: Callable[[JobFile], None] | None = None,
         account_of: Callable[[str, str, str | None], str | None] | None = None,
@@ -147,7 +153,7 @@ class Requests:
         arrays: dict[tuple[str, str], str] = {}
         for (values, file), needed in zip(parts, needs, strict=True):
             job_id = JobId(str(self._next + len(ids) + 1))
-            job = self._admitted(_by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)), asker)
+            job = self._admitted(by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)), asker)
             ids.append(job_id)
             entry.events.append(JobArrived(job, held))
             array_id = None if file.array is None else arrays.setdefault((job.tenant, job.name), job_id)
@@ -241,7 +247,7 @@ class Requests:
         self._account(asker, file.tenant)
         needs = self._unmet(await self._dependencies(file))
         job_id = JobId("dry-run")
-        job = self._admitted(_by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
+        job = self._admitted(by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
         return await self._foresight.ask(job_id, JobArrived(job))
 
     def _admitted(self, job: Job, asker: Asker) -> Job:
@@ -385,8 +391,3 @@ class Requests:
         if live is None or live.state.is_final:
             raise Conflict(f"job {job_id} has ended already")
         return live.state
-
-
-def _by_our_clock(job: Job) -> Job:
-    """The job with its deadline, which is a date, as a moment of the manager's clock."""
-    return job if job.deadline_s is None else replace(job, deadline_s=clock.from_wall_s(job.deadline_s))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,6 +58,10 @@ class ForecastWorker:
         """Return when a job will start and end; `arrives` is a hypothetical job."""
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
         return decode_forecast(await self._helper.ask(question))
+
+    async def ask_many(self, job_ids: Sequence[JobId]) -> dict[JobId, Forecast]:
+        """Return the forecasts of several jobs."""
+        return {job_id: await self.ask(job_id) for job_id in job_ids}
 
     async def close(self) -> None:
         """Stop the worker."""
