@@ -21,7 +21,7 @@ from rota.policies import find_policy
 from rota.policies.own.levels import Levels
 from rota.policies.own.order import ServiceOrder
 from rota.policies.own.params import RotaParams
-from rota.policies.own.predictions import ENOUGH, Predictor
+from rota.policies.own.predictions import ENOUGH, GroupPredictor
 from rota.traces.workload import Submission, Workload
 
 PLAIN = "rota:base_gpu_s=100,progress=false,declared=false,learned=false"
@@ -115,7 +115,7 @@ def test_false_reports_are_believed_once() -> None:
 
 
 def test_predictor_trusts_only_what_came_true() -> None:
-    steady, wild = Predictor(), Predictor()
+    steady, wild = GroupPredictor(), GroupPredictor()
     for number in range(ENOUGH):
         assert steady.predict("g") is None
         steady.learn("g", 1000.0)
@@ -123,7 +123,7 @@ def test_predictor_trusts_only_what_came_true() -> None:
 
     assert steady.predict("g") == pytest.approx(1000.0)
     assert wild.predict("g") is None
-    again = Predictor()
+    again = GroupPredictor()
     again.recall(steady.memory)
     assert again.predict("g") == pytest.approx(1000.0)
 

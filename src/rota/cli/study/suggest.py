@@ -16,7 +16,7 @@ from rota.core.errors import RotaError
 from rota.scenario import Scenario
 
 if TYPE_CHECKING:
-    from rota.drivers.simulator.suggestion import Suggestion
+    from rota.cli.study.suggestion import Suggestion
 
 
 def suggest_policy(
@@ -25,8 +25,8 @@ def suggest_policy(
     """Print which assumptions hold, the comparison and the recommendation with its reasons."""
     if trace is None:
         raise RotaError("state which jobs to suggest a policy for with --trace FILE (a trace or a journal)")
+    from rota.cli.study.suggestion import suggest
     from rota.drivers.simulator.load import load, read_workload
-    from rota.drivers.simulator.suggestion import suggest
     from rota.perf.speed.model import Costs
 
     scenario = Scenario(

@@ -10,7 +10,7 @@ from rota.mechanisms.declare import Knowledge
 from rota.mechanisms.ordering.rule import Turn, later
 from rota.policies.own.levels import Levels
 from rota.policies.own.params import RotaParams
-from rota.policies.own.predictions import Predictor, alike, declarer
+from rota.policies.own.predictions import GroupPredictor, alike, declarer
 
 OVERDUE = 1.25
 """A job that had this many times its predicted service without ending ranks by the service it had, from then on."""
@@ -40,8 +40,8 @@ class ServiceOrder:
         self._params = params
         self._reports = knowledge.reports
         self._levels = Levels(params.base_gpu_s, params.growth)
-        self._sizes = Predictor()
-        self._declared = Predictor()
+        self._sizes = GroupPredictor()
+        self._declared = GroupPredictor()
 
     # -- what is learned -------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class GroupRecord(NamedTuple):
     right: float
 
 
-class Predictor:
+class GroupPredictor:
     """Predicts a value by group, from the values seen."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from enum import Enum
 
 from rota.core.model.job import DEFAULT_TENANT
 from rota.drivers.simulator.study import Setting, simulate
-from rota.policies.own.predictions import RIGHT, Predictor, alike
+from rota.policies.own.predictions import RIGHT, GroupPredictor, alike
 from rota.report.metrics import finish_time_fairness, measure, quantile
 from rota.traces.workload import Submission, Workload
 
@@ -150,7 +150,7 @@ def find_out(workload: Workload, setting: Setting) -> tuple[Finding, ...]:
 
 def _predictable(submissions: Sequence[Submission]) -> int:
     """Count jobs whose run time was predicted when they were submitted, if all ran at once."""
-    predictor = Predictor()
+    predictor = GroupPredictor()
     ends: list[tuple[float, str, float]] = []
     count = 0
     for each in submissions:

@@ -11,10 +11,10 @@ import pytest
 
 from builders import job
 from rota.cli.main import status
+from rota.cli.study.suggestion import Assumption, Comparison, choose, find_out, margin, suggest, windows_of
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Elastic
 from rota.drivers.simulator.study import Setting
-from rota.drivers.simulator.suggestion import Assumption, Comparison, choose, find_out, margin, suggest, windows_of
 from rota.perf.speed.model import Costs
 from rota.traces import write_trace
 from rota.traces.generators import generate
