@@ -97,12 +97,8 @@ def live_through(story: Story, policy: str) -> GuardWatch:
         checkpoint_interval_s=story.checkpoint_interval_s,
         checkpoint_s=story.checkpoint_s,
     )
-    run(
-        watch.engine,
-        SimulatedWorld(story.cluster, story.speed, costs),
-        story.submissions,
-        faults=iter(story.misfortunes),
-    )
+    world = SimulatedWorld(story.cluster, story.speed, costs)
+    run(watch.engine, world, submissions, faults=iter(story.misfortunes))
     assert all(live.state.is_final for live in watch.engine.state.jobs.values())
     return watch
 

@@ -92,14 +92,12 @@ async def one(request: Request, caller: Caller, job_id: JobPath) -> Response:
 
 @router.get("/jobs/{job_id}/why", response_model=WhyOut)
 async def why(request: Request, caller: Caller, job_id: JobPath) -> Response:
-    """Return why a job waits, its position in the queue, and its expected start."""
+    """Return why a job waits, its position in the queue, and its expected start and end, or why they are not known."""
     parts = service(request)
     row = await visible(parts, caller, job_id)
     reason = reason_out(parts.control.explain(JobId(job_id)))
     found = await parts.requests.foresee(JobId(job_id))
-    no_forecast = parts.requests.no_forecast(JobId(job_id)) if found is None else None
-    answer = {"state": row.state, "reason": reason, "expected": forecast_out(found), "no_forecast": no_forecast}
-    return JSONResponse(answer)
+    return JSONResponse({"state": row.state, "reason": reason, "expected": forecast_out(found)})
 
 
 @router.post("/jobs/{job_id}/{action}", response_model=JobOut)

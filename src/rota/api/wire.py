@@ -12,9 +12,9 @@ from rota.core.messages.reasons import Reason
 from rota.core.state.inventory import Inventory
 from rota.core.state.node_accounts import NodeAccount
 from rota.files.job import masked
+from rota.forecast.value import Forecast, TimeRange
 from rota.live.loop.control import Control
 from rota.live.loop.record import state_text
-from rota.live.workers.forecast import Forecast
 from rota.store import clock
 
 Json = dict[str, Any]
@@ -31,14 +31,22 @@ class ReasonOut(BaseModel):
     until: str | None = None
 
 
-class ForecastOut(BaseModel):
-    """When a job is expected to start; null if that is more than a month away."""
+class RangeOut(BaseModel):
+    """The 5%, 50% and 95% quantiles of a moment; null where that is more than a month away."""
 
-    position: int
     earliest: str | None = None
     usual: str | None = None
     latest: str | None = None
+
+
+class ForecastOut(RangeOut):
+    """When a job is expected to start and end; null if that is more than a month away."""
+
+    position: int
+    end: RangeOut | None = None
     known: bool = Field(description="Whether the run times of the jobs ahead are known.")
+    basis: str = Field(description="What the forecast rests on.")
+    reason: str | None = Field(None, description="Why there is no forecast of the start, or what it lacks.")
 
 
 class WhyOut(BaseModel):
@@ -47,7 +55,6 @@ class WhyOut(BaseModel):
     state: str
     reason: ReasonOut | None = None
     expected: ForecastOut | None = None
-    no_forecast: str | None = Field(None, description="Why there is no expected start, where there is none.")
 
 
 class ArrayOut(BaseModel):
@@ -152,11 +159,18 @@ def forecast_out(found: Forecast | None) -> Json | None:
         return None
     return {
         "position": found.position,
-        "earliest": moment(found.earliest_s),
-        "usual": moment(found.usual_s),
-        "latest": moment(found.latest_s),
+        **_range_out(found.start),
+        "end": None if found.end is None else _range_out(found.end),
         "known": found.known,
+        "basis": found.basis.sentence(),
+        "reason": None if found.reason is None else found.reason.value,
     }
+
+
+def _range_out(span: TimeRange | None) -> Json:
+    if span is None:
+        return {"earliest": None, "usual": None, "latest": None}
+    return {"earliest": moment(span.low_s), "usual": moment(span.median_s), "latest": moment(span.high_s)}
 
 
 def job_out(row: Any, control: Control, *, whole: bool = False) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -160,9 +161,10 @@ class ElasticPart(FileModel):
 
 
 class CheckpointPart(FileModel):
-    """Where progress is kept, how the job is told to save it, and how long that may take."""
+    """Where progress is kept, how the job is told to save it, how long that may take, and how often it does unasked."""
 
     path: Text | None = None
+    interval: Annotated[Seconds, Field(lt=math.inf)] = 0.0
     grace: Seconds = 60.0
     signal: Literal["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT"] = "SIGTERM"
 

@@ -161,19 +161,23 @@ class JobRecords:
         with self._engine.connect() as connection:
             return list(connection.execute(wanted).scalars())
 
-    def past_runs(self, limit: int = 2000) -> dict[tuple[str, str], list[float]]:
-        """Return the run times of the latest successful jobs, by tenant and name."""
+    def ended_since(self, since_s: float, limit: int) -> Sequence[Any]:
+        """Return the jobs that ended at or after a time, latest first: id, times, job, job file and counters."""
+        columns = (jobs.c.id, jobs.c.submitted_s, jobs.c.ended_s, jobs.c.job, jobs.c.spec, jobs.c.live)
         wanted = (
-            select(jobs.c.tenant, jobs.c.name, jobs.c.started_s, jobs.c.ended_s)
-            .where(jobs.c.state == "succeeded", jobs.c.started_s.is_not(None))
-            .order_by(jobs.c.seq.desc())
+            select(*columns)
+            .where(jobs.c.state.in_(FINAL), jobs.c.ended_s >= since_s)
+            .order_by(jobs.c.ended_s.desc())
             .limit(limit)
         )
-        found: dict[tuple[str, str], list[float]] = {}
         with self._engine.connect() as connection:
-            for row in connection.execute(wanted):
-                found.setdefault((row.tenant, row.name), []).append(row.ended_s - row.started_s)
-        return found
+            return connection.execute(wanted).all()
+
+    def specs_of_unfinished(self) -> Mapping[str, str]:
+        """Return the job files of unfinished jobs as stored, by id."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(jobs.c.id, jobs.c.spec).where(jobs.c.state.not_in(FINAL))).all()
+        return {row.id: row.spec for row in rows}
 
     def succeeded(self, since_s: float, limit: int) -> Sequence[Any]:
         """Return the jobs that succeeded since a time, newest first, with their requests and run times."""

@@ -236,6 +236,12 @@ class Records(JobRecords):
                     high = middle
         return low
 
+    def last_steps(self, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return the latest steps with a number above one, in order, with their numbers."""
+        wanted = select(steps.c.n, steps.c.body).where(steps.c.n > after).order_by(steps.c.n.desc()).limit(limit)
+        with self._engine.connect() as connection:
+            return [(row.n, row.body) for row in reversed(connection.execute(wanted).all())]
+
     def steps_about(self, job_id: str, first: int, before: int) -> Sequence[str]:
         """Return the steps from `first` up to `before` that name a job."""
         named = steps.c.body.contains(f'"{job_id}"', autoescape=True)

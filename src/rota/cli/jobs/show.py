@@ -63,8 +63,6 @@ def why(job: JobArgument, server: ServerOption = None, output: OutputOption = Ou
     )
     if explained["expected"] is not None:
         echo(expectation(explained["expected"]))
-    elif explained.get("no_forecast"):
-        echo(f"no expected start: {explained['no_forecast']}")
     _show_resources(compared)
 
 
@@ -125,13 +123,27 @@ _RESOURCES = (
 
 
 def expectation(expected: dict[str, Any]) -> str:
-    """When a job is expected to start, in words."""
-    if expected["usual"] is None:
-        return "expected start: not within a month, as things are"
-    span = f"between {_clock(expected['earliest'])} and {_clock(expected['latest'])}"
-    guess = "" if expected["known"] else "; a guess: nothing is known of how long the jobs ahead run"
-    place = f"as number {expected['position']} of those that wait"
-    return f"expected start: {_clock(expected['usual'])} ({span}), {place}{guess}"
+    """When a job is expected to start and end, what that rests on, or why it is not known; a line each."""
+    lines = []
+    reason = expected.get("reason")
+    if expected["usual"] is not None:
+        place = f"as number {expected['position']} of those that wait"
+        lines.append(f"expected start: {_span(expected)}, {place}")
+    elif expected["earliest"] is not None:
+        lines.append(f"expected start: not within a month, at the earliest {_clock(expected['earliest'])}")
+    elif reason is None:
+        lines.append("expected start: not within a month, as things are")
+    if expected.get("end") is not None and expected["end"]["usual"] is not None:
+        lines.append(f"expected end: {_span(expected['end'])}")
+    if reason is not None:
+        lines.append(f"note: {reason}" if lines else f"no forecast: {reason}")
+    if lines and expected.get("basis") and expected["earliest"] is not None:
+        lines.append(f"it rests on: {expected['basis']}")
+    return "\n".join(lines)
+
+
+def _span(span: dict[str, Any]) -> str:
+    return f"{_clock(span['usual'])} (90%: {_clock(span['earliest'])} to {_clock(span['latest'])})"
 
 
 def _clock(moment: str | None) -> str:

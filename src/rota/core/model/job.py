@@ -139,7 +139,10 @@ class Elastic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """How much a fault can cost: progress is saved every `interval_s`; a stop waits up to `grace_s`."""
+    """What a stop or a fault costs: progress is saved every `interval_s`, and in the `grace_s` that a stop waits.
+
+    Without end, `interval_s` means that progress is never saved: a job that is stopped starts over.
+    """
 
     interval_s: float = 0.0
     grace_s: float = 60.0

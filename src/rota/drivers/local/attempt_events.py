@@ -51,7 +51,7 @@ def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
     stops_for_good = attempt.ordered in (Cause.CANCELLED, Cause.TIME_LIMIT)
     match outcome.verdict:
         case Verdict.SUCCEEDED:
-            return JobEnded(job_id, End.SUCCEEDED, kept)
+            return JobEnded(job_id, End.SUCCEEDED, done_s(attempt))
         case Verdict.STOPPED:
             return Stopped(job_id, kept)
         case Verdict.NEVER_STARTED:
@@ -67,7 +67,7 @@ def ended(attempt: Attempt, outcome: AttemptOutcome, failures: int) -> Event:
             assert outcome.failure is not None
             if tries_again(outcome.failure, failures, attempt.launch.max_restarts):
                 return Interrupted(job_id, kept, clock.now_s() + pause_s(failures))
-            return JobEnded(job_id, End.FAILED, kept)
+            return JobEnded(job_id, End.FAILED, done_s(attempt))
 
 
 def kept_s(attempt: Attempt) -> float:

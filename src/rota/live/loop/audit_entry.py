@@ -1,4 +1,4 @@
-"""Who asks for a change, and the entry that the audit log gets for it."""
+"""The origin of a change, and the entry that the audit log gets for it."""
 
 from __future__ import annotations
 

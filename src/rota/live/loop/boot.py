@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from rota.live.loop.planned_models import planned_speeds
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.mechanisms.declare import Knowledge
+from rota.perf.speed.model import Costs
 from rota.placement import style
 from rota.policies import find_policy
 from rota.scenario import Scenario
@@ -153,7 +155,11 @@ def header_of(
     return encode_header(
         JournalHeader(
             scenario=Scenario(
-                policies=(policy,), placement=placement, tenancy=tenancy, cluster=present.whole(engine.state)
+                policies=(policy,),
+                placement=placement,
+                tenancy=tenancy,
+                cluster=present.whole(engine.state),
+                costs=Costs(checkpoint_interval_s=math.inf),
             ),
             about=about,
             snapshot=snapshot.take(engine.state, engine.memory),

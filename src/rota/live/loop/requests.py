@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from rota.core.errors import RotaError
-from rota.core.messages.decisions import Cause
 from rota.core.messages.events import (
     Event,
     JobArrived,
@@ -30,6 +29,7 @@ from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.files.auto import settled, unsettled
 from rota.files.job import apart, job_file, job_of, with_amounts
 from rota.files.job_shape import JobFile
+from rota.forecast.value import Forecast, NoForecast
 from rota.live.estimates.learning import Learning
 from rota.live.loop.audit_entry import Asker, audit_entry
 from rota.live.loop.cluster_config import changes_by_kind
@@ -40,7 +40,6 @@ from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, by_our_clock, dump
 from rota.live.loop.storage import CantStore
 from rota.live.loop.tenant_registry import TenantRegistry
-from rota.live.workers.forecast import Forecast
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store import clock
 from rota.store.jobs import FINAL
@@ -221,11 +220,11 @@ class Requests:
         pending = {name for entry in self._control.pending for name in entry.records}
         return tuple(dict.fromkeys(name for name in needed if name in known or name in pending))
 
-    async def foresee(self, job_id: JobId) -> Forecast | None:
-        """Return when a waiting job will start; None if it does not wait."""
+    async def foresee(self, job_id: JobId) -> Forecast:
+        """Return when a job will start and end, or the reason why there is no forecast."""
         live = self._control.state.jobs.get(job_id)
-        if live is None or live.state is not JobState.WAITING:
-            return None
+        if live is None or live.state.is_final:
+            return Forecast(made_s=clock.now_s(), reason=NoForecast.ENDED)
         return await self._foresight.ask(job_id)
 
     async def obstacle(self, values: Json, asker: Asker) -> Reason | None:
@@ -233,18 +232,6 @@ class Requests:
         _, file = (await self._parts(values))[0]
         await self._control.at_rest()
         return self._control.engine.obstacle(job_of(file, JobId("dry-run"), (), asker.name))
-
-    def no_forecast(self, job_id: JobId) -> str:
-        """Why there is no forecast for a job."""
-        live = self._control.state.jobs.get(job_id)
-        if live is None or live.state.is_final:
-            return "it has ended"
-        if live.stopping is not None:
-            return "it is being cancelled" if live.stopping is Cause.CANCELLED else "it is being stopped"
-        return {
-            JobState.HELD: "it is held; release it first",
-            JobState.SUSPENDED: "it is suspended and continues in its turn",
-        }.get(live.state, "it has started")
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""

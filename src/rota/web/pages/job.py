@@ -12,11 +12,11 @@ from rota.api.jobs import visible
 from rota.api.wire import job_out
 from rota.core.model.job import JobId
 from rota.drivers.local.task_usage import use_now
+from rota.forecast.value import Forecast, TimeRange
 from rota.live.loop.record import state_text
 from rota.live.loop.requests import NotFound
 from rota.live.views.compare import compared
 from rota.live.views.job_timeline import TimelineEvent, life_of
-from rota.live.workers.forecast import Forecast
 from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.run_folder import attempt_folder, curve, progress, usage
@@ -296,10 +296,21 @@ def _sentence(text: str) -> str:
 
 
 def _expectation(expected: Forecast) -> str:
-    if expected.usual_s is None:
-        return "Not expected to start within a month under current conditions."
-    latest = "more than a month from now" if expected.latest_s is None else words.clock(expected.latest_s)
-    span = f"between {words.clock(expected.earliest_s)} and {latest} UTC"
-    guess = "" if expected.known else " This is a rough guess: the run times of the jobs ahead are unknown."
-    start = f"Expected to start at {words.clock(expected.usual_s)} UTC, {words.ago(expected.usual_s)} ({span})"
-    return f"{start}. Position in the queue: {expected.position}.{guess}"
+    """When a job is expected to start and end, what that rests on, or why it is not known."""
+    parts = []
+    start, end, reason = expected.start, expected.end, expected.reason
+    if start is not None and start.median_s is not None:
+        parts.append(f"Expected to start at {_span(start)}. Position in the queue: {expected.position}.")
+    if end is not None and end.median_s is not None:
+        parts.append(f"Expected to end at {_span(end)}.")
+    if reason is not None:
+        parts.append(_sentence(reason.value))
+    if start is not None or end is not None:
+        parts.append(f"This rests on {expected.basis.sentence()}.")
+    return " ".join(parts)
+
+
+def _span(span: TimeRange) -> str:
+    latest = "more than a month from now" if span.high_s is None else words.clock(span.high_s)
+    between = f"90% between {words.clock(span.low_s)} and {latest} UTC"
+    return f"{words.clock(span.median_s)} UTC, {words.ago(span.median_s)} ({between})"

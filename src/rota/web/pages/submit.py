@@ -12,9 +12,9 @@ from nicegui.events import ValueChangeEventArguments
 from rota.api.access import Principal
 from rota.api.jobs import visible
 from rota.core.errors import RotaError
+from rota.forecast.value import Forecast
 from rota.live.loop.audit_entry import Asker
 from rota.live.loop.requests import NotFound
-from rota.live.workers.forecast import Forecast
 from rota.web import draft, words
 from rota.web.frame import heading
 from rota.web.page_context import PageContext
@@ -221,11 +221,16 @@ def _show(value: Any) -> str:
 
 
 def _forecast_text(found: Forecast) -> str:
-    if found.usual_s is None:
-        return "The job would be accepted, but is not expected to start within a month under current conditions."
-    if found.position <= 1 and found.latest_s is not None and words.ago(found.latest_s) == "now":
+    start, reason = found.start, found.reason
+    if start is None or start.median_s is None:
+        why = "it is not expected to start within a month, as things are" if reason is None else reason.value
+        return f"The job would be accepted, but {why}."
+    if found.position <= 1 and start.high_s is not None and words.ago(start.high_s) == "now":
         return "The job would start immediately."
-    latest = "more than a month from now" if found.latest_s is None else f"{words.clock(found.latest_s)} UTC"
-    span = f"between {words.clock(found.earliest_s)} and {latest}"
-    guess = "" if found.known else " This is a rough guess: the run times of the jobs ahead are unknown."
-    return f"The job would start {words.ago(found.usual_s)}, {span}, at position {found.position} in the queue.{guess}"
+    latest = "more than a month from now" if start.high_s is None else f"{words.clock(start.high_s)} UTC"
+    span = f"90% between {words.clock(start.low_s)} and {latest}"
+    note = "" if reason is None else f" Note: {reason.value}."
+    return (
+        f"The job would start {words.ago(start.median_s)}, {span}, at position {found.position} in the queue. "
+        f"This rests on {found.basis.sentence()}.{note}"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -71,6 +72,13 @@ class DriverContext:
         assert self.sink is not None
         live = self.sink.state.jobs.get(gang.id)
         return 0.0 if live is None else live.work_done(clock.now_s())
+
+    def kept_work(self, gang: Gang) -> float:
+        """The work that a gang keeps when its pods are gone: none, if its job saves nothing."""
+        assert self.sink is not None
+        live = self.sink.state.jobs.get(gang.id)
+        starts_over = live is None or (live.job.checkpoint is not None and live.job.checkpoint.interval_s == math.inf)
+        return 0.0 if starts_over else self.done_work(gang)
 
     def fail(self, gang: Gang, work: float) -> None:
         """End a gang as failed."""

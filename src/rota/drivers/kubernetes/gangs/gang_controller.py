@@ -139,7 +139,7 @@ class GangController:
             self._context.fail(gang, work)
         else:
             self._context.report.why[gang.id] = f"{len(failed)} of its pods failed"
-            self._context.report.events.append(Interrupted(gang.id, work))
+            self._context.report.events.append(Interrupted(gang.id, self._context.kept_work(gang)))
             gang.stage = Stage.GATHERING
             self._context.report.events.append(JobHeld(gang.id))
             self._gathering.linger(gang)
@@ -167,7 +167,7 @@ class GangController:
         retry_s = clock.now_s() + RETRY_S
         gang.why = why
         gang.answer = (
-            Interrupted(gang.id, self._context.done_work(gang), retry_s)
+            Interrupted(gang.id, self._context.kept_work(gang), retry_s)
             if gang.started or gang.resizing
             else StartFailed(gang.id, why, retry_s)
         )
@@ -189,7 +189,7 @@ class GangController:
         binds_under_way = any(not slot.bound and slot.pod in gang.members for slot in gang.slots)
         if binds_under_way:
             return
-        cause, answer, work = gang.ordered, gang.answer, self._context.done_work(gang)
+        cause, answer, work = gang.ordered, gang.answer, self._context.kept_work(gang)
         gang.ordered, gang.answer = None, None
         self._context.report.why[gang.id] = gang.why
         self._context.report.events.append(answer if cause is None and answer is not None else Stopped(gang.id, work))
