@@ -338,6 +338,8 @@ def main() -> int:
     manager = Manager(folder, "--emulate", "gpu=16/4").start()
     begun_s = time.monotonic()
     course = Course(begun_s=begun_s, until_s=begun_s + 60.0 * minutes)
+    for tenant in TENANTS:
+        manager.client.put_tenant(tenant, {})
     tokens = [
         manager.client.post("/tokens", {"name": f"user-{n}", "role": "member", "tenants": [TENANTS[n % len(TENANTS)]]})
         for n in range(USERS)

@@ -368,8 +368,24 @@ def test_manager_without_descriptors_loses_nothing(manager: Manager) -> None:
 # -- deleted folders -----------------------------------------------------------------------------
 
 
-@pytest.mark.attack("deletes the run folder of its task", stopped_by="the supervisor is stopped by a signal")
-@pytest.mark.parametrize("restarts", [False, True], ids=["same manager", "restarted manager"])
+@pytest.mark.parametrize(
+    "restarts",
+    [
+        pytest.param(
+            False,
+            id="same manager",
+            marks=pytest.mark.attack("deletes the run folder of its task", stopped_by="its supervisor gets a signal"),
+        ),
+        pytest.param(
+            True,
+            id="restarted manager",
+            marks=pytest.mark.attack(
+                "deletes the run folder of its task, and the manager restarts",
+                stopped_by="processes are found by their token",
+            ),
+        ),
+    ],
+)
 def test_cancel_ends_the_process_of_a_deleted_folder(manager: Manager, restarts: bool) -> None:
     job = manager.submit("echo $$; trap '' TERM; exec sleep 600", checkpoint={"grace": "1s"})
     pid = pid_of(manager, job)

@@ -266,18 +266,14 @@ class _ReplicaRun:
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:
             async with asyncio.TaskGroup() as group:
-                parts = (
-                    nodes.run(),
-                    pods.run(),
-                    reporter.run(),
-                    reporter.forecast_starts(),
+                parts = [nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), control.storage.watch()]
+                parts += [
                     foresight.run(),
                     _result(loop),
-                    control.storage.watch(),
-                )
+                    _result(driver.failed),
+                    self._renew(driver, settings.gang_timeout),
+                ]
                 work = [group.create_task(part) for part in parts]
-                work.append(group.create_task(_result(driver.failed)))
-                work.append(group.create_task(self._renew(driver, settings.gang_timeout)))
                 await self._changed.wait()
                 for each in work:
                     each.cancel()

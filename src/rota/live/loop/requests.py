@@ -35,6 +35,7 @@ from rota.live.loop.audit_entry import Asker, audit_entry
 from rota.live.loop.cluster_config import changes_by_kind
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
+from rota.live.loop.latest_names import LatestNames
 from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, by_our_clock, dump
 from rota.live.loop.storage import CantStore
@@ -111,8 +112,7 @@ class Requests:
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
         self._changing = asyncio.Lock()
-        self._latest: dict[tuple[str, str], list[JobId]] = {}
-        """By tenant and name: the jobs that were submitted last, several if they came together."""
+        self._latest = LatestNames()
 
     async def submit(
         self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
@@ -170,8 +170,7 @@ class Requests:
         try:
             await self._control.apply(entry)
         except CantStore:
-            for name in together:
-                self._latest.pop(name, None)
+            self._latest.forget(together)
             raise
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})

@@ -152,7 +152,7 @@ class HeldBack:
         """Jobs that the engine knows but that could not be stored: they are cancelled and leave no row."""
 
     def let_through(self, events: Sequence[Event], decisions: Sequence[Decision]) -> list[Decision]:
-        """Return which of the decisions to carry out at once: stops for good. The others wait."""
+        """Return which of the decisions to carry out at once: stops that end a job. The others wait."""
         over = {event.job_id for event in events if isinstance(event, _OVER)}
         waiting = [each for each in self._decisions if each.job_id not in over]
         waiting += [each for each in decisions if each.job_id not in self.withdrawn]
