@@ -21,6 +21,8 @@ Json = dict[str, Any]
 T = TypeVar("T")
 ROTA = [sys.executable, "-c", "from rota.cli.main import run; run()"]
 FINAL = frozenset({"succeeded", "failed", "cancelled"})
+TENANTS = "nlp,vision,robotics,past,green,one,two,other,others"
+"""Tenants that every manager of a test knows unless it is given others."""
 TRAIN = """
 import time
 import rota.sdk
@@ -51,12 +53,20 @@ class Manager:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.options: Sequence[str] = options or ("--emulate", "gpu=8/4")
+        if "--tenants" not in self.options:
+            self.options = ("--tenants", TENANTS, *self.options)
+        if "--min-run" not in self.options:
+            self.options = ("--min-run", "0s", *self.options)
         if (
             os.geteuid() == 0
             and {"--require-token", "--host"} & {*options}
-            and not {"--run-as", "--users"} & {*options}
+            and not {"--run-as", "--accounts"} & {*options}
         ):
-            self.options = (*options, "--run-as", "root")  # tests that are about tokens, where root is all there is
+            self.options = (
+                *self.options,
+                "--run-as",
+                "root",
+            )  # tests that are about tokens, where root is all there is
         self.env = {
             **os.environ,
             "XDG_DATA_HOME": str(folder / "data"),
@@ -180,7 +190,11 @@ class Manager:
         eventually(lambda: not list(self.client.jobs()) and not self.task_processes())
 
     def _cancel_all(self) -> None:
-        for job in list(self.client.jobs()):
+        try:
+            unfinished = list(self.client.jobs())
+        except (RotaError, Unavailable):  # as with a database that a test damaged
+            return
+        for job in unfinished:
             try:
                 self.client.act(job["id"], "cancel")
             except (RotaError, Unavailable):

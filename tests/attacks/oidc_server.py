@@ -75,7 +75,7 @@ class TestClient(rfc6749.ClientMixin):
         return grant_type != "refresh_token" or bool(CONTROL["refresh"])
 
 
-class TestCode(dict, rfc6749.AuthorizationCodeMixin):  # type: ignore[type-arg,misc]
+class TestCode(dict, rfc6749.AuthorizationCodeMixin):  # type: ignore[type-arg]
     def __getattr__(self, name: str) -> Any:
         return self.get(name)
 
@@ -145,7 +145,7 @@ class DeviceGrant(rfc8628.DeviceCodeGrant):
         return False
 
 
-class TestRefreshToken(dict, rfc6749.TokenMixin):  # type: ignore[type-arg,misc]
+class TestRefreshToken(dict, rfc6749.TokenMixin):  # type: ignore[type-arg]
     def check_client(self, client: Any) -> bool:
         return True
 

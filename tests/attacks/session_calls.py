@@ -34,8 +34,14 @@ class HttpAnswer:
 
 def ask(url: str, method: str, path: str, body: bytes | None = None, **headers: str) -> HttpAnswer:
     """Send one request; underscores in names of headers become dashes."""
+    return ask_from("", url, method, path, body, **headers)
+
+
+def ask_from(source: str, url: str, method: str, path: str, body: bytes | None = None, **headers: str) -> HttpAnswer:
+    """Send one request from an address of this machine."""
     place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=20)
+    address = (source, 0) if source else None
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60, source_address=address)
     try:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body=body, headers=given)

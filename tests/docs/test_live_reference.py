@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from docs.pages import ROOT
-from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tokens, truth
+from rota.api import audit, cluster, estimates, jobs, logs, metrics, submit, system, tokens, truth
+from rota.api.identity import routes as logins
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
 
@@ -38,6 +39,8 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         system.probes,
         tokens.router,
         truth.router,
+        audit.router,
+        logins.router,
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

@@ -6,7 +6,7 @@ import pytest
 
 from docs.threat_page import PAGE, CollectedAttacks, collect, page
 
-LEAST = 60
+LEAST = 80
 
 pytestmark = pytest.mark.slow
 

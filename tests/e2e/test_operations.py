@@ -230,6 +230,8 @@ def test_postgresql_keeps_jobs_as_sqlite_does(tmp_path: Path) -> None:
         manager.start()
         assert manager.wait(job_id)["state"] == "succeeded"
         assert manager.said(job_id) == "done\n"
+        manager.client.post("/tokens", {"name": "ada"})
+        assert manager.client.get("/audit/verify")["fault"] is None
     finally:
         manager.clean_up()
         server.terminate()

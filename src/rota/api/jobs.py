@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.exc import DBAPIError
 
 from rota.api.access import Forbidden, Principal
 from rota.api.service import Service, principal, service
@@ -229,7 +230,14 @@ async def update(
 
 async def visible(parts: Service, caller: Principal, job_id: str) -> Any:
     """Return a job's record; raises `NotFound` also for a job that the caller may not see."""
-    row = await asyncio.to_thread(parts.records.job, job_id)
+    row: Any
+    try:
+        row = await asyncio.to_thread(parts.records.job, job_id)
+    except DBAPIError as error:
+        parts.control.storage.fails(error)
+        row = parts.control.remembered(JobId(job_id))
+        if row is None:
+            raise
     if row is None or not caller.may_see(row.tenant):
         raise NotFound(f"there is no job {job_id[:64]!r}")
     return row

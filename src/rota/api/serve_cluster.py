@@ -232,13 +232,7 @@ class _ReplicaRun:
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
         """Schedule under one set of settings, until they change or the state has to be rebuilt."""
         self._changed.clear()
-        driver = KubernetesDriver(
-            api,
-            settings,
-            ask_first_s=ASK_FIRST_S if self._options.extends else 0.0,
-            running={row.id for row in self._records.live_jobs()},
-            repair_count=self._repair_count,
-        )
+        driver = self._driver(api, settings)
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
         await nodes.begin()
@@ -293,6 +287,15 @@ class _ReplicaRun:
             with contextlib.suppress(asyncio.CancelledError):
                 await loop
             await foresight.close()
+
+    def _driver(self, api: Api, settings: ClusterSettings) -> KubernetesDriver:
+        return KubernetesDriver(
+            api,
+            settings,
+            ask_first_s=ASK_FIRST_S if self._options.extends else 0.0,
+            running={row.id for row in self._records.live_jobs()},
+            repair_count=self._repair_count,
+        )
 
     async def _renew(self, driver: KubernetesDriver, least_s: float) -> None:
         """End the term once a gang has become smaller, but not before the minimum length of a term."""

@@ -71,7 +71,7 @@ def _rota(
     if cacert is not None:
         os.environ["ROTA_CACERT"] = cacert
     if ctx.invoked_subcommand is None:
-        echo(ctx.get_help(), nl=False)
+        echo(ctx.get_help(), nl=False, lines=True)
 
 
 def run() -> None:
@@ -116,7 +116,7 @@ def _complain_of_usage(error: typer.TyperException) -> int:
     message = error.format_message().rstrip(".")
     ctx = getattr(error, "ctx", None)
     if message.startswith("Usage:"):  # a group called without a command brings its help as the message
-        echo(message, err=True)
+        echo(message, err=True, lines=True)
     else:
         _complain(message[:1].lower() + message[1:], MISTAKE)
         if ctx is not None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
 
 import typer
 
-from rota.cli.terminal import LINES, neutral, neutral_json
+from rota.cli.terminal import neutral, neutral_json
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _write_csv(rows: Sequence[Mapping[str, object]], columns: Sequence[Column], 
 
 def _csv_field(value: object) -> object:
     if isinstance(value, str):
-        return neutral(value, LINES)
+        return neutral(value)
     return neutral_json(json.dumps(value, ensure_ascii=False)) if isinstance(value, bool | dict | list) else value
 
 

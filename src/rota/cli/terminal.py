@@ -44,9 +44,9 @@ def neutral_json(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _SUSPECT.sub(shown, text)
 
 
-def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print text, made neutral; lines and tabs stay."""
-    typer.echo(neutral(str(text), LINES), err=err, nl=nl)
+def echo(text: object = "", *, err: bool = False, nl: bool = True, lines: bool = False) -> None:
+    """Print a line of text, made neutral; with `lines`, several lines of which none was written by others."""
+    typer.echo(neutral(str(text), LINES if lines else ""), err=err, nl=nl)
 
 
 class NeutralOutput:

@@ -74,7 +74,7 @@ class _Base(Enum):
 
 
 @dataclass(slots=True)
-class _Group:
+class _DurationGroup:
     """The logarithms of the multiples of like jobs, latest last."""
 
     level: str
@@ -96,7 +96,7 @@ class _LevelSpread:
     freedom: float = 0.0
     deviations: list[float] = field(default_factory=list)
 
-    def add(self, group: _Group) -> None:
+    def add(self, group: _DurationGroup) -> None:
         count = len(group.logs)
         if count > 1:
             stretch = math.sqrt(count / (count - 1))
@@ -152,7 +152,7 @@ class RunTimes:
     """The learned distributions of run times."""
 
     def __init__(self, past: Sequence[PastRun] = ()) -> None:
-        self._groups: dict[Hashable, _Group] = {}
+        self._groups: dict[Hashable, _DurationGroup] = {}
         self._levels: dict[tuple[_Base, str], _LevelSpread] = {}
         self._held: dict[tuple[_Base, str], float] = {}
         self._mixtures: dict[Hashable, _Mixture] = {}
@@ -172,7 +172,7 @@ class RunTimes:
             scale = _scale(run.job, base)
             if scale is not None:
                 for key, level in dict.fromkeys((*_by_name(run, base), *_by_size(run, base))):
-                    self._groups.setdefault(key, _Group(level)).logs.append(seconds - math.log(scale))
+                    self._groups.setdefault(key, _DurationGroup(level)).logs.append(seconds - math.log(scale))
 
     def known(self, job: Job, command: str = "") -> KnownFrom:
         """Return what the run time of a job is known from."""
@@ -200,22 +200,22 @@ class RunTimes:
             found = self._mixtures[key] = self._mix(self._chain(run, base), base)
         return found
 
-    def _chain(self, run: PastRun, base: _Base) -> list[tuple[Hashable, _Group]]:
+    def _chain(self, run: PastRun, base: _Base) -> list[tuple[Hashable, _DurationGroup]]:
         """Return the groups of a job from all to those most like it; a group that adds nothing is left out."""
         by_name = _by_name(run, base)
         is_named = any(key in self._groups for key, _ in by_name[2:])
-        chain: list[tuple[Hashable, _Group]] = []
+        chain: list[tuple[Hashable, _DurationGroup]] = []
         for key, _ in by_name if is_named else _by_size(run, base):
             group = self._groups.get(key)
             if group is not None and (not chain or group.seen < chain[-1][1].seen):
                 chain.append((key, group))
         return chain
 
-    def _mix(self, chain: Sequence[tuple[Hashable, _Group]], base: _Base) -> _Mixture:
+    def _mix(self, chain: Sequence[tuple[Hashable, _DurationGroup]], base: _Base) -> _Mixture:
         centre, unsure = base.mean, 0.6 * base.spread
         offsets, weights = [0.0], [1.0]
         width = base.spread
-        around: _Group | None = None
+        around: _DurationGroup | None = None
         for _, group in chain:
             level = self._levels[base, group.level]
             is_first = around is None
@@ -230,7 +230,7 @@ class RunTimes:
         key = repr(chain[-1][0]) if chain else base.name
         return _Mixture(key, centre, unsure, offsets, list(accumulate(weights)), width)
 
-    def _held_by(self, base: _Base, level: str, around: _Group, within: float) -> float:
+    def _held_by(self, base: _Base, level: str, around: _DurationGroup, within: float) -> float:
         """Return how many samples of a group its surroundings count as: variance in groups over that between them."""
         known = self._held.get((base, level))
         if known is None:
@@ -249,7 +249,7 @@ def _held_by_prior(base: _Base, within: float) -> float:
     return PRIOR_SAMPLES if base is not _Base.SECOND else min((within / base.spread) ** 2, PRIOR_SAMPLES)
 
 
-def _deviations(group: _Group, level: _LevelSpread, within: float) -> tuple[list[float], list[float]]:
+def _deviations(group: _DurationGroup, level: _LevelSpread, within: float) -> tuple[list[float], list[float]]:
     """Return where jobs lie around the centre of their group, with weights: as in the group, and as in its level."""
     own = [each - group.mean for each in group.logs]
     others = level.deviations[-MOST_DEVIATIONS:]

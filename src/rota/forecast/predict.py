@@ -41,6 +41,8 @@ class Assumptions:
     arrivals: Arrivals = field(default_factory=Arrivals)
     costs: Costs = field(default_factory=Costs)
     speed: SpeedModel = field(default_factory=SpeedModel)
+    rerate: bool = False
+    """Whether running jobs go on at these speeds: the drivers of real machines record none."""
     startup_s: float = 0.0
     """Time from the order to start a job until it is reported as started."""
     command_of: Callable[[Job], str] = no_command
@@ -146,6 +148,7 @@ def _future(number: int, state: State, assumed: Assumptions, most: int) -> Assum
         costs=assumed.costs,
         speed=assumed.speed,
         horizon_s=HORIZON_S,
+        rerate=assumed.rerate,
     )
 
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Engine, String, delete, insert, literal, select, update
+from sqlalchemy.exc import IntegrityError
 
 from rota.store.audit import append_audit
 from rota.store.schema import identities, tokens
@@ -120,6 +121,12 @@ class Identities:
 
     def claim(self, name: str, issuer: str, subject: str) -> bool:
         """Whether a name belongs to an account; a free name belongs to it from now on."""
+        try:
+            return self._claim(name, issuer, subject)
+        except IntegrityError:  # another login claimed the name at the same time
+            return self._claim(name, issuer, subject)
+
+    def _claim(self, name: str, issuer: str, subject: str) -> bool:
         with self._engine.begin() as connection:
             wanted = {"name": name, "issuer": issuer, "subject": subject}
             # Write first: after a read, SQLite refuses a write if another connection has written meanwhile.
@@ -134,10 +141,14 @@ class Identities:
             found = connection.execute(select(identities).where(identities.c.name == name)).one()
         return (found.issuer, found.subject) == (issuer, subject)
 
-    def release(self, name: str, issuer: str) -> None:
-        """Forget the account of a name, if it is one of this issuer."""
+    def release(self, name: str, now_s: float, actor: str) -> bool:
+        """Forget the account of a name; return whether there was one."""
+        entry = {"at_s": now_s, "who": actor, "what": "name-release", "thing": name, "detail": ""}
         with self._engine.begin() as connection:
-            connection.execute(delete(identities).where(identities.c.name == name, identities.c.issuer == issuer))
+            if not connection.execute(delete(identities).where(identities.c.name == name)).rowcount:
+                return False
+            append_audit(connection, [entry])
+        return True
 
 
 def _row(token: StoredToken) -> dict[str, object]:

@@ -45,16 +45,38 @@ ESCAPES = [
     attack("mounts a file system", "no privileges", "mount -t tmpfs none $ROTA_RUN_DIR", "mount"),
     attack("makes a device node", "no privileges", "mknod $ROTA_RUN_DIR/mem c 1 1", "mknod"),
     attack("takes the private /tmp off", "no privileges", "umount /tmp", "umount"),
-    attack("takes the private /tmp off in a namespace of its own", "mounts are locked in it", "unshare -Urm umount /tmp", "umount in a namespace"),
-    attack("takes the private /proc off in a namespace of its own", "mounts are locked in it", "unshare -Urm umount /proc", "umount proc in a namespace"),
+    attack(
+        "takes the private /tmp off in a namespace of its own",
+        "mounts are locked in it",
+        "unshare -Urm umount /tmp",
+        "umount in a namespace",
+    ),
+    attack(
+        "takes the private /proc off in a namespace of its own",
+        "mounts are locked in it",
+        "unshare -Urm umount /proc",
+        "umount proc in a namespace",
+    ),
     attack("enters the namespaces of the manager", "accounts; private /proc", "nsenter -t {manager} -m ls", "nsenter"),
     attack("changes its root folder", "no privileges", "chroot / id", "chroot"),
     attack("leaves its cgroup", "mode of cgroup files", "sh -c 'echo $$ > {cgroup}/../cgroup.procs'", "leave cgroup"),
-    attack("raises its own memory limit", "mode of cgroup files", "sh -c 'echo -1 > {cgroup}/memory.limit_in_bytes || echo max > {cgroup}/memory.max'", "raise memory"),
-    attack("raises its own number of processes", "mode of cgroup files", "sh -c 'echo max > {pids}/pids.max'", "raise pids"),
+    attack(
+        "raises its own memory limit",
+        "mode of cgroup files",
+        "sh -c 'echo -1 > {cgroup}/memory.limit_in_bytes || echo max > {cgroup}/memory.max'",
+        "raise memory",
+    ),
+    attack(
+        "raises its own number of processes", "mode of cgroup files", "sh -c 'echo max > {pids}/pids.max'", "raise pids"
+    ),
     attack("changes a setting of the kernel", "accounts", "sh -c 'echo 1 > /proc/sys/vm/overcommit_memory'", "sysctl"),
-    attack("protects itself from being ended for memory", "no privileges", "sh -c 'echo -900 > /proc/self/oom_score_adj'", "oom score"),
-]  # fmt: skip
+    attack(
+        "protects itself from being ended for memory",
+        "no privileges",
+        "sh -c 'echo -900 > /proc/self/oom_score_adj'",
+        "oom score",
+    ),
+]
 
 
 @pytest.mark.parametrize("command", ESCAPES)
@@ -79,7 +101,8 @@ def test_confinement_can_not_be_left(shared: Shared, command: str) -> None:
 @pytest.mark.attack("leaves a process behind that hides from its session", stopped_by="cgroup of the task")
 def test_hidden_process_ends_with_its_job(shared: Shared) -> None:
     job_id = shared.attacker.submit(
-        "env -i setsid sh -c 'echo $$ > hidden; exec sleep 600' & while [ ! -s hidden ]; do sleep 0.01; done; cat hidden"
+        "env -i setsid sh -c 'echo $$ > hidden; exec sleep 600' & "
+        "while [ ! -s hidden ]; do sleep 0.01; done; cat hidden"
     )
     shared.manager.wait(job_id)
     hidden = int(shared.manager.said(job_id))
@@ -130,10 +153,25 @@ def test_shared_memory_counts_as_memory(shared: Shared) -> None:
 
 
 DEVICES = [
-    pytest.param(0, {}, id="none assigned", marks=pytest.mark.attack("opens a device without having asked for one", stopped_by="cgroup: devices")),
-    pytest.param(1, {}, id="another's device", marks=pytest.mark.attack("opens the device of another job", stopped_by="cgroup: devices")),
-    pytest.param(1, {"CUDA_VISIBLE_DEVICES": "0,1"}, id="variable changed", marks=pytest.mark.attack("names all devices in its variables", stopped_by="cgroup: devices")),
-]  # fmt: skip
+    pytest.param(
+        0,
+        {},
+        id="none assigned",
+        marks=pytest.mark.attack("opens a device without having asked for one", stopped_by="cgroup: devices"),
+    ),
+    pytest.param(
+        1,
+        {},
+        id="another's device",
+        marks=pytest.mark.attack("opens the device of another job", stopped_by="cgroup: devices"),
+    ),
+    pytest.param(
+        1,
+        {"CUDA_VISIBLE_DEVICES": "0,1"},
+        id="variable changed",
+        marks=pytest.mark.attack("names all devices in its variables", stopped_by="cgroup: devices"),
+    ),
+]
 
 
 @pytest.mark.parametrize(("gpus", "env"), DEVICES)
@@ -155,12 +193,24 @@ def test_only_assigned_devices_open(shared: Shared, gpus: int, env: dict[str, st
 @pytest.mark.parametrize(
     "command",
     [
-        attack("fills its run folder", "scratch limit", "head -c 64M /dev/zero > $ROTA_RUN_DIR/big; sleep 30", "run folder"),
+        attack(
+            "fills its run folder", "scratch limit", "head -c 64M /dev/zero > $ROTA_RUN_DIR/big; sleep 30", "run folder"
+        ),
         attack("fills its /tmp", "scratch limit", "head -c 64M /dev/zero > /tmp/big; sleep 30", "tmp"),
-        attack("fills the disk by a file that it has deleted", "scratch limit", "exec 5>$ROTA_RUN_DIR/big; rm $ROTA_RUN_DIR/big; head -c 64M /dev/zero >&5; sleep 30", "deleted file"),
-        attack("fills its folder with many small files", "scratch limit", "i=0; while [ $i -lt 40 ]; do head -c 1M /dev/zero > $ROTA_RUN_DIR/f$i; i=$((i+1)); done; sleep 30", "many files"),
+        attack(
+            "fills the disk by a file that it has deleted",
+            "scratch limit",
+            "exec 5>$ROTA_RUN_DIR/big; rm $ROTA_RUN_DIR/big; head -c 64M /dev/zero >&5; sleep 30",
+            "deleted file",
+        ),
+        attack(
+            "fills its folder with many small files",
+            "scratch limit",
+            "i=0; while [ $i -lt 40 ]; do head -c 1M /dev/zero > $ROTA_RUN_DIR/f$i; i=$((i+1)); done; sleep 30",
+            "many files",
+        ),
     ],
-)  # fmt: skip
+)
 def test_scratch_space_is_limited(shared: Shared, command: str) -> None:
     job_id = shared.attacker.submit(command)
 
@@ -177,12 +227,19 @@ TRY = (
 )
 NUMBERS = CALLS.get(os.uname().machine, {})
 WHAT = {
-    "ptrace": "debugs a process", "process_vm_readv": "reads a process", "keyctl": "reads the kernel's keys",
-    "bpf": "loads a program into the kernel", "mount": "mounts", "kexec_load": "starts another kernel",
-    "userfaultfd": "handles page faults to win races", "io_uring_setup": "goes around the filter by io_uring",
-    "pidfd_getfd": "takes a file out of a process", "open_by_handle_at": "opens files past their folders",
-    "unshare": "makes namespaces", "perf_event_open": "watches other processes' counters",
-}  # fmt: skip
+    "ptrace": "debugs a process",
+    "process_vm_readv": "reads a process",
+    "keyctl": "reads the kernel's keys",
+    "bpf": "loads a program into the kernel",
+    "mount": "mounts",
+    "kexec_load": "starts another kernel",
+    "userfaultfd": "handles page faults to win races",
+    "io_uring_setup": "goes around the filter by io_uring",
+    "pidfd_getfd": "takes a file out of a process",
+    "open_by_handle_at": "opens files past their folders",
+    "unshare": "makes namespaces",
+    "perf_event_open": "watches other processes' counters",
+}
 
 
 @pytest.mark.skipif(not NUMBERS, reason="the system calls of this machine are not known")

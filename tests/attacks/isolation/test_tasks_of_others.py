@@ -43,25 +43,57 @@ def prey(shared: Shared) -> tuple[str, int]:
 
 READS = [
     attack("reads the environment of another's task", "accounts; private /proc", "cat /proc/{pid}/environ", "environ"),
-    attack("reads the command line of another's task", "private /proc", "cat /proc/{pid}/cmdline; ls /proc/{pid}", "cmdline"),
+    attack(
+        "reads the command line of another's task",
+        "private /proc",
+        "cat /proc/{pid}/cmdline; ls /proc/{pid}",
+        "cmdline",
+    ),
     attack("lists the open files of another's task", "private /proc", "ls -l /proc/{pid}/fd", "fd"),
     attack("reads the memory of another's task", "accounts", "head -c 9 /proc/{pid}/mem", "mem"),
-    attack("enters the file system through another's task", "accounts; private /proc", "cat /proc/{pid}/root/tmp/notes", "root"),
+    attack(
+        "enters the file system through another's task",
+        "accounts; private /proc",
+        "cat /proc/{pid}/root/tmp/notes",
+        "root",
+    ),
     attack("reads another's folder through its working directory", "accounts", "cat /proc/{pid}/cwd/notes", "cwd"),
     attack("lists the folder of another's job", "folder modes", "ls {folder}", "list folder"),
-    attack("reads a file in the folder of another's job, whose mode the victim opened", "folder modes", "cat {rank}/../../private-1/tmp/notes", "private tmp"),
-    attack("reads the output of another's task", "files of the manager alone", "cat {rank}/output-000000000000000.log", "output"),
-    attack("reads the order of another's task, with its secrets", "files of the manager alone", "cat {rank}/task.json", "order"),
+    attack(
+        "reads a file in the folder of another's job, whose mode the victim opened",
+        "folder modes",
+        "cat {rank}/../../private-1/tmp/notes",
+        "private tmp",
+    ),
+    attack(
+        "reads the output of another's task",
+        "files of the manager alone",
+        "cat {rank}/output-000000000000000.log",
+        "output",
+    ),
+    attack(
+        "reads the order of another's task, with its secrets",
+        "files of the manager alone",
+        "cat {rank}/task.json",
+        "order",
+    ),
     attack("looks for another's files in /tmp", "private /tmp", "cat /tmp/notes", "tmp"),
     attack("looks for another's files in /var/tmp", "private /tmp", "cat /var/tmp/notes", "var tmp"),
     attack("looks for another's shared memory", "private /dev/shm", "cat /dev/shm/notes", "shm"),
-    attack("writes into the output of another's task", "accounts; private /proc", "echo forged > /proc/{pid}/fd/1", "write output"),
-    attack("reports progress to the supervisor of another's task", "mode of the pipe", "echo saving > {rank}/tell", "tell"),
+    attack(
+        "writes into the output of another's task",
+        "accounts; private /proc",
+        "echo forged > /proc/{pid}/fd/1",
+        "write output",
+    ),
+    attack(
+        "reports progress to the supervisor of another's task", "mode of the pipe", "echo saving > {rank}/tell", "tell"
+    ),
     attack("puts a file into the attempt of another's job", "folder modes", "touch {rank}/stop.json", "stop order"),
     attack("ends another's task", "accounts", "kill -9 {pid}", "kill"),
     attack("suspends another's task", "accounts", "kill -STOP {pid}", "suspend"),
     attack("slows another's task down", "accounts", "renice -n 19 -p {pid}", "renice"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("command", READS)
@@ -81,7 +113,10 @@ def test_stranger_gets_nothing_and_changes_nothing(shared: Shared, prey: tuple[s
     assert shared.manager.said(job_id) == f"{SECRET}\n"
 
 
-PTRACE = "import ctypes,os; c=ctypes.CDLL(None,use_errno=True); r=c.ptrace({call},{pid},0,0); print(r, os.strerror(ctypes.get_errno()))"
+PTRACE = (
+    "import ctypes,os; c=ctypes.CDLL(None,use_errno=True); r=c.ptrace({call},{pid},0,0); "
+    "print(r, os.strerror(ctypes.get_errno()))"
+)
 VM_READ = (
     "import ctypes,os; c=ctypes.CDLL(None,use_errno=True); b=ctypes.create_string_buffer(8); "
     "class_=type('V',(ctypes.Structure,),{{'_fields_':[('a',ctypes.c_void_p),('n',ctypes.c_size_t)]}}); "

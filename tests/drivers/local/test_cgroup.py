@@ -175,8 +175,8 @@ class FakeKernel:
         self._write(folder / "cgroup.procs", "".join(f"{pid}\n" for pid in pids))
         return folder
 
-    def mkdir(self, path: Path, *args: int, **kwargs: bool) -> None:
-        self._mkdir(path, *args, **kwargs)
+    def mkdir(self, path: Path, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None:
+        self._mkdir(path, mode, parents, exist_ok)
         if path.is_relative_to(self.top) and not (path / "cgroup.procs").exists():
             self._write(path / "cgroup.procs", "")
 

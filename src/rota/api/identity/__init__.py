@@ -1,1 +1,1 @@
-"""Who a user is: single sign-on by OpenID Connect, local users, and the sessions that logins open."""
+"""Logins: single sign-on by OpenID Connect, local users, and the sessions that logins open."""

@@ -33,16 +33,16 @@ class LoginLimiter:
         self._clock = clock
         self._failures: dict[Key, tuple[int, float]] = {}
 
-    def refuse_if_many(self, source: str, name: str) -> None:
-        """Raise `TooManyLogins` if one of the counters has reached its limit."""
+    def refuse_if_many(self, source: str, name: str = "") -> None:
+        """Raise `TooManyLogins` if one of the counters has reached its limit; without a name, by address only."""
         now_s = self._clock()
         for key, most in _keys(source, name):
             count, until_s = self._failures.get(key, (0, 0.0))
             if count >= most and until_s > now_s:
                 raise TooManyLogins(until_s - now_s)
 
-    def failed(self, source: str, name: str) -> None:
-        """Count a failed login."""
+    def failed(self, source: str, name: str = "") -> None:
+        """Count a failed login; without a name, by address only."""
         now_s = self._clock()
         for key, _ in _keys(source, name):
             count, until_s = self._failures.pop(key, (0, 0.0))
@@ -57,6 +57,8 @@ class LoginLimiter:
 
 def _keys(source: str, name: str) -> tuple[tuple[Key, int], ...]:
     network = _network(source)
+    if not name:
+        return (((network, ""), MAX_BY_SOURCE),)
     return ((network, name), MAX_BY_BOTH), ((network, ""), MAX_BY_SOURCE), (("", name), MAX_BY_NAME)
 
 

@@ -115,11 +115,11 @@ class Logins:
 
     def note_failure(self, source: str) -> None:
         """Count a failed login with a token."""
-        self._limiter.failed(source, "token")
+        self._limiter.failed(source)
 
     def refuse_if_many(self, source: str) -> None:
         """Raise `TooManyLogins` after too many failed logins with tokens."""
-        self._limiter.refuse_if_many(source, "token")
+        self._limiter.refuse_if_many(source)
 
     async def _is_password(self, password: str, hashed: str) -> bool:
         if self._waiting >= MAX_WAITING:
@@ -134,6 +134,10 @@ class Logins:
     async def _claim(self, name: str, issuer: str, subject: str) -> None:
         if not await asyncio.to_thread(self._identities.claim, name, issuer, subject):
             raise LoginRefused(f"the name {name!r} belongs to another account on this manager; ask an admin")
+
+    async def release(self, name: str, actor: str) -> bool:
+        """Let another account use a name; return whether it belonged to one."""
+        return await asyncio.to_thread(self._identities.release, name, clock.now_s(), actor)
 
     # -- the provider, in a browser --------------------------------------------------------------
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from rota.api.access import Principal, digest_of
 from rota.api.service import principal, service
 from rota.api.wire import Problem, moment
+from rota.live.loop.requests import NotFound
 from rota.store.tokens import StoredToken
 
-router = APIRouter(tags=["login"], responses={code: {"model": Problem} for code in (401, 403, 422, 429)})
+router = APIRouter(tags=["login"], responses={code: {"model": Problem} for code in (401, 403, 404, 422, 429)})
 Caller = Annotated[Principal, Depends(principal)]
 
 
@@ -79,6 +80,15 @@ async def log_out(request: Request, caller: Caller) -> Response:
     digest = digest_of(request.headers.get("authorization", "").partition(" ")[2].strip())
     await service(request).logins.log_out(digest, caller.name)
     return JSONResponse({"state": "logged out"})
+
+
+@router.delete("/identities/{name}")
+async def release(request: Request, caller: Caller, name: Annotated[str, Path(max_length=128)]) -> Response:
+    """Let another account use a name that a user's first login has taken; for admins."""
+    caller.must_be_admin()
+    if not await service(request).logins.release(name, caller.name):
+        raise NotFound(f"the name {name!r} belongs to no account")
+    return JSONResponse({"name": name})
 
 
 @router.get("/whoami")

@@ -32,6 +32,20 @@ MOST_MEMBERS = 10_000
 _JOB = re.compile(r"job(?: (\d+))?: ", re.ASCII)
 """How errors name a submitted job file."""
 
+CheckpointOption = Annotated[
+    str | None,
+    typer.Option(help="It saves its work when stopped: the path in ROTA_CHECKPOINT, or '' for the usual one."),
+]
+PreemptibleOption = Annotated[
+    bool, typer.Option("--preemptible", help="It may be stopped for other jobs although it starts over then.")
+]
+EnvFromShellOption = Annotated[
+    str, typer.Option(help="This shell's variables for the tasks: default, all, none, or names.", metavar="WHICH")
+]
+NoImageOption = Annotated[
+    bool, typer.Option("--no-image", help="Run without the file's container image, directly on the machine.")
+]
+
 
 def submit(
     what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="Job files, or -- and a command.")],
@@ -45,25 +59,16 @@ def submit(
     priority: Annotated[int | None, typer.Option(help="Higher goes first; -1 is opportunistic.")] = None,
     time_limit: Annotated[str | None, typer.Option(help="End it after this time, e.g. 12h.")] = None,
     estimate: Annotated[str | None, typer.Option(help="How long it will run, as far as you know, e.g. 2h.")] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(help="It saves its work when stopped: the path in ROTA_CHECKPOINT, or '' for the usual one."),
-    ] = None,
-    preemptible: Annotated[
-        bool, typer.Option("--preemptible", help="It may be stopped for other jobs although it starts over then.")
-    ] = False,
+    checkpoint: CheckpointOption = None,
+    preemptible: PreemptibleOption = False,
     max_restarts: Annotated[int | None, typer.Option(help="How often it is restarted if it fails.", min=0)] = None,
     after: Annotated[list[str] | None, typer.Option("--depends-on", help="A job that must succeed first.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE for the tasks.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="NAME=VALUE that is never shown again.")] = None,
-    env_from_shell: Annotated[
-        str, typer.Option(help="This shell's variables for the tasks: default, all, none, or names.", metavar="WHICH")
-    ] = "default",
+    env_from_shell: EnvFromShellOption = "default",
     array: Annotated[str | None, typer.Option(help="One job per number, e.g. 0-9; see ROTA_ARRAY_INDEX.")] = None,
     image: Annotated[str | None, typer.Option(help="The container image to run it in; required on Kubernetes.")] = None,
-    no_image: Annotated[
-        bool, typer.Option("--no-image", help="Run without the file's container image, directly on the machine.")
-    ] = False,
+    no_image: NoImageOption = False,
     held: Annotated[bool, typer.Option("--held", help="Keep it from starting until it is released.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Submit nothing; print when it would start.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end; exit 100 if it failed.")] = False,
@@ -96,10 +101,7 @@ def submit(
             source = "job" if len(jobs) == 1 else f"job {number}"
             _add_options(job, own, needs, source)
             if checkpoint is not None:
-                job["checkpoint"] = {
-                    **_mapping(job, "checkpoint", source),
-                    **({"path": checkpoint} if checkpoint else {}),
-                }
+                job["checkpoint"] = _mapping(job, "checkpoint", source) | ({"path": checkpoint} if checkpoint else {})
             if no_image:
                 job.pop("image", None)
             _set_env(job, env or [], secret or [], source)

@@ -225,6 +225,6 @@ def evaluate(
         found = compare(shape, seed, workloads, judged, names, bar.advance, length=length)
     rows = [asdict(score) for score in found]
     if output is OutputFormat.JSON:
-        echo(json.dumps({"seed": seed, "results": rows}, indent=2))
+        echo(json.dumps({"seed": seed, "results": rows}, indent=2), lines=True)
         return
     emit(rows, _SCORE_COLUMNS, output)

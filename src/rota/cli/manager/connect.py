@@ -63,7 +63,8 @@ def follow(
                 shown.write(output)
         shown.close()
     except KeyboardInterrupt:
-        echo(f"\n{back}", err=True)
+        echo(err=True)
+        echo(back, err=True)
         return INTERRUPTED
     except Unavailable as error:
         raise Unavailable(f"{error}; {back} when it is there again") from error

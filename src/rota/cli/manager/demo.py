@@ -56,14 +56,14 @@ def demo(
     with _manager(out) as client:
         trained = _submit(client)
         jobs = _watch(client)
-        echo("\noutput of the preempted job:")
+        echo("\noutput of the preempted job:", lines=True)
         for attempt in range(1, client.job(trained)["attempt"] + 1):
             output = b"".join(client.logs(trained, attempt=attempt)).decode()
-            echo("".join(f"  attempt {attempt}: {line}\n" for line in output.splitlines()), nl=False)
+            echo("".join(f"  attempt {attempt}: {line}\n" for line in output.splitlines()), nl=False, lines=True)
         journal = out / "journal.jsonl"
         journal.write_bytes(b"".join(client.journal()))
     page = _page(journal, out)
-    echo(f"\njournal: {journal}\npage:    {page}")
+    echo(f"\njournal: {journal}\npage:    {page}", lines=True)
     preempted = any(job["id"] == trained and job["attempt"] > 1 for job in jobs)
     good = all(job["state"] == "succeeded" for job in jobs)
     if not (good and preempted):

@@ -201,4 +201,4 @@ def manifests(
             return True
 
     text = yaml.dump_all(objects(namespace, image, database_secret), Dumper=Plain, sort_keys=False)
-    echo(text, nl=False)
+    echo(text, nl=False, lines=True)

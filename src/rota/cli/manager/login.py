@@ -50,6 +50,7 @@ def login(
     elif ways["oidc"] is not None:
         opened = _by_device(client)
     else:
+        write_credentials(client.url, None)
         needed = "an admin can create a token for you" if ways["required"] else "it needs no login"
         raise RotaError(f"{client.url} has neither local users nor single sign-on; {needed}")
     write_credentials(client.url, opened["token"])

@@ -10,6 +10,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
+from rota.cli.manager.up_options import (
+    AccountsOption,
+    Cgroup,
+    CgroupsOption,
+    Config,
+    DatabaseUrl,
+    DataFolder,
+    DeviceNodes,
+    Emulate,
+    EstimateBound,
+    Isolation,
+    IsolationOption,
+    MaxPriorityOption,
+    MinRunOption,
+    OidcOption,
+    PlacementOption,
+    Protected,
+    ProtectOption,
+    RequireToken,
+    RunAs,
+    Scratch,
+    Seccomp,
+    TaskEnv,
+    TenantsOption,
+    TrustProxyOption,
+    UrlOption,
+    UsersOption,
+)
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
@@ -26,116 +54,37 @@ PRIVATE = 0o077
 """The manager's umask: its files are its own unless it says otherwise."""
 
 
-class Cgroup(Enum):
-    """Whether tasks get cgroups: where available, always (or no manager starts), or never."""
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
-
-
-class Isolation(Enum):
-    """Whether tasks are confined that run as other users: as far as possible, wholly (or no manager starts), or not."""
-
-    AUTO = "auto"
-    ON = "on"
-    OFF = "off"
-
-
-class Protected(Enum):
-    """Which running jobs the manager never stops in favour of others."""
-
-    UNSAVED = "unsaved"
-    NONE = "none"
-
-
 def up(
     ctx: typer.Context,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings from a file; options given here win.", metavar="FILE", exists=True)
-    ] = None,
-    emulate: Annotated[
-        str | None,
-        typer.Option(help="Emulate these devices: TYPE=GPUS/PER_NODE,... or a cluster file.", metavar="SPEC"),
-    ] = None,
+    config: Config = None,
+    emulate: Emulate = None,
     policy: Annotated[str, typer.Option(help="NAME[:key=value,...]; `rota policies` lists them.")] = "priority",
-    protect: Annotated[
-        Protected, typer.Option(help="Running jobs that are never stopped for others: those that start over, or none.")
-    ] = Protected.UNSAVED,
-    min_run: Annotated[
-        str, typer.Option(help="How long a job runs at least before it is stopped for others; grows with each time.")
-    ] = "60s",
-    placement: Annotated[
-        str | None, typer.Option(help="Which devices jobs get; by default the policy's placement.")
-    ] = None,
+    protect: ProtectOption = Protected.UNSAVED,
+    min_run: MinRunOption = "60s",
+    placement: PlacementOption = None,
     tenancy: Annotated[str, typer.Option(help="How devices are divided among tenants: none, quota or cells.")] = "none",
-    tenants: Annotated[
-        str | None, typer.Option(help="Tenants beside those of a cluster file, e.g. nlp,vision.", metavar="NAMES")
-    ] = None,
-    max_priority: Annotated[
-        str | None,
-        typer.Option(help="The highest priority by role or tenant, e.g. member=0,nlp=5,nlp/maintainer=9; 0 without."),
-    ] = None,
+    tenants: TenantsOption = None,
+    max_priority: MaxPriorityOption = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.", min=0, max=65535)] = 7650,
-    data: Annotated[
-        Path | None, typer.Option(help="Where database and output are kept.", metavar="DIR", file_okay=False)
-    ] = None,
-    database: Annotated[
-        str | None, typer.Option(help="Another database, e.g. postgresql+psycopg://user@host/rota.", metavar="URL")
-    ] = None,
-    run_as: Annotated[
-        str | None,
-        typer.Option(help="The account that tasks run as, if you are root: ACCOUNT, or TENANT=ACCOUNT,..."),
-    ] = None,
-    accounts: Annotated[
-        str | None,
-        typer.Option(
-            help="Tasks run as the submitting user: `names` (accounts of the same name), `tokens`, or a file.",
-            metavar="HOW",
-        ),
-    ] = None,
-    isolation: Annotated[
-        Isolation, typer.Option(help="Whether tasks of other users are confined: as far as it can be, wholly, or not.")
-    ] = Isolation.AUTO,
-    seccomp: Annotated[
-        bool, typer.Option("--seccomp", help="Refuse confined tasks system calls that reach into the kernel.")
-    ] = False,
-    scratch: Annotated[
-        str | None, typer.Option(help="What a job may write to its own folders, e.g. 100Gi; more ends it.")
-    ] = None,
+    data: DataFolder = None,
+    database: DatabaseUrl = None,
+    run_as: RunAs = None,
+    accounts: AccountsOption = None,
+    isolation: IsolationOption = Isolation.AUTO,
+    seccomp: Seccomp = False,
+    scratch: Scratch = None,
     max_processes: Annotated[int, typer.Option(help="Processes and threads that a task may have.", min=16)] = 4096,
-    device_nodes: Annotated[
-        str | None,
-        typer.Option(
-            help="The devices' nodes, e.g. /dev/accel{index}; for NVIDIA GPUs they are known.", metavar="PATH"
-        ),
-    ] = None,
-    task_env: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for all tasks; a job's own take precedence.")
-    ] = None,
+    device_nodes: DeviceNodes = None,
+    task_env: TaskEnv = None,
     keep: Annotated[str, typer.Option(help="How long jobs and their output are kept after their end.")] = "30d",
-    estimate_bound: Annotated[
-        float, typer.Option(help="An estimate takes the place of `auto` if its measured error is at most this.", min=0)
-    ] = 0.25,
-    require_token: Annotated[
-        bool, typer.Option("--require-token", help="Ask for a token on loopback too, where other users may connect.")
-    ] = False,
-    users: Annotated[
-        Path | None, typer.Option(help="The file of local users; `rota users` writes it.", metavar="FILE")
-    ] = None,
-    oidc: Annotated[
-        Path | None, typer.Option(help="Single sign-on: a file with the OpenID Connect provider.", metavar="FILE")
-    ] = None,
-    url: Annotated[
-        str | None, typer.Option(help="The address in browsers, e.g. https://rota.example.org.", metavar="URL")
-    ] = None,
-    trust_proxy: Annotated[
-        bool, typer.Option("--trust-proxy", help="A reverse proxy on this machine says where requests come from.")
-    ] = False,
-    cgroups: Annotated[
-        Cgroup, typer.Option(help="Whether the kernel keeps tasks' limits: if it can, always, or never.")
-    ] = Cgroup.AUTO,
+    estimate_bound: EstimateBound = 0.25,
+    require_token: RequireToken = False,
+    users: UsersOption = None,
+    oidc: OidcOption = None,
+    url: UrlOption = None,
+    trust_proxy: TrustProxyOption = False,
+    cgroups: CgroupsOption = Cgroup.AUTO,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate file (PEM).", exists=True)] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).", exists=True)] = None,
     log_format: Annotated[LogFormat, typer.Option(help="One event per line, as text or JSON.")] = LogFormat.TEXT,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
 from rota.cli.terminal import echo
 from rota.core.errors import RotaError, did_you_mean
@@ -89,6 +90,21 @@ def remove(name: NameArgument, file: FileOption = None) -> None:
     with changed_users(path) as users:
         _must_exist(name, users, path)
         del users[name]
+
+
+@app.command("release")
+def release(name: NameArgument, server: ServerOption = None) -> None:
+    """Let another account use a name, which belongs to the account that logged in with it first; for admins.
+
+    Examples:
+
+      rota users release ada
+    """
+    from urllib.parse import quote
+
+    from rota.sdk.client import Client
+
+    Client(server).delete(f"/identities/{quote(name, safe='')}")
 
 
 @app.command("list")

@@ -76,16 +76,16 @@ def _one(declared: DeclaredPolicy, output: OutputFormat) -> None:
     if output is not OutputFormat.TABLE:
         emit([row], (), output)
         return
-    echo(f"{declared.name}: {declared.summary}\n")
+    echo(f"{declared.name}: {declared.summary}\n", lines=True)
     echo(f"from       {declared.cites or 'not published'}")
-    echo(f"placement  {declared.placement}, unless --placement says otherwise\n")
+    echo(f"placement  {declared.placement}, unless --placement says otherwise\n", lines=True)
     if declared.differs:
-        echo(f"Differs from the paper: {declared.differs}\n")
+        echo(f"Differs from the paper: {declared.differs}\n", lines=True)
     parameters = typing.cast(list[dict[str, str]], row["parameters"])
     if parameters:
         columns = (Column(key="name", title="parameter"), Column(key="default"), Column(key="type"))
         emit(parameters, columns, output)
-        echo("\n" + inspect.cleandoc(declared.params.__doc__ or "") + "\n")
+        echo("\n" + inspect.cleandoc(declared.params.__doc__ or "") + "\n", lines=True)
     _compare([declared], output)
 
 

@@ -16,7 +16,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
+from rota.core.codec.values import encode_job
 from rota.core.engine.driver import ExitDetail, LiveDriver
 from rota.core.engine.engine import Engine
 from rota.core.messages.decisions import Cause, Move, Resize, Start, Stop
@@ -50,7 +52,7 @@ from rota.live.loop.dependents import Dependents
 from rota.live.loop.entry import LoopEntry, News, StepRecorder
 from rota.live.loop.histogram import Histogram
 from rota.live.loop.leases import LOOK_S, Leases
-from rota.live.loop.record import Record, dump, shown_state
+from rota.live.loop.record import Record, dump, row_of, shown_state
 from rota.live.loop.storage import RETRY_S, CantStore, HeldBack, Storage
 from rota.live.loop.transaction import Transaction
 from rota.store import clock
@@ -168,6 +170,13 @@ class Control:
         """Call a listener with every change once it is durable; return how to remove it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def remembered(self, job_id: JobId) -> SimpleNamespace | None:
+        """Return an unfinished job as its row would be stored now, for when the database can't be read."""
+        live, record = self.state.jobs.get(job_id), self.kept.get(job_id)
+        if live is None or record is None:
+            return None
+        return SimpleNamespace(**row_of(live, record, self.state, self._names, encode_job(live.job)))
 
     def explain(self, job_id: JobId) -> Reason | None:
         """Return why a job does not run; None if it does, has ended or is not known here.

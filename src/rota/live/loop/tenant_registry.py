@@ -83,14 +83,18 @@ class TenantRegistry:
 
     def names(self) -> list[str]:
         """Return all tenants."""
-        found = {str(DEFAULT_TENANT), *self._given.names, *self._names}
+        return sorted({*self._stated(), *self._names})
+
+    def _stated(self) -> set[str]:
+        """The tenants that the settings or the cluster file name, and the default one."""
+        found = {str(DEFAULT_TENANT), *self._given.names}
         present = self._control.present
         if present is not None:
             if present.cluster.tenants is not None:
                 found.update(map(str, present.cluster.tenants.shares))
             if present.cluster.cells is not None:
                 found.update(map(str, present.cluster.cells.tenants))
-        return sorted(found)
+        return found
 
     def must_exist(self, tenant: str) -> None:
         """Raise `UnknownTenant` unless a tenant exists."""
@@ -132,18 +136,16 @@ class TenantRegistry:
             is_new = tenant not in self.names()
             after = {**self._caps, **{f"{tenant}/{role}": cap for role, cap in caps.items()}}
             words = ", ".join(f"max_priority of {role} {cap}" for role, cap in caps.items())
-            await self._write({**self._names, tenant: None}, after, asker, "add" if is_new else "change", tenant, words)
+            names = {**self._names, tenant: None} if is_new else self._names
+            await self._write(names, after, asker, "add" if is_new else "change", tenant, words)
 
     async def remove(self, tenant: str, asker: Asker) -> None:
         """Remove a tenant that an admin added."""
         async with self._changing:
+            if tenant in self._stated():
+                raise RotaError(f"tenant: {tenant!r} is named by the settings or the cluster file; remove it there")
             if tenant not in self._names:
-                known = tenant in self.names()
-                raise RotaError(
-                    f"tenant: {tenant!r} is named by the settings or the cluster file; remove it there"
-                    if known
-                    else f"tenant: there is no tenant {tenant[:64]!r}"
-                )
+                raise RotaError(f"tenant: there is no tenant {tenant[:64]!r}")
             unfinished = [
                 name
                 for name, live in self._control.state.jobs.items()

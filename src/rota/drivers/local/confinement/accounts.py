@@ -19,6 +19,8 @@ from rota.core.errors import RotaError
 LOGIN_DEFS = Path("/etc/login.defs")
 DEFAULT_UMASK = 0o022
 FIRST_UID = 1000
+OVERFLOW_UIDS = (65534, 65535)
+"""What the kernel and NFS show for users that they do not know."""
 ANY = "*"
 """Stands for every tenant that has no account of its own."""
 NAMES, TOKENS = "names", "tokens"
@@ -172,11 +174,7 @@ def _is_ordinary(user: str) -> bool:
         uid = pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError, UnicodeError):
         return False
-    return uid >= int(_login_defs("UID_MIN") or FIRST_UID) and not _is_nobody(uid)
-
-
-def _is_nobody(uid: int) -> bool:
-    return uid in (65534, 65535)
+    return uid >= int(_login_defs("UID_MIN") or FIRST_UID) and uid not in OVERFLOW_UIDS
 
 
 def _umask(gecos: str) -> int:
