@@ -9,6 +9,7 @@ import yaml
 
 from rota.core.errors import RotaError
 from rota.drivers.kubernetes.objects.pod_annotations import DEVICES, PREFIX
+from rota.files.yaml_input import parse_yaml
 
 HIVED = "hivedscheduler.microsoft.com/"
 REQUEST = HIVED + "pod-scheduling-spec"
@@ -16,16 +17,15 @@ REQUEST = HIVED + "pod-scheduling-spec"
 ISOLATION = HIVED + "pod-leaf-cell-isolation"
 """The annotation with the pod's devices."""
 BIND_INFO = HIVED + "pod-bind-info"
+MOST_VALUES = 1000
+"""Values in the annotation; one with a group of many members has some hundred."""
 ENABLE = HIVED + "pod-scheduling-enable"
 """The extended resource that routes pods to the extender; it is not counted."""
 
 
 def notes_of(annotations: Mapping[str, str], pod: str) -> dict[str, str]:
     """HiveD's annotation translated into Rota's annotations; a mistake names the field."""
-    try:
-        asked = yaml.safe_load(annotations[REQUEST])
-    except yaml.YAMLError as error:
-        raise RotaError(f"{REQUEST}: not YAML: {str(error).splitlines()[0]}") from error
+    asked = parse_yaml(annotations[REQUEST], REQUEST, most_values=MOST_VALUES)
     if not isinstance(asked, dict):
         raise RotaError(f"{REQUEST}: it must be a mapping of fields to values")
     devices = _count(asked, "leafCellNumber", "gpuNumber")
