@@ -15,7 +15,8 @@ from rota.api.service import service
 from rota.api.wire import PROBLEMS, SubmitOut, forecast_out
 from rota.core.errors import RotaError
 from rota.files.json_input import parse_json
-from rota.live.loop.requests import MOST_AT_ONCE, Asker
+from rota.live.loop.requests import Asker
+from rota.live.loop.submission_limits import MOST_AT_ONCE
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
 MAX_KEY = 200

@@ -51,6 +51,7 @@ from rota.live.loop.dependents import Dependents
 from rota.live.loop.histogram import Histogram
 from rota.live.loop.leases import Leases
 from rota.live.loop.record import Record, dump, shown_state
+from rota.live.loop.submission_limits import portions
 from rota.live.loop.transaction import Transaction
 from rota.store.records import Records, WriteBatch
 
@@ -59,8 +60,6 @@ RETRY_S = 0.2
 """Between two tries to write to a database that can't be written to."""
 PAST_KEY = "past"
 """The setting that holds the past usage of accounts."""
-MOST_EVENTS = 100
-"""How many events one step takes, which limits how long a long list of jobs blocks others."""
 MEMORY_EVERY_S = 1.0
 _MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, Lapsed, SpeedChanged, WorkDone)
 
@@ -275,10 +274,10 @@ class Control:
                 entry.segment.change()
                 made.batch.segment = (self.steps, entry.segment.header())
         events = [event for entry in entries for event in entry.events if not self._is_late(event)]
-        for first in range(0, len(events), MOST_EVENTS):
-            if first:
+        for number, part in enumerate(portions(events)):
+            if number:
                 await asyncio.sleep(0)
-            await self._take_in(made, events[first : first + MOST_EVENTS])
+            await self._take_in(made, part)
         for entry in entries:
             made.batch.answers.extend(entry.answers)
             made.batch.drained.update(entry.drained)

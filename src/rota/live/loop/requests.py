@@ -7,8 +7,9 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.core.codec.cluster_diff import tenants_affected
@@ -34,6 +35,7 @@ from rota.live.estimates.learning import Learning
 from rota.live.loop.control import Control, LoopEntry
 from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, dump
+from rota.live.loop.submission_limits import LARGE, MOST_NEEDED, Allowance, Pauses, refuse_large
 from rota.live.workers.forecast import Forecast
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.jobs import FINAL
@@ -41,12 +43,10 @@ from rota.store.records import Records
 
 log = logging.getLogger("rota.live")
 Json = dict[str, Any]
-MOST_AT_ONCE = 10_000
-"""Jobs that can be submitted together."""
-PAUSE_AFTER = 50
-"""After how many jobs of a long list other requests are served."""
-MOST_NEEDED = 1000
-"""Jobs that one can depend on."""
+MOST_NAMES = 10_000
+"""Names whose latest jobs are kept in memory; those of others are read from the database."""
+UNNAMED = JobId("unnamed")
+"""The id of a job until it gets its own."""
 
 
 class NotFound(RotaError):
@@ -72,6 +72,15 @@ class Asker:
     name: str = "local"
 
 
+@dataclass(frozen=True, slots=True)
+class _NewJob:
+    """A job that was checked and has no id yet."""
+
+    job: Job
+    record: Record
+    needs: list[JobId]
+
+
 class Requests:
     """The changes that users can make."""
 
@@ -94,6 +103,8 @@ class Requests:
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
         self._changing = asyncio.Lock()
+        self._one_large = asyncio.Lock()
+        """Held while a large submission is made durable, so that small ones wait for one of them at most."""
         self._latest: dict[tuple[str, str], list[JobId]] = {}
         """By tenant and name: the jobs that were submitted last, several if they came together."""
 
@@ -120,48 +131,64 @@ class Requests:
     async def _accept(
         self, files: Sequence[Json], asker: Asker, held: bool, key: str | None, digest: str
     ) -> list[JobId]:
-        parts: list[tuple[Json, JobFile]] = []
+        pauses, allowance = Pauses(), Allowance()
+        new: list[_NewJob] = []
         for number, values in enumerate(files, start=1):
-            parts.extend(await self._parts(values, "job" if len(files) == 1 else f"job {number}"))
-            if not number % PAUSE_AFTER:
-                await asyncio.sleep(0)
-        if len(parts) > MOST_AT_ONCE:
-            raise RotaError(f"{len(parts)} jobs were submitted; submit 1 to {MOST_AT_ONCE} at once")
-        for _, file in parts:
-            self._refuse(file)
-        needs = [await self._dependencies(file) for _, file in parts]
-        entry = LoopEntry([])
-        ids: list[JobId] = []
-        together: dict[tuple[str, str], list[JobId]] = {}
-        for (values, file), needed in zip(parts, needs, strict=True):
-            job_id = JobId(str(self._next + len(ids) + 1))
-            job = self._admitted(job_of(file, job_id, self._unmet(needed), asker.name))
-            ids.append(job_id)
-            entry.events.append(JobArrived(job, held))
-            entry.records[job_id] = Record(dump(values), asker.name, file)
-            entry.audit.append(_audit(asker, "submit", job_id, job.name))
-            together.setdefault((job.tenant, job.name), []).append(job_id)
-        self._latest.update(together)
-        self._next += len(ids)
-        if key is not None:
-            answer = json.dumps({"ids": ids})
-            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
-        await self._control.apply(entry)
+            source = "job" if len(files) == 1 else f"job {number}"
+            for made, file in await self._parts(values, source, allowance):
+                self._refuse(file)
+                job = self._admitted(job_of(file, UNNAMED, (), asker.name))
+                new.append(_NewJob(job, Record(dump(made), asker.name, file), await self._dependencies(file, pauses)))
+                await pauses.take()
+        async with self._one_large if len(new) > LARGE else nullcontext():
+            entry = self._entry(new, asker, held)
+            ids = list(entry.records)
+            if key is not None:
+                answer = json.dumps({"ids": ids})
+                entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
+            await self._control.apply(entry)
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
 
-    async def _parts(self, values: Json, source: str = "job") -> list[tuple[Json, JobFile]]:
+    def _entry(self, new: Sequence[_NewJob], asker: Asker, held: bool) -> LoopEntry:
+        """Give new jobs their ids, in order; the entry must be added before anything else is awaited."""
+        entry = LoopEntry([])
+        together: dict[tuple[str, str], list[JobId]] = {}
+        known = self._known() if any(each.needs for each in new) else frozenset()
+        for number, each in enumerate(new, start=self._next + 1):
+            job_id = JobId(str(number))
+            unmet = tuple(name for name in each.needs if name in known)
+            name = each.record.file.name or str(job_id)
+            job = replace(each.job, id=job_id, name=name, depends_on=unmet)
+            entry.events.append(JobArrived(job, held))
+            entry.records[job_id] = each.record
+            entry.audit.append(_audit(asker, "submit", job_id, job.name))
+            if each.record.file.name is not None:
+                together.setdefault((job.tenant, job.name), []).append(job_id)
+        for names, ids in together.items():
+            self._latest.pop(names, None)
+            self._latest[names] = ids
+        while len(self._latest) > MOST_NAMES:
+            del self._latest[next(iter(self._latest))]
+        self._next += len(new)
+        return entry
+
+    async def _parts(
+        self, values: Json, source: str = "job", allowance: Allowance | None = None
+    ) -> list[tuple[Json, JobFile]]:
         """The jobs of a file, validated once: with amounts in place of `auto`, which are estimated again for a job
         that is submitted once more."""
+        refuse_large(values, source)
         file = job_file(values, source)
+        (allowance or Allowance()).take(file, dump(values), source)
         asked = unsettled(values) if values.get("estimated") else values
         made = settled(asked) if self._learning is None else await self._learning.settle(asked, file)
         if made != settled(values):  # which is what was validated
             file = with_amounts(file, made, source)
         return apart(made, source, file)
 
-    async def _dependencies(self, file: JobFile) -> list[JobId]:
+    async def _dependencies(self, file: JobFile, pauses: Pauses) -> list[JobId]:
         """The jobs that a file depends on, by id or by name: the newest of a name, with those submitted with it."""
         found: dict[JobId, None] = {}
         for name in file.depends_on:
@@ -173,8 +200,9 @@ class Requests:
                         f"job: depends_on: job {name!r} has ended as {row.state}; no job can depend on it any more"
                     )
                 found[job_id] = None
-        if len(found) > MOST_NEEDED:
-            raise RotaError(f"job: depends_on names {len(found)} jobs; a job can depend on at most {MOST_NEEDED}")
+                if len(found) > MOST_NEEDED:
+                    raise RotaError(f"job: depends_on: {name!r} is too many; a job can depend on {MOST_NEEDED} jobs")
+                await pauses.take()
         return list(found)
 
     async def _meant(self, name: str, tenant: str) -> list[JobId]:
@@ -192,11 +220,10 @@ class Requests:
             raise RotaError(f"job: depends_on: there is no job {name!r} in tenant {tenant!r}")
         return found
 
-    def _unmet(self, needed: list[JobId]) -> tuple[JobId, ...]:
-        """Return the unmet dependencies; a job that the loop has forgotten succeeded."""
-        known = self._control.state.jobs
+    def _known(self) -> Set[JobId]:
+        """Return the jobs that can be depended on; one that the loop has forgotten succeeded."""
         pending = {name for entry in self._control.pending for name in entry.records}
-        return tuple(dict.fromkeys(name for name in needed if name in known or name in pending))
+        return pending.union(self._control.state.jobs) if pending else self._control.state.jobs.keys()
 
     async def foresee(self, job_id: JobId) -> Forecast | None:
         """Return when a waiting job will start; None if it does not wait."""
@@ -209,7 +236,9 @@ class Requests:
         """When a job would start if it were submitted now; nothing is changed."""
         _, file = (await self._parts(values))[0]
         self._refuse_trial(file)
-        needs = self._unmet(await self._dependencies(file))
+        needed = await self._dependencies(file, Pauses())
+        known = self._known()
+        needs = tuple(name for name in needed if name in known)
         job_id = JobId("dry-run")
         return await self._foresight.ask(job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name))))
 
