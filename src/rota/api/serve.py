@@ -12,21 +12,22 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import uvicorn
 
 from rota import __version__
 from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
+from rota.api.limits.http_server import HttpServer, http_config
+from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.cgroup import NoCgroups
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
+from rota.drivers.local.paced_starts import PacedStarts, usual_most_tasks
 from rota.drivers.local.settings import Settings
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
@@ -44,7 +45,6 @@ from rota.store.records import Records
 from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
-CLOSE_S = 2
 SWITCH_S = 0.0005
 """How long the loop may delay a thread that has just made a batch durable."""
 
@@ -65,6 +65,10 @@ class Options:
     """How long jobs are kept after their end."""
     estimate_bound: float = BOUND
     """The largest measured error up to which an estimate replaces `auto`."""
+    call_limits: Limits = field(default_factory=Limits)
+    """What each caller may take."""
+    most_tasks: int | None = None
+    """Tasks without devices that run at once; None: by the number of CPUs."""
     pages: Callable[[Service], Asgi] | None = None
     """Makes the application for requests outside of the API: the dashboard."""
 
@@ -106,10 +110,13 @@ async def _serve(
     assert control.present is not None, "boot knows the cluster"
     forecasts = ForecastWorker(options.scheduling, records.url)
     learning = _learning(options, records, control)
-    attempts = AttemptController(
-        control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps
+    starts = PacedStarts(
+        options.settings.home, control.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
-    driver = LocalDriver(attempts, control.state, control.kept)
+    starts.attach(
+        AttemptController(control.present.nodes, options.settings, starts.answered, overlaps=control.engine.overlaps)
+    )
+    driver = LocalDriver(starts, control.state, control.kept)
     server = _http_server(options, _service(options, records, access, control, forecasts, learning))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
@@ -178,18 +185,10 @@ def _service(
 
 
 def _http_server(options: Options, service: Service) -> HttpServer:
-    return HttpServer(
-        uvicorn.Config(
-            make_app(service, None if options.pages is None else options.pages(service)),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=CLOSE_S,
-            ssl_certfile=options.certificate,
-            ssl_keyfile=options.key,
-            server_header=False,
-        )
-    )
+    app = make_app(service, None if options.pages is None else options.pages(service))
+    tasks = options.most_tasks or usual_most_tasks()
+    most = most_connections(options.call_limits.connections, raise_descriptor_limit(), tasks)
+    return HttpServer(http_config(app, options.certificate, options.key), most)
 
 
 def _announce(options: Options, listening: socket.socket, say: Callable[[str], None]) -> None:
@@ -216,15 +215,6 @@ def _about(options: Options, url: str) -> dict[str, object]:
         "limits": str(limits),
         "limits_why": limits.why if isinstance(limits, NoCgroups) else None,
     }
-
-
-class HttpServer(uvicorn.Server):
-    """Uvicorn's server without signal handlers: a requested stop is not an error."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signal handlers unchanged."""
-        yield
 
 
 def is_loopback(host: str) -> bool:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from fastapi.responses import JSONResponse
 
 from rota.api.access import Access, AccessRole
 from rota.api.app import Asgi, make_app
 from rota.api.extender import with_extender
-from rota.api.serve import CLOSE_S, HttpServer, is_loopback, listen, only_one, run_loop, url_of
+from rota.api.limits.http_server import HttpServer, http_config
+from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
+from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.api.wire import forecast_out
 from rota.core.errors import RotaError
@@ -77,6 +78,8 @@ class ClusterOptions:
     require_token: bool = False
     extends: bool = False
     """Whether kube-scheduler binds, and Rota only decides."""
+    certificate: Path | None = None
+    key: Path | None = None
     keep_s: float = 30 * 86400.0
     pages: Callable[[Service], Asgi] | None = None
 
@@ -134,23 +137,17 @@ class _ReplicaRun:
         """Serve until a signal or an error."""
         options = self._options
         api = Api(options.connection)
-        server = HttpServer(
-            uvicorn.Config(
-                self._switch,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=CLOSE_S,
-                server_header=False,
-            )
-        )
+        most = most_connections(Limits().connections, raise_descriptor_limit(), 0)
+        server = HttpServer(http_config(self._switch, options.certificate, options.key), most)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
         http = asyncio.create_task(server.serve(sockets=[listening]))
         leadership = None
         if options.lease is not None:
             leadership = Leadership(api, options.namespace, options.lease, options.identity, options.pod)
-        self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
+        self._say(
+            f"rota answers at {url_of(listening, secure=options.certificate is not None)}; data in {options.home}"
+        )
         work = asyncio.create_task(self._lead(api, leadership))
         try:
             await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)

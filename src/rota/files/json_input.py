@@ -13,14 +13,15 @@ from typing import Any
 
 from rota.core.errors import RotaError
 
-MOST_VALUES = 250_000
+MOST_VALUES = 100_000
 """Values in one document, counted by its commas and brackets; parsing this many takes a few hundredths of a second."""
 MOST_DEPTH = 32
 """Mappings and lists inside each other."""
 MOST_DIGITS = 19
 LARGEST = (1 << 63) - 1
 """The largest whole number; it is that of the database."""
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_SUSPECT = re.compile(r"\\u[dD][89a-fA-F]|[0-9]{19}|[eE]\+?[0-9]{3}")
+"""What half a character, a number without end, or one that is infinite look like in a text."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -40,11 +41,13 @@ def parse_json(content: bytes | str, source: object = "the body", *, most_values
         raise RotaError(f"{source}: {error}") from error
     except json.JSONDecodeError as error:
         raise RotaError(f"{source}:{error.lineno}: not JSON: {error.msg.lower()}") from error
+    except ValueError:  # the interpreter's own limit
+        raise RotaError(f"{source}: a whole number of more than 4000 digits; at most {MOST_DIGITS} digits") from None
     except RecursionError:
         raise RotaError(f"{source}: {_too_deep()}") from None
     refuse_depth(found, source)
-    if _HALF_CHARACTER.search(text) or isinstance(content, str):
-        refuse_surrogates(found, source)
+    if isinstance(content, str) or _SUSPECT.search(text):
+        refuse_values(found, source)
     return found
 
 
@@ -55,25 +58,11 @@ def _decoded(content: bytes, source: object) -> str:
         raise RotaError(f"{source}: byte {error.start} is not UTF-8") from error
 
 
-def whole_number(text: str) -> int:
-    """Return a decimal whole number that a database can hold; a longer one is refused before it is converted."""
-    digits = len(text.lstrip("+-"))
-    if digits > MOST_DIGITS:
-        raise BadValue(f"a whole number of {digits} digits; at most {MOST_DIGITS} digits, up to {LARGEST}")
-    return bounded(int(text))
-
-
 def bounded(value: int) -> int:
     """Return a whole number; raise `BadValue` if it is too large for the database."""
     if not -LARGEST <= value <= LARGEST:
-        raise BadValue(f"the whole number {value} is too large; at most {LARGEST}")
-    return value
-
-
-def _finite(text: str) -> float:
-    value = float(text) if len(text) <= 400 else math.inf
-    if not math.isfinite(value):
-        raise BadValue(f"the number {text[:40]} is too large")
+        digits = len(f"{abs(value):x}") * 1204 // 1000  # near enough, without converting a long number
+        raise BadValue(f"a whole number of about {digits} digits is too large; at most {LARGEST}")
     return value
 
 
@@ -90,9 +79,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return known
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_int=whole_number, parse_float=_finite, parse_constant=_refuse_constant
-)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)
 
 
 def refuse_depth(found: object, source: object) -> None:
@@ -114,15 +101,22 @@ def _too_deep() -> str:
     return f"it is nested too deeply; at most {MOST_DEPTH} mappings and lists inside each other"
 
 
-def refuse_surrogates(found: object, source: object) -> None:
-    """Refuse text with half a character: a surrogate without its partner, which UTF-8 can't hold."""
+def refuse_values(found: object, source: object, *, infinite: bool = False) -> None:
+    """Refuse half a character (a lone surrogate), a huge whole number, and a number that is not finite."""
     level: list[Any] = [found]
     while level:
-        texts = [each for each in level if isinstance(each, str)]
-        for text in texts:
-            if _SURROGATE.search(text):
-                shown = ascii(text if len(text) <= 60 else text[:57] + "...")
-                raise RotaError(f"{source}: {shown} holds half a character (a lone surrogate); write whole characters")
+        for value in level:
+            if isinstance(value, str):
+                if _SURROGATE.search(value):
+                    shown = ascii(value if len(value) <= 60 else value[:57] + "...")
+                    raise RotaError(f"{source}: {shown} holds half a character (a lone surrogate); write whole ones")
+            elif isinstance(value, int):
+                try:
+                    bounded(value)
+                except BadValue as error:
+                    raise RotaError(f"{source}: {error}") from error
+            elif isinstance(value, float) and not math.isfinite(value) and not infinite:
+                raise RotaError(f"{source}: a number is not finite; the largest is about 1.8e308")
         level = [inner for value in level if isinstance(value, dict | list | tuple) for inner in _all_inside(value)]
 
 

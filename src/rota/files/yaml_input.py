@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from rota.core.errors import RotaError
-from rota.files.json_input import MOST_DEPTH, MOST_DIGITS, BadValue, bounded, refuse_surrogates
+from rota.files.json_input import MOST_DEPTH, MOST_DIGITS, BadValue, bounded, refuse_values
 
 MOST_CHARACTERS = 16 << 20
 MOST_VALUES = 1_000_000
@@ -51,7 +51,7 @@ def parse_yaml(text: str, source: object, *, most_values: int = MOST_VALUES) -> 
         raise RotaError(f"{source}: not YAML: {error}") from error
     except (RecursionError, TypeError) as error:  # a key that is a list of lists
         raise RotaError(f"{source}: it can't be read as plain values") from error
-    refuse_surrogates(found, source)
+    refuse_values(found, source, infinite=True)
     return found
 
 
