@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from rota import __version__
 from rota.api import cluster, estimates, jobs, logs, metrics, submit, system, tokens
 from rota.api.access import Forbidden, Unknown
+from rota.api.limits.asgi import Asgi, Message, Receive, Send
+from rota.api.limits.callers import FairRequests
 from rota.api.log import LoggedRequests
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.files.job_shape import JobFile
+from rota.live.loop.quotas import TooMany
 from rota.live.loop.requests import CantStore, Conflict, NotFound, Outdated
 
 MAX_BODY = 4 << 20
@@ -26,15 +29,11 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
     (Outdated, 412),
+    (TooMany, 429),
     (CantStore, 507),
     (RotaError, 422),
     (Unavailable, 503),
 )
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Asgi = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
 def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
@@ -55,6 +54,7 @@ def make_app(service: Service, pages: Asgi | None = None) -> FastAPI:
     app.add_exception_handler(Unavailable, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_shape)
     app.add_middleware(BoundedBody)
+    app.add_middleware(FairRequests, limits=service.call_limits, token_required=service.access.required)
     app.add_middleware(LoggedRequests)
     _describe_job_files(app)
     if pages is not None:
@@ -81,6 +81,8 @@ def _describe_job_files(app: FastAPI) -> None:
 async def _refuse(request: Request, error: Exception) -> JSONResponse:
     status = next(code for kind, code in _STATUS if isinstance(error, kind))
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    if isinstance(error, TooMany):
+        headers = {"Retry-After": str(error.retry_s)}
     return JSONResponse({"error": " ".join(str(error).split())}, status_code=status, headers=headers)
 
 
@@ -106,9 +108,14 @@ class BoundedBody:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > MAX_BODY:
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY:
             await _too_large(scope, receive, send)
+            return
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            error = "content-encoding: bodies are taken as they are; send it without compression"
+            await JSONResponse({"error": error}, status_code=415)(scope, receive, send)
             return
         seen = 0
 
@@ -124,6 +131,8 @@ class BoundedBody:
             await self._app(scope, counted, send)
         except TooLarge:
             await _too_large(scope, receive, send)
+        except ClientDisconnect:  # there is no one left to answer
+            return
 
 
 async def _too_large(scope: Any, receive: Receive, send: Send) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from rota.api.app import Asgi
+from rota.api.limits.asgi import Asgi
 from rota.drivers.kubernetes.extender import Extender
 
 PREFIX = "/v1/extender/"

@@ -14,6 +14,7 @@ from rota.api.wire import PROBLEMS, JobListOut, JobOut, WhyOut, forecast_out, jo
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import JobId, JobState
 from rota.live.loop.requests import Asker, NotFound
+from rota.live.loop.submission_limits import Pauses
 from rota.store import jobs as stored
 from rota.store.run_folder import progress, usage
 
@@ -48,11 +49,11 @@ async def listed(
     )
     parts = service(request)
     rows = await asyncio.to_thread(parts.records.page, query)
-    page = {
-        "jobs": [job_out(row, parts.control) for row in rows],
-        "next": str(rows[-1].seq) if len(rows) == limit else None,
-    }
-    return JSONResponse(page)
+    pauses, found = Pauses(), []
+    for row in rows:
+        found.append(job_out(row, parts.control))
+        await pauses.take()
+    return JSONResponse({"jobs": found, "next": str(rows[-1].seq) if len(rows) == limit else None})
 
 
 def _tenants(caller: Principal, tenant: str | None) -> tuple[str, ...] | None:

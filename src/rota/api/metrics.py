@@ -39,6 +39,8 @@ class Collector:
             "rota_step_seconds", "Duration of the steps of the engine.", buckets=buckets, sum_value=times.total_s
         )
         trouble = 0 if control.trouble is None else 1
+        held_s = control.watch.longest_s()
+        yield GaugeMetricFamily("rota_loop_hold_seconds", "Longest hold of the loop in the last minute.", value=held_s)
         yield GaugeMetricFamily("rota_storage_trouble", "1 while the database can't be written.", value=trouble)
 
     def _devices(self) -> Iterator[Metric]:

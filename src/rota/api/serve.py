@@ -18,7 +18,8 @@ from typing import Any
 
 from rota import __version__
 from rota.api.access import Access, AccessRole
-from rota.api.app import Asgi, make_app
+from rota.api.app import make_app
+from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import HttpServer, http_config
 from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
 from rota.api.service import Service
@@ -27,12 +28,14 @@ from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.cgroup import NoCgroups
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
-from rota.drivers.local.paced_starts import PacedStarts, usual_most_tasks
+from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, usual_most_tasks
 from rota.drivers.local.settings import Settings
+from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
+from rota.live.loop.quotas import SubmissionQuotas
 from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
 from rota.live.views.overview import ManagerOverview
@@ -126,6 +129,7 @@ async def _serve(
     upkeep = [
         asyncio.create_task(work)
         for work in (
+            control.watch.run(),
             keep_tidy(records, options.settings.home, options.keep_s),
             retraining.run(),
             learning.run(),
@@ -171,9 +175,16 @@ def _service(
     forecasts: ForecastWorker,
     learning: Learning,
 ) -> Service:
+    most_tasks = options.most_tasks or usual_most_tasks()
+
+    def refuse(file: JobFile) -> None:
+        refuse_what_cannot_be(file)
+        refuse_too_many_tasks(file, most_tasks)
+
+    quotas = SubmissionQuotas(control, options.call_limits.job_quota) if access.required else None
     return Service(
         control=control,
-        requests=Requests(control, records, refuse_what_cannot_be, forecasts, learning),
+        requests=Requests(control, records, refuse, forecasts, learning, quotas=quotas),
         records=records,
         access=access,
         home=options.settings.home,
@@ -181,6 +192,7 @@ def _service(
         lookout=ManagerOverview(records, control, options.scheduling),
         limits=str(options.settings.limits),
         learning=learning,
+        call_limits=options.call_limits,
     )
 
 

@@ -18,8 +18,9 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from rota.api.access import Access, AccessRole
-from rota.api.app import Asgi, make_app
+from rota.api.app import make_app
 from rota.api.extender import with_extender
+from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import HttpServer, http_config
 from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
 from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import Request
 
 from rota.api.access import Access, Principal
+from rota.api.limits.values import Limits
 from rota.live.estimates.learning import Learning
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
@@ -29,6 +30,8 @@ class Service:
     lookout: ManagerOverview
     limits: str
     """How the limits of tasks are enforced, for people."""
+    call_limits: Limits = field(default_factory=Limits)
+    """What each caller may take."""
     learning: Learning | None = None
     """Estimates from past jobs, if their usage is recorded."""
 

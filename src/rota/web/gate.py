@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from rota.api.access import Unknown, digest_of, is_local
-from rota.api.app import Asgi, Message, Receive, Send
+from rota.api.limits.asgi import Asgi, Message, Receive, Send
 from rota.api.service import Service
 from rota.web.login import login_page
 from rota.web.sessions import COOKIE, LIFETIME_S, Sessions, Visitor

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import resource
 from dataclasses import dataclass
+
+from rota.live.loop.quotas import JobQuota
 
 MOST_DESCRIPTORS = 65_536
 """More are not asked for: programs that close all descriptors at their start take long where there are more."""
@@ -18,7 +19,7 @@ class Limits:
 
     requests_per_second: float = 100.0
     requests_burst: int = 1000
-    requests_at_once: int = 4
+    requests_at_once: int = 6
     """Requests of a token that are worked on together; others of it wait."""
     requests_waiting: int = 64
     streams: int = 64
@@ -30,18 +31,15 @@ class Limits:
     """Unfinished jobs of a token that do not run."""
     connections: int = 2000
 
-
-NONE = Limits(
-    requests_per_second=math.inf,
-    requests_at_once=1 << 30,
-    requests_waiting=1 << 30,
-    streams=1 << 30,
-    jobs_per_second=math.inf,
-    jobs_burst=1 << 30,
-    jobs_at_once=10_000,
-    waiting_jobs=1 << 30,
-)
-"""For the owner of a manager without tokens, who would limit only themselves."""
+    @property
+    def job_quota(self) -> JobQuota:
+        """What the holder of one token may submit."""
+        return JobQuota(
+            per_second=self.jobs_per_second,
+            burst=self.jobs_burst,
+            at_once=self.jobs_at_once,
+            waiting=self.waiting_jobs,
+        )
 
 
 def raise_descriptor_limit() -> int:

@@ -140,6 +140,7 @@ def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
 
 def _options(settings: UpFile) -> Options:
     """The settings as options of the manager."""
+    from rota.api.limits.values import Limits
     from rota.api.serve import Options
     from rota.drivers.local.machine import nvml_folder
     from rota.drivers.local.settings import Settings
@@ -170,6 +171,8 @@ def _options(settings: UpFile) -> Options:
         require_token=settings.require_token,
         keep_s=settings.keep,
         estimate_bound=settings.estimate_bound,
+        call_limits=Limits(**settings.limits.model_dump(exclude={"tasks"})),
+        most_tasks=settings.limits.tasks,
         pages=Gate,
     )
 

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.engine.driver import ExitDetail
+from rota.core.errors import RotaError
 from rota.core.messages.decisions import Cause
 from rota.core.messages.events import Event, Interrupted, JobEnded, StartFailed, Stopped
 from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
 from rota.drivers.local.driver import Attempts
 from rota.drivers.local.launch_order import LaunchOrder
+from rota.files.job_shape import JobFile
 from rota.store.run_folder import attempt_folder
 
 TURN_S = 0.02
@@ -33,6 +35,18 @@ Later = Callable[[float, Callable[[], None]], Any]
 def usual_most_tasks() -> int:
     """Return the number of tasks without devices that this machine runs at once unless a setting says otherwise."""
     return max(256, 16 * (os.cpu_count() or 1))
+
+
+def refuse_too_many_tasks(file: JobFile, most_tasks: int) -> None:
+    """Raise a `RotaError` for a job whose tasks start together, have no devices, and are more than may run at once."""
+    roles = file.roles.values()
+    tasks = sum(role.count for role in roles) or file.full_size
+    has_devices = any(role.gpus for role in roles) if roles else bool(file.resources.gpus)
+    if file.gang and tasks > most_tasks and not has_devices:
+        raise RotaError(
+            f"job: its {tasks} tasks start together and request no GPUs; this machine runs at most {most_tasks} such "
+            "tasks at once (limits.tasks); ask for fewer, or write gang: false"
+        )
 
 
 class PacedStarts:

@@ -50,6 +50,7 @@ from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.dependents import Dependents
 from rota.live.loop.histogram import Histogram
 from rota.live.loop.leases import Leases
+from rota.live.loop.loop_watch import LoopWatch
 from rota.live.loop.record import Record, dump, shown_state
 from rota.live.loop.submission_limits import portions
 from rota.live.loop.transaction import Transaction
@@ -143,6 +144,7 @@ class Control:
         self.step_s: deque[float] = deque(maxlen=64)
         """Durations of the last steps of the engine."""
         self.step_times = Histogram()
+        self.watch = LoopWatch()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
         self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner") if plans_slowly else None
         self._at_rest = asyncio.Event()

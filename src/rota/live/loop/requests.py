@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,8 +34,9 @@ from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import Learning
 from rota.live.loop.control import Control, LoopEntry
 from rota.live.loop.planned_models import within_memory
+from rota.live.loop.quotas import SubmissionQuotas
 from rota.live.loop.record import Record, dump
-from rota.live.loop.submission_limits import LARGE, MOST_NEEDED, Allowance, Pauses, refuse_large
+from rota.live.loop.submission_limits import LARGE, MOST_AT_ONCE, MOST_NEEDED, Allowance, Pauses, refuse_large
 from rota.live.workers.forecast import Forecast
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.jobs import FINAL
@@ -92,6 +93,7 @@ class Requests:
         foresight: ForecastWorker,
         learning: Learning | None = None,
         refuse_trial: Callable[[JobFile], None] | None = None,
+        quotas: SubmissionQuotas | None = None,
     ) -> None:
         self._control = control
         self._records = records
@@ -100,6 +102,8 @@ class Requests:
         """Raises a `RotaError` for a hypothetical job that the driver can't run."""
         self._foresight = foresight
         self._learning = learning
+        self._quotas = quotas
+        """None: callers are not limited."""
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
         self._changing = asyncio.Lock()
@@ -131,7 +135,11 @@ class Requests:
     async def _accept(
         self, files: Sequence[Json], asker: Asker, held: bool, key: str | None, digest: str
     ) -> list[JobId]:
-        pauses, allowance = Pauses(), Allowance()
+        pauses = Pauses()
+        quotas = self._quotas
+        allowance = Allowance(MOST_AT_ONCE if quotas is None else quotas.quota.at_once)
+        if quotas is not None:
+            quotas.charge(asker.name, len(files))
         new: list[_NewJob] = []
         for number, values in enumerate(files, start=1):
             source = "job" if len(files) == 1 else f"job {number}"
@@ -140,13 +148,19 @@ class Requests:
                 job = self._admitted(job_of(file, UNNAMED, (), asker.name))
                 new.append(_NewJob(job, Record(dump(made), asker.name, file), await self._dependencies(file, pauses)))
                 await pauses.take()
+        if quotas is not None:
+            quotas.charge(asker.name, len(new) - len(files))
         async with self._one_large if len(new) > LARGE else nullcontext():
-            entry = self._entry(new, asker, held)
-            ids = list(entry.records)
-            if key is not None:
-                answer = json.dumps({"ids": ids})
-                entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
-            await self._control.apply(entry)
+            with nullcontext() if quotas is None else quotas.reserved(asker.name, len(new)):
+                return await self._take(self._entry(new, asker, held), asker, key, digest)
+
+    async def _take(self, entry: LoopEntry, asker: Asker, key: str | None, digest: str) -> list[JobId]:
+        """Make new jobs durable; return their ids."""
+        ids = list(entry.records)
+        if key is not None:
+            answer = json.dumps({"ids": ids})
+            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
+        await self._control.apply(entry)
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
@@ -176,7 +190,7 @@ class Requests:
 
     async def _parts(
         self, values: Json, source: str = "job", allowance: Allowance | None = None
-    ) -> list[tuple[Json, JobFile]]:
+    ) -> Iterator[tuple[Json, JobFile]]:
         """The jobs of a file, validated once: with amounts in place of `auto`, which are estimated again for a job
         that is submitted once more."""
         refuse_large(values, source)
@@ -234,7 +248,7 @@ class Requests:
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
-        _, file = (await self._parts(values))[0]
+        _, file = next(await self._parts(values))
         self._refuse_trial(file)
         needed = await self._dependencies(file, Pauses())
         known = self._known()

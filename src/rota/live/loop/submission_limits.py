@@ -23,7 +23,7 @@ MOST_KEYS = 1000
 """Fields of one mapping in a job file."""
 MOST_BYTES = 1 << 20
 """The text of one job file."""
-MOST_COPIED = 64 << 20
+MOST_COPIED = 256 << 20
 """The text of the job files of all tasks of a submission together."""
 MOST_NEEDED = 1000
 """Jobs that one can depend on."""
@@ -69,8 +69,8 @@ class Pauses:
 class Allowance:
     """What one submission may still become."""
 
-    def __init__(self) -> None:
-        self._jobs = MOST_AT_ONCE
+    def __init__(self, most_jobs: int = MOST_AT_ONCE) -> None:
+        self._most_jobs = self._jobs = most_jobs
         self._bytes = MOST_COPIED
         self._needed = MOST_NEEDED_TOGETHER
 
@@ -82,8 +82,8 @@ class Allowance:
         self._jobs -= 1 if file.gang else tasks
         if self._jobs < 0:
             raise RotaError(
-                f"{source}: with gang: false every task is a job, which makes more than {MOST_AT_ONCE} jobs; "
-                f"submit 1 to {MOST_AT_ONCE} at once"
+                f"{source}: more than {self._most_jobs} jobs are submitted at once"
+                f"{'' if file.gang else ' (without gang every task is a job)'}; submit them in parts"
             )
         self._bytes -= tasks * len(text)
         if self._bytes < 0:
