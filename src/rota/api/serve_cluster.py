@@ -37,6 +37,7 @@ from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
+from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
 from rota.files.job_shape import JobFile
 from rota.live.loop.boot import Scheduling
@@ -79,6 +80,8 @@ class ClusterOptions:
     require_token: bool = False
     extends: bool = False
     """Whether kube-scheduler binds, and Rota only decides."""
+    extender_token: str | None = None
+    """What kube-scheduler has to send; None on loopback only."""
     certificate: Path | None = None
     key: Path | None = None
     keep_s: float = 30 * 86400.0
@@ -87,6 +90,11 @@ class ClusterOptions:
 
 def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Callable[[str], None]) -> None:
     """Run until a signal, or until leadership is lost. A first token is shown, never logged."""
+    if options.extends and options.extender_token is None and not is_loopback(options.host):
+        raise RotaError(
+            f"host is {options.host!r}, where others can connect: give kube-scheduler's token with --token-file, "
+            "and a certificate with --tls-cert and --tls-key"
+        )
     options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(options.home):
         listening = listen(options.host, options.port)
@@ -203,12 +211,12 @@ class _ReplicaRun:
                 self._configured(change["object"])
 
     def _configured(self, value: dict[str, Any]) -> None:
-        text = (value.get("data") or {}).get(KEY, "")
         try:
+            text = str((value.get("data") or {}).get(KEY, ""))
             settings = read_settings(text, f"ConfigMap {self._options.config_map}: {KEY}")
             check_settings(settings)
-        except RotaError as error:
-            log.error(UNUSABLE, extra={"why": str(error)})
+        except NONSENSE as error:
+            log.error(UNUSABLE, extra={"why": str(error)[:1000]})
             return
         if settings != self._settings:
             self._settings = settings
@@ -248,7 +256,8 @@ class _ReplicaRun:
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
         app = self._application(control, requests, scheduling)
-        self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
+        extends, token = self._options.extends, self._options.extender_token
+        self._switch.now = with_extender(app, Extender(driver), token) if extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:

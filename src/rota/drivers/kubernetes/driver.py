@@ -39,7 +39,8 @@ from rota.drivers.kubernetes.objects.binding_annotations import (
 from rota.drivers.kubernetes.objects.controller_sizes import ask_size
 from rota.drivers.kubernetes.objects.gang_jobs import job_id
 from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID
-from rota.drivers.kubernetes.objects.pods import PodPhase, pod_of
+from rota.drivers.kubernetes.objects.pods import PodPhase
+from rota.drivers.kubernetes.objects.reading import name_of, read_pod, uid_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
@@ -121,23 +122,23 @@ class KubernetesDriver:
         """Take in changes of nodes."""
         for change in changes:
             if change["type"] == "DELETED":
-                self.node_cache.gone(change["object"]["metadata"]["name"], time.time())
+                self.node_cache.gone(name_of(change["object"]), time.time())
             else:
                 self.node_cache.see(change["object"], time.time())
         self._flush()
 
     def pods_listed(self, values: list[Json]) -> None:
         """Take in the list of all pods."""
-        self.gang_index.replace([pod_of(value, self._settings) for value in values])
+        self.gang_index.replace([pod for value in values if (pod := read_pod(value, self._settings)) is not None])
         self._flush()
 
     def pods_changed(self, changes: list[Json]) -> None:
         """Take in changes of pods."""
         for change in changes:
             if change["type"] == "DELETED":
-                self.gang_index.gone(change["object"]["metadata"]["uid"])
-            else:
-                self.gang_index.see(pod_of(change["object"], self._settings))
+                self.gang_index.gone(uid_of(change["object"]))
+            elif (pod := read_pod(change["object"], self._settings)) is not None:
+                self.gang_index.see(pod)
         self._flush()
 
     # -- starting up -----------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class Reporter:
         try:
             await self._api.patch(f"{pod.path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
         except ApiRefused as error:
-            if error.status != 404:
+            if error.status not in (404, 422):  # one pod that takes no condition keeps no other from getting its own
                 raise
 
     async def _event(self, pod: Pod, reason: str, message: str) -> None:
@@ -163,7 +163,7 @@ class Reporter:
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
+            "metadata": {"generateName": f"{pod.name[:200]}.", "namespace": pod.namespace},
             "involvedObject": {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -184,7 +184,7 @@ class Reporter:
         try:
             await self._api.post(f"/api/v1/namespaces/{pod.namespace}/events", event)
         except ApiRefused as error:
-            if error.status not in (403, 404):  # the namespace is being deleted, or gone
+            if error.status not in (403, 404, 422):  # the namespace is being deleted, or gone
                 raise
 
     async def _report_group(self, gang: Gang) -> None:
