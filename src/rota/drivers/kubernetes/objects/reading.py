@@ -7,6 +7,7 @@ devices, and is refused with the reason, which it gets as a condition and an eve
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 from rota.core.errors import RotaError
@@ -14,6 +15,8 @@ from rota.drivers.kubernetes.objects.nodes import NodeSeen, node_seen
 from rota.drivers.kubernetes.objects.pods import LONGEST_NAME_OF_AN_OBJECT, Pod, PodPhase, PodRequests, pod_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 log = logging.getLogger("rota.drivers.kubernetes")
 NONSENSE = (
     ArithmeticError,
@@ -30,11 +33,13 @@ NONSENSE = (
 
 def read_pod(value: object, settings: ClusterSettings) -> Pod | None:
     """Return a pod; with a reason to refuse it if it makes no sense, and None if it has no name."""
-    if any(not _text(value, "metadata", field) for field in ("uid", "namespace", "name")):
-        log.warning("an object that is not a pod was left out")
+    if any(not _NAME.fullmatch(_text(value, "metadata", field)) for field in ("uid", "namespace", "name")):
+        log.debug("an object that is not a pod was left out")
         return None
     try:
-        return pod_of(value, settings)  # type: ignore[arg-type]  # whether it is JSON of a pod is found out here
+        pod = pod_of(value, settings)  # type: ignore[arg-type]  # whether it is JSON of a pod is found out here
+        _check(pod)
+        return pod
     except NONSENSE as error:
         return _refused(value, settings, f"it can't be read: {type(error).__name__}: {str(error)[:200]}")
 
@@ -47,7 +52,7 @@ def read_node(value: object, settings: ClusterSettings) -> NodeSeen | None:
         return node_seen(value, settings)  # type: ignore[arg-type]  # as above
     except NONSENSE as error:
         why = f"{type(error).__name__}: {str(error)[:200]}"
-        log.warning("a node can't be read and was left out", extra={"node": name_of(value)[:253], "why": why})
+        log.debug("a node can't be read and was left out", extra={"node": name_of(value)[:253], "why": why})
         return None
 
 
@@ -84,7 +89,27 @@ def _refused(value: object, settings: ClusterSettings, why: str) -> Pod:
     )
 
 
+def _check(pod: Pod) -> None:
+    """Raise a `TypeError` for fields of another type than they should have; the API server checks most of them."""
+    owner, wants = pod.owner, pod.wants
+    texts: list[object] = [*pod.labels, *pod.labels.values(), *pod.annotations, *pod.annotations.values()]
+    texts += [] if owner is None else [owner.api_version, owner.kind, owner.name, owner.uid]
+    texts += [] if pod.node is None else [pod.node]
+    texts += wants.device_types
+    for term in wants.requires:
+        for need in term:
+            texts += [need.key, need.operator, *need.values]
+    for toleration in wants.tolerates:
+        texts += [each for each in (toleration.key, toleration.value) if each is not None]
+    for text in texts:
+        if not isinstance(text, str) or _SURROGATE.search(text):
+            raise TypeError(f"{ascii(text):.60} is not text")
+    if not abs(pod.priority) < 1 << 31 or not 0 <= pod.grace_s < 1e9:
+        raise ValueError(f"priority {pod.priority!r:.20} or terminationGracePeriodSeconds {pod.grace_s!r:.20}")
+
+
 def _text(value: Any, part: str, field: str) -> str:
     inner = value.get(part) if isinstance(value, dict) else None
     found = inner.get(field) if isinstance(inner, dict) else None
-    return found if isinstance(found, str) and len(found) <= LONGEST_NAME_OF_AN_OBJECT else ""
+    is_name = isinstance(found, str) and len(found) <= LONGEST_NAME_OF_AN_OBJECT and not _SURROGATE.search(found)
+    return found if is_name else ""
