@@ -103,7 +103,7 @@ def _check(pod: Pod) -> None:
         texts += [each for each in (toleration.key, toleration.value) if each is not None]
     for text in texts:
         if not isinstance(text, str) or _SURROGATE.search(text):
-            raise TypeError(f"{ascii(text):.60} is not text")
+            raise TypeError(f"{text!a:.60} is not text")
     if not abs(pod.priority) < 1 << 31 or not 0 <= pod.grace_s < 1e9:
         raise ValueError(f"priority {pod.priority!r:.20} or terminationGracePeriodSeconds {pod.grace_s!r:.20}")
 
@@ -111,5 +111,6 @@ def _check(pod: Pod) -> None:
 def _text(value: Any, part: str, field: str) -> str:
     inner = value.get(part) if isinstance(value, dict) else None
     found = inner.get(field) if isinstance(inner, dict) else None
-    is_name = isinstance(found, str) and len(found) <= LONGEST_NAME_OF_AN_OBJECT and not _SURROGATE.search(found)
-    return found if is_name else ""
+    if not isinstance(found, str) or len(found) > LONGEST_NAME_OF_AN_OBJECT or _SURROGATE.search(found):
+        return ""
+    return found
