@@ -147,7 +147,11 @@ class BoundedHttp(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._unfinished_bytes = 0
+        """Bytes of headers that are not complete."""
+        self._in_head = False
         self._in_body = False
+        self._is_refused = False
         self._body_until_s = 0.0
         self._ended = False
         real = self.ws_protocol_class
@@ -194,22 +198,30 @@ class BoundedHttp(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of headers, which the parser does not bound."""
-        if not self._in_body:
-            self._head_bytes += len(data)
-            if self._head_bytes > MOST_HEAD_BYTES + len(data):
-                self._refuse(431)
-                return
+        if self._unfinished_bytes > MOST_HEAD_BYTES:
+            self._refuse(431)
+            return
         super().data_received(data)
+        self._unfinished_bytes = self._unfinished_bytes + len(data) if self._in_head else 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count the bytes of the headers."""
+        self._head_bytes += len(name) + len(value)
+        super().on_header(name, value)
 
     def on_message_begin(self) -> None:
         """Begin to wait for the rest of a request."""
         super().on_message_begin()
-        self._head_bytes = 0
+        self._head_bytes, self._in_head = 0, True
         self.bounds.waits(self.transport)
         self._set_timer(HEAD_S)
 
     def on_headers_complete(self) -> None:
         """Begin to wait for the body."""
+        self._in_head = False
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self._refuse(431)
+            return
         self._in_body = True
         self._body_until_s = self.loop.time() + BODY_S
         self._set_timer(BODY_PAUSE_S)
@@ -217,14 +229,17 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Wait for more of the body."""
+        if self._is_refused:
+            return
         super().on_body(body)
         self._set_timer(min(BODY_PAUSE_S, max(self._body_until_s - self.loop.time(), 0.0)))
 
     def on_message_complete(self) -> None:
         """Leave the request to the application."""
+        if self._is_refused:
+            return
         super().on_message_complete()
         self._in_body = False
-        self._head_bytes = 0
         self._set_timer(None)
         self.bounds.works(self.transport)
 
@@ -262,6 +277,7 @@ class BoundedHttp(HttpToolsProtocol):
     def _refuse(self, status: int) -> None:
         """Answer, unless an answer has begun, and close the connection."""
         self._set_timer(None)
+        self._is_refused = True
         has_answered = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         if not self.transport.is_closing():
             if not has_answered:
