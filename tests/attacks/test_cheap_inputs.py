@@ -89,7 +89,7 @@ ATTACKS = [
         "its own copy",
     ),
     attack("5,000 jobs in one list", BOUNDS, [job()] * 5000, 422, "jobs are submitted"),
-    attack("100 jobs with 900 dependencies each", BOUNDS, [job(depends_on=["1"] * 900)] * 100, 422, "dependencies"),
+    attack("100 jobs with 900 dependencies each", BOUNDS, [job(depends_on=["1"] * 900)] * 100, 422, "depends_on"),
     attack("1,001 dependencies", "the shape of a job file", job(depends_on=["1"] * 1001), 422, "depends_on"),
     attack("90,000 unknown fields", BOUNDS, job(**{f"k{i}": 1 for i in range(90_000)}), 422, "fields"),
     attack(
@@ -192,12 +192,6 @@ def test_token_has_a_rate_and_a_number_of_waiting_jobs(tmp_path: Path) -> None:
         refused = ask(manager, "POST", JOBS, json.dumps([job()] * 9).encode())
         assert refused[0] == 429
         assert "jobs per second" in refused[1]
-        other = (
-            manager.client.create_token("other", "member", ["default"])
-            if hasattr(manager.client, "create_token")
-            else {}
-        )
-        assert isinstance(other, dict)
         assert ask(manager, "POST", JOBS, json.dumps(job()).encode())[0] == 201
         assert len(list(manager.client.jobs(all=True))) == 21
     finally:
@@ -216,15 +210,16 @@ def test_requests_of_a_token_have_a_rate(tmp_path: Path) -> None:
         assert "try again in" in answers[-1][1]
         assert ask(manager, "GET", "/healthz")[0] == 200
     finally:
+        manager.kill()
         manager.clean_up()
 
 
 YAML = {
-    "a YAML bomb of 400 bytes": (yaml_bomb(), "aliases repeat"),
+    "a YAML bomb of 400 bytes": (yaml_bomb(), "more than 3000 values"),
     "a YAML bomb of merged mappings": (
         "a: &a {x: 1}\n"
         + "\n".join(f"b{i}: &b{i} {{<<: [{','.join(['*' + ('a' if not i else f'b{i - 1}')] * 9)}]}}" for i in range(8)),
-        "aliases repeat",
+        "more than 3000 values",
     ),
     "YAML that contains itself": ("run: &a [*a]", "repeats what it is in"),
     "YAML nested 5,000 deep": ("[" * 5000, "nested too deeply"),
@@ -232,7 +227,7 @@ YAML = {
     "a YAML number of 5,000 digits": (f"priority: {'9' * 5000}", "digits"),
     "a YAML number in hex without end": (f"priority: 0x{'f' * 60}", "too large"),
     "a number that is none, in YAML": ("estimate: .nan", "finite"),
-    "half a character in YAML": ('run: "\\ud800"', ""),
+    "half a character in YAML": ('run: "\\ud800"', "Unicode"),
     "60 kB of YAML values": ("[" + ",".join(["a"] * 30_000) + "]", "more than 3000 values"),
 }
 

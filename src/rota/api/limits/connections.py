@@ -42,6 +42,8 @@ class Connections:
         self.closed_early = 0
         """Connections that were closed in favour of others."""
         self._unready: dict[asyncio.WriteTransport, None] = {}
+        self._closing: set[asyncio.WriteTransport] = set()
+        """Those that were closed for others and have not ended yet."""
 
     def waits(self, transport: asyncio.WriteTransport) -> None:
         """Note that a connection waits for a request or for the rest of one."""
@@ -52,6 +54,19 @@ class Connections:
         """Note that a request is complete and being answered."""
         self._unready.pop(transport, None)
 
+    @property
+    def could_take(self) -> bool:
+        """Whether one more can be opened, perhaps by closing one that waits."""
+        return self.open < self.most or bool(self._unready)
+
+    def ended(self, transport: asyncio.WriteTransport) -> None:
+        """Note the end of a connection."""
+        self._unready.pop(transport, None)
+        if transport in self._closing:
+            self._closing.discard(transport)
+        else:
+            self.open -= 1
+
     def has_room(self) -> bool:
         """Whether one more can be opened; the oldest that waits is closed for it."""
         if self.open < self.most:
@@ -60,6 +75,8 @@ class Connections:
             return False
         oldest = next(iter(self._unready))
         del self._unready[oldest]
+        self._closing.add(oldest)
+        self.open -= 1
         self.closed_early += 1
         oldest.abort()
         return True
@@ -86,6 +103,8 @@ class Acceptor:
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
+            if self._opening and not self._connections.could_take:
+                return  # some that were just accepted will wait for a request, and can be closed for others
             try:
                 accepted, _address = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -193,8 +212,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._stalled.cancel()
         if not self._ended:
             self._ended = True
-            self.bounds.open -= 1
-            self.bounds.works(self.transport)
+            self.bounds.ended(self.transport)
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of headers, which the parser does not bound."""
