@@ -81,8 +81,8 @@ class Bench:
         return [name for what, name in self.recorder.orders if what == "start"]
 
 
-def order(name: str, tasks: int = 1, gpus: int = 0) -> LaunchOrder:
-    job = Job(id=JobId(name), roles=(Role(name="worker", count=tasks, device_milli=gpus * 1000),))
+def order(name: str, tasks: int = 1, gpus: int = 0, user: str = "") -> LaunchOrder:
+    job = Job(id=JobId(name), user=user or name, roles=(Role(name="worker", count=tasks, device_milli=gpus * 1000),))
     placement = (Slot(0, (1 << gpus * tasks) - 1, tasks),)
     return LaunchOrder(
         job=job, launch=Launch(name=name, roles=()), placement=placement, attempt=1, failures=0, work_s=0.0
@@ -123,6 +123,16 @@ def test_tasks_without_devices_are_limited_and_others_are_not(tmp_path: Path) ->
     bench.turn()
 
     assert bench.started == ["a", "b", "devices", "c"]
+
+
+def test_one_user_leaves_room_for_others(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, most_tasks=4)
+    for number in range(10):
+        bench.starts.start(order(f"a{number}", user="ann"))
+    bench.starts.start(order("b0", user="bob"))
+    bench.turn()
+
+    assert bench.started == ["a0", "a1", "a2", "b0"]
 
 
 def test_job_larger_than_the_limit_starts_alone(tmp_path: Path) -> None:

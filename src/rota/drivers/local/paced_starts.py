@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ TURN_S = 0.02
 """How long attempts are started before other work is done."""
 REST_S = 0.005
 """How long other work is done before more attempts are started."""
+USERS_SHARE = 0.75
+"""The part of the limit that one user's tasks may take, so that others' jobs need not wait for theirs to end."""
 Later = Callable[[float, Callable[[], None]], Any]
 
 
@@ -62,8 +65,9 @@ class PacedStarts:
         self._inner: Attempts
         self._queue: dict[JobId, LaunchOrder] = {}
         self._timer: Any = None
-        self._without_devices: dict[JobId, int] = {}
-        """The number of tasks of each started job that has no devices."""
+        self._without_devices: dict[JobId, tuple[str, int]] = {}
+        """The user and the number of tasks of each started job that has no devices."""
+        self._by_user: dict[str, int] = {}
         self._tasks = 0
         self._begun_s: float | None = None
         """When the first attempt of this turn of the event loop was started."""
@@ -152,7 +156,7 @@ class PacedStarts:
 
     def _turn(self) -> None:
         self._timer = None
-        for job_id in list(self._queue):
+        for job_id in self._in_turn():
             if not self._fits(self._queue[job_id]):
                 continue
             self._start_now(job_id)
@@ -160,9 +164,21 @@ class PacedStarts:
                 self._timer = self._later(REST_S, self._turn)
                 return
 
+    def _in_turn(self) -> list[JobId]:
+        """Return the attempts that wait: the first of each user, then the second of each, and so on."""
+        by_user: dict[str, list[JobId]] = {}
+        for job_id, order in self._queue.items():
+            by_user.setdefault(order.job.user, []).append(job_id)
+        rounds = zip_longest(*by_user.values())
+        return [job_id for each in rounds for job_id in each if job_id is not None]
+
     def _fits(self, order: LaunchOrder) -> bool:
         """Whether an attempt may start; a job that is larger than the limit starts when it would be alone."""
-        return bool(order.job.gpu_milli) or not self._tasks or self._tasks + _tasks(order) <= self._most_tasks
+        if order.job.gpu_milli or not self._tasks:
+            return True
+        own = self._by_user.get(order.job.user, 0) + _tasks(order)
+        is_its_share = own <= self._most_tasks * USERS_SHARE or own == _tasks(order)
+        return is_its_share and self._tasks + _tasks(order) <= self._most_tasks
 
     def _start_now(self, job_id: JobId) -> None:
         order = self._queue.pop(job_id, None)
@@ -175,12 +191,19 @@ class PacedStarts:
 
     def _count(self, order: LaunchOrder) -> None:
         if not order.job.gpu_milli and order.job.id not in self._without_devices:
-            self._without_devices[order.job.id] = _tasks(order)
-            self._tasks += _tasks(order)
+            user, tasks = order.job.user, _tasks(order)
+            self._without_devices[order.job.id] = (user, tasks)
+            self._by_user[user] = self._by_user.get(user, 0) + tasks
+            self._tasks += tasks
 
     def _forget(self, job_id: JobId) -> None:
         self._queue.pop(job_id, None)
-        self._tasks -= self._without_devices.pop(job_id, 0)
+        user, tasks = self._without_devices.pop(job_id, ("", 0))
+        self._tasks -= tasks
+        if tasks:
+            self._by_user[user] -= tasks
+            if not self._by_user[user]:
+                del self._by_user[user]
         if self._queue and self._timer is None:
             self._timer = self._later(REST_S, self._turn)
 
