@@ -64,6 +64,12 @@ def mumbles(*args):
 
 hidden = returns(Hidden())
 
+def refuses(*args):
+    from rota.core.errors import RotaError
+
+    raise RotaError("not on my watch")
+
+
 def fails(*args):
     return 1 / 0
 
@@ -151,6 +157,7 @@ def test_reader_reads_a_trace() -> None:
         ("--placement ./mine.py:huge", "placement ./mine.py:huge: for node n1 and job a it returned 1000"),
         ("--metric ./mine.py:huge_fraction", "metric ./mine.py:huge_fraction: for the run it returned Fraction(1000"),
         ("--placement ./mine.py:hidden", "it returned a value of type Hidden; it must return a finite number"),
+        ("--placement ./mine.py:refuses", "placement ./mine.py:refuses: it failed: RotaError: not on my watch"),
         ("--placement ./mine.py:leaves", "placement ./mine.py:leaves: it failed: SystemExit: 3"),
         ("--metric ./mine.py:leaves", "metric ./mine.py:leaves: it failed: SystemExit: 3"),
         ("--placement ./mine.py:mumbles", "placement ./mine.py:mumbles: it failed: Mute"),

@@ -1,7 +1,8 @@
 """Code of users: a function in a file (`./file.py:name`), or one that another package adds by entry point.
 
 Placements, speed factors, metrics and trace readers are found here. Every fault of such code becomes one line that
-names the code and what was wrong with it.
+names the code and what was wrong with it. Policies have a registry of their own and are loaded by the
+same functions.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import hashlib
 import importlib.util
 import math
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +24,9 @@ from types import ModuleType
 from typing import Any
 
 from rota.core.errors import RotaError, did_you_mean, written
+
+_OWN_FOLDER = Path(__file__).parent
+_LIBRARY_FOLDERS = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +77,10 @@ class Plugin:
         """Turn whatever the user's code raises into one line that names it."""
         try:
             yield
-        except RotaError:
-            raise
         except (Exception, SystemExit) as error:  # the code is the user's: any fault of it is reported by its name
-            raise self.fault(f"it failed: {_describe(error)}") from error
+            if raised_by_rota(error):
+                raise
+            raise self.fault(f"it failed: {describe_error(error)}") from error
 
 
 def is_file(spec: str) -> bool:
@@ -99,27 +105,38 @@ def find_plugin(kind: PluginKind, spec: str) -> Plugin | None:
 
 def _from_package(kind: PluginKind, point: EntryPoint) -> Callable[..., Any]:
     where = f"{kind.what} {point.name} ({point.value})"
-    try:
-        found = point.load()
-    except (Exception, SystemExit) as error:  # the package is not ours: any fault of it is reported by its name
-        raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
-    return _checked(found, where)
+    return _checked(load_entry_point(point, where), where)
 
 
 def _from_file(kind: PluginKind, path: str, name: str) -> Callable[..., Any]:
     where = f"{kind.what} file {path}"
+
+    def wanted(value: object, module: ModuleType) -> bool:
+        return callable(value) and value.__module__ == module.__name__
+
+    return _checked(load_from_file(path, name, where, wanted), f"{where}: {name!r}")
+
+
+def load_entry_point(point: EntryPoint, where: str) -> object:
+    """What an entry point of another package means; `where` names it in messages."""
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:  # the package is not ours: any fault of it is reported by its name
+        raise RotaError(f"{where}: it can't be loaded: {describe_error(error)}") from error
+
+
+def load_from_file(path: str, name: str, where: str, wanted: Callable[[object, ModuleType], bool]) -> object:
+    """What a name means in a user's file; `wanted` tells which values a message may suggest instead."""
     if not name:
         raise RotaError(f"{where}: name the function, as {path}:FUNCTION")
     if not Path(path).is_file():
         raise RotaError(f"{where}: there is no such file")
     module = _module(path, where)
-    found = getattr(module, name, None)
+    found = vars(module).get(name)
     if found is None:
-        known = [
-            each for each, value in vars(module).items() if callable(value) and value.__module__ == module.__name__
-        ]
+        known = [each for each, value in vars(module).items() if wanted(value, module)]
         raise RotaError(f"{where}: it has no {name!r}; {did_you_mean(name, known)}")
-    return _checked(found, f"{where}: {name!r}")
+    return found
 
 
 def _module(path: str, where: str) -> ModuleType:
@@ -132,7 +149,9 @@ def _module(path: str, where: str) -> ModuleType:
     try:
         module_spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # the file is the user's: any fault of it is reported by its name
-        raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
+        if isinstance(error, RotaError):
+            raise RotaError(f"{where}: {written(error, str)}") from error
+        raise RotaError(f"{where}: it can't be loaded: {describe_error(error)}") from error
     return module
 
 
@@ -153,9 +172,26 @@ def _finite(found: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _describe(error: BaseException) -> str:
-    text = written(error, str)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+def describe_error(error: BaseException) -> str:
+    """An exception on one line: its type, its message and the line of the user's file that it comes from."""
+    message = written(error, str)
+    frames = [
+        (Path(frame.filename), frame.lineno)
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not Path(frame.filename).is_relative_to(_OWN_FOLDER)
+    ]
+    files = [frame for frame in frames if not any(frame[0].is_relative_to(folder) for folder in _LIBRARY_FOLDERS)]
+    place = ""
+    if files or frames:
+        path, line = files[-1] if files else frames[0]
+        place = f" ({path.name}, line {line})"
+    return f"{type(error).__name__}{': ' if message else ''}{message}{place}"
+
+
+def raised_by_rota(error: BaseException) -> bool:
+    """Whether an error is one of Rota's own; the code of a user may raise the same type."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, RotaError) and bool(frames) and Path(frames[-1].filename).is_relative_to(_OWN_FOLDER)
 
 
 def _short(value: object) -> str:

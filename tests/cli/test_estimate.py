@@ -33,6 +33,7 @@ def test_run_within_what_was_learned_is_trusted(learned: tuple[Path, Path], caps
     assert (found["trusted"], found["why"]) == (True, None)
 
 
+@pytest.mark.slow
 def test_what_is_beyond_is_said_once_for_all_labels(
     learned: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -119,6 +119,7 @@ def test_version(rota: Rota) -> None:
     assert (told.returncode, told.stdout, told.stderr) == (0, f"rota {__version__}\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [[], ["-h"], ["--help"]], ids=["nothing", "-h", "--help"])
 def test_help_lists_every_command(rota: Rota, args: list[str]) -> None:
     told = rota(*args, COLUMNS="120")
@@ -142,6 +143,7 @@ def test_start_loads_nothing_heavy(args: list[str]) -> None:
     assert told.stderr == "[]\n"
 
 
+@pytest.mark.slow
 def test_completion_of_command_names(rota: Rota) -> None:
     told = rota(_ROTA_COMPLETE="complete_bash", COMP_WORDS="rota s", COMP_CWORD="1")
 
@@ -167,6 +169,7 @@ def test_reader_who_leaves_is_no_failure_to_report(size: int) -> None:
         assert process.wait() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
 def test_colour_only_where_wanted(no_color: str, coloured: bool) -> None:
     """On a terminal the error's label is red, unless NO_COLOR is set."""

@@ -46,6 +46,7 @@ def test_latency_is_planned_by_pesto(graph: Path, capsys: pytest.CaptureFixture[
     assert (found["planner"], found["objective"]) == ("pesto", 8.0)
 
 
+@pytest.mark.slow
 def test_compare_judges_every_planner_and_draws(
     graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

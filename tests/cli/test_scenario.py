@@ -57,6 +57,7 @@ def test_python_gives_what_the_command_gives(folder: Path, capsys: pytest.Captur
     assert measure(simulate(loaded.workload, "las", loaded.setting).history).avg_jct_s == row["avg_jct_s"]
 
 
+@pytest.mark.slow
 def test_journal_has_the_scenario(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = folder / "out"
     rows(capsys, "--scenario", str(folder / "case.yaml"), "--out", str(out))

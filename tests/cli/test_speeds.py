@@ -199,6 +199,7 @@ def test_journals_work_is_in_seconds_of_the_devices_it_ran_on(
     )
 
 
+@pytest.mark.slow
 def test_nobody_knows_in_whose_seconds_a_journal_of_several_types_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -163,20 +163,20 @@ def test_decision_that_a_driver_does_not_support_is_refused_and_not_ignored() ->
 @pytest.mark.parametrize(
     ("policy", "capabilities"),
     [
-        ("fifo", Capabilities()),
-        ("gandiva", Capabilities(suspends=True)),
-        ("antman", Capabilities(moves_parts=False)),
-        ("liquid", Capabilities(overlaps=True)),
-        ("liquid:overlap=false", Capabilities()),
-        ("liquid-batch", Capabilities(overlaps=True)),
-        ("liquid-batch:overlap=false", Capabilities()),
-        ("harmony", Capabilities()),
+        ("fifo", Capabilities(asks_guard=True)),
+        ("gandiva", Capabilities(suspends=True, asks_guard=True)),
+        ("antman", Capabilities(moves_parts=False, asks_guard=True)),
+        ("liquid", Capabilities(overlaps=True, asks_guard=True)),
+        ("liquid:overlap=false", Capabilities(asks_guard=True)),
+        ("liquid-batch", Capabilities(overlaps=True, asks_guard=True)),
+        ("liquid-batch:overlap=false", Capabilities(asks_guard=True)),
+        ("harmony", Capabilities(asks_guard=True)),
     ],
 )
-@pytest.mark.parametrize("consolidates", [False, True], ids=["plain", "consolidated"])
-def test_wrappers_pass_capabilities_on(policy: str, capabilities: Capabilities, consolidates: bool) -> None:
-    if consolidates:
-        policy += ",consolidate_s=60" if ":" in policy else ":consolidate_s=60"
+@pytest.mark.parametrize("wraps", ["", "consolidate_s=60", "protect=unsaved", "protect=unsaved,consolidate_s=60"])
+def test_wrappers_pass_capabilities_on(policy: str, capabilities: Capabilities, wraps: str) -> None:
+    if wraps:
+        policy += f",{wraps}" if ":" in policy else f":{wraps}"
     declared, options = find_policy(policy)
 
     built = declared.build(options, allocator("none", style("any")))

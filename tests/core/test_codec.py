@@ -58,6 +58,7 @@ def test_clusters(cluster: Cluster) -> None:
 PLAIN = [kind for kind in get_args(Event) if kind not in (JobArrived, NodeAdded, PromisesChanged)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PLAIN, ids=lambda kind: kind.__name__)
 @given(data=st.data())
 def test_events(kind: Any, data: st.DataObject) -> None:

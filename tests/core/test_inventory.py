@@ -186,6 +186,7 @@ def test_lowest_bits(mask: int, count: int, expected: int) -> None:
     assert lowest(mask, count) == expected
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_any_order_of_claims_keeps_the_indexes_true(data: st.DataObject) -> None:
     """Random claims and their return; the recount of `check` sees none of them, so it works on an empty state."""

@@ -38,6 +38,7 @@ def completion_s(found: LoadedScenario, policy: str) -> dict[str, float]:
     return {row.id: row.end_s - row.submit_s for row in rows if row.end_s is not None}
 
 
+@pytest.mark.slow
 def test_work_in_seconds_is_that_of_the_requested_size_on_the_reference() -> None:
     jobs = [job("a", 16, "gpt-3.6b"), job("b", 4, "gpt-7.5b")]
     found = loaded(jobs)
@@ -51,6 +52,7 @@ def test_job_alone_takes_the_time_of_its_plan() -> None:
     assert took["a"] == pytest.approx(3600.0)
 
 
+@pytest.mark.slow
 def test_elastic_sizes_begin_where_a_plan_fits() -> None:
     found = loaded([job("a", 1, "gpt-7.5b", (1, 16))])
     sized = found.workload.submissions[0].job
@@ -96,6 +98,7 @@ def test_no_policy_places_a_model_where_it_does_not_fit(policy: str, profiles: s
     assert len(took) == 14, "a job placed where its model does not fit would never end"
 
 
+@pytest.mark.slow
 def test_policies_that_see_plans_use_the_other_type_with_more_devices() -> None:
     jobs = [job(f"g{at}", 4, "gpt-7.5b", (2, 32)) for at in range(6)]
     free, fixed = loaded(jobs), loaded(jobs, "plans:fixed")

@@ -119,6 +119,7 @@ def test_job_that_can_never_start_is_told() -> None:
         ends(of)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fifo", "fifo:consolidate_s=10"])
 def test_job_that_no_repair_helps_is_told(policy: str) -> None:
     built, alloc, _ = scheduler(policy, Setting(cluster=ONE))

@@ -14,6 +14,7 @@ from rota.estimate.observations import observation
 PLACES = (1, 2, 4, 8, 16, 32, 64)
 
 
+@pytest.mark.slow
 def test_terms_of_a_clean_curve_are_found() -> None:
     curve = fit_curve([(x, 3 + 2 * x * math.log2(x)) for x in PLACES])
 
@@ -21,6 +22,7 @@ def test_terms_of_a_clean_curve_are_found() -> None:
     assert curve.at(128) == pytest.approx(3 + 2 * 128 * 7, rel=0.01)
 
 
+@pytest.mark.slow
 def test_constant_needs_no_terms() -> None:
     rng = np.random.default_rng(3)
 
@@ -29,6 +31,7 @@ def test_constant_needs_no_terms() -> None:
     assert curve.at(512) == pytest.approx(5, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 1e-9, 0.02])
 @pytest.mark.parametrize("places", [PLACES[:4], PLACES[:6]], ids=len)
 def test_flat_curve_stays_flat_far_away(noise: float, places: tuple[int, ...]) -> None:
@@ -47,6 +50,7 @@ def test_four_clean_places_are_enough_for_a_term() -> None:
     assert curve.at(64) == pytest.approx(1 + 8 / 64, rel=0.01)
 
 
+@pytest.mark.slow
 def test_one_outlier_in_five_does_not_bend_the_curve() -> None:
     rng = np.random.default_rng(5)
     points = []

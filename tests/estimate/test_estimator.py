@@ -75,6 +75,7 @@ def test_estimate_of_a_known_model_is_near_and_trusted(grid: Estimator) -> None:
     assert not found.is_trusted(0.0)
 
 
+@pytest.mark.slow
 def test_counts_are_taken_from_a_run_of_the_same_model(grid: Estimator) -> None:
     flags: dict[str, Value] = {"model": "large", "batch": 256.0, "optimizer": "adam", "precision": "fp32"}
 
@@ -264,6 +265,7 @@ def test_too_few_runs_are_refused() -> None:
         Estimator.learn(_grid()[:3], ["gpu_memory_mb"])
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_loaded_before_something_is_learned() -> None:
     code = "import sys, rota.cli.learned.estimate, rota.estimate.estimator; sys.exit('sklearn' in sys.modules)"
 

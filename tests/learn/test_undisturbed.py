@@ -62,6 +62,7 @@ def lab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Lab:
     return Lab(tmp_path, capsys)
 
 
+@pytest.mark.slow
 def test_journal_run_again_as_it_was_ends_as_it_did(lab: Lab) -> None:
     first_s, journal = lab.first("--contention")
 
@@ -72,6 +73,7 @@ def test_journal_run_again_as_it_was_ends_as_it_did(lab: Lab) -> None:
     assert lab.run(journal)[0] == pytest.approx(first_s, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_jobs_of_a_managers_journal_have_had_neighbours(lab: Lab) -> None:
     first_s, journal = lab.first("--contention")
 
@@ -103,6 +105,7 @@ def test_other_cluster_does_not_change_what_is_taken_out(lab: Lab) -> None:
     assert apart_s == pytest.approx(alone_s, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_broken_order_of_a_journal_is_one_line(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     _, journal = lab.first("--contention")
     journal.write_text(journal.read_text().replace('"order":"start","job_id"', '"order":"start","job"'))

@@ -35,6 +35,7 @@ def empty(arrays: dict[str, Any]) -> None:
         arrays[f"actor.{name}.bias"] = arrays[f"actor.{name}.bias"][:0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [

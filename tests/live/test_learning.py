@@ -17,7 +17,7 @@ from rota.files.job_shape import JobFile
 from rota.live.estimates import learning
 from rota.live.estimates.learning import AGAIN_AFTER, Learning, amount, learn, settled_by
 from rota.live.estimates.past_use import MB, attributes, over_requested, past_uses
-from rota.live.loop.control import News
+from rota.live.loop.entry import News
 
 
 def ask(estimator: Estimator, size: int, label: str = "host_memory_mb") -> RunEstimate:
@@ -42,6 +42,7 @@ def past(tmp_path: Path) -> Past:
     return made
 
 
+@pytest.mark.slow
 def test_memory_follows_the_flag(past: Past) -> None:
     estimator = learned(past)
 
@@ -223,6 +224,7 @@ async def until(asked: Learning, value: float) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_what_is_being_learned(
     past: Past, pupil: Callable[[Callable[[Learning], Awaitable[None]]], None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -249,6 +251,7 @@ def test_nobody_waits_for_what_is_being_learned(
     pupil(course)
 
 
+@pytest.mark.slow
 def test_learning_that_broke_off_is_begun_again(
     past: Past, pupil: Callable[[Callable[[Learning], Awaitable[None]]], None], caplog: pytest.LogCaptureFixture
 ) -> None:

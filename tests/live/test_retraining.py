@@ -76,6 +76,7 @@ def test_experience_is_collected_from_a_journal(
     assert "can't be read" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_better_weights_are_kept_and_worse_ones_are_not(journal: Path, backwards: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

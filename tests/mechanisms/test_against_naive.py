@@ -46,6 +46,7 @@ def simulated(plan: Plan, policy: str, per_node: int = 2) -> list[float]:
     return [row.end_s or -1.0 for row in result.history.jobs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", list(KEYS))
 @given(plan=plans())
 @settings(max_examples=30)

@@ -168,6 +168,7 @@ def test_a_job_is_not_moved_to_another_type_of_device() -> None:
     assert rounds(world, 1) == [[]]
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=40)
 def test_consolidation_of_anything_is_over_after_one_round(data: st.DataObject) -> None:

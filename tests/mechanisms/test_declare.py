@@ -165,7 +165,7 @@ def test_policy_of_ones_own_is_found_in_its_file(mine: Path, options: str, first
 @pytest.mark.parametrize(
     ("tail", "message"),
     [
-        ("", "say which function, as"),
+        ("", "name the function, as"),
         (":newst", "it has no 'newst'; did you mean 'newest'?"),
         (":plain", "'plain' is not a policy; put @ordering(...) or another family's decorator above it"),
     ],
@@ -181,7 +181,7 @@ def test_wrong_function_of_a_file_is_told(mine: Path, tail: str, message: str) -
     [
         ("import no_such_module", "it can't be loaded: ModuleNotFoundError"),
         ("def (", "it can't be loaded: SyntaxError"),
-        ("from rota.core.errors import RotaError\nraise RotaError('mine')", "^mine$"),
+        ("from rota.core.errors import RotaError\nraise RotaError('mine')", r"policy file .*broken.py: mine$"),
         (
             "from rota.policies import ordering\n@ordering('p')\ndef p(job, now_s, params): ...",
             "policy function 'p': its third argument must be annotated with a dataclass",

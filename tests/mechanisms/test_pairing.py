@@ -29,6 +29,7 @@ def heaviest(left: Sequence[int], weights: dict[tuple[int, int], float]) -> floa
     return max(heaviest(others, weights), *with_somebody)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=30)
 def test_no_matching_is_heavier(data: st.DataObject) -> None:

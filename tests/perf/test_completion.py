@@ -32,6 +32,7 @@ def tables(draw: st.DrawFn) -> Floats:
     return np.array(cells).reshape(rows, columns)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(values=tables(), fill=st.sampled_from(Fill), seed=st.integers(0, 5))
 def test_no_gap_is_left_and_nothing_known_is_changed(values: Floats, fill: Fill, seed: int) -> None:
@@ -81,6 +82,7 @@ def _mean_error(fill: Fill, part: float) -> float:
     return float(np.mean(errors))
 
 
+@pytest.mark.slow
 def test_rank_of_a_table_is_found_out() -> None:
     plain, twisted = hidden(low_rank(30, 14, 0, 1), 0.3, 1), hidden(low_rank(30, 14, 2, 1), 0.3, 1)
 

@@ -79,6 +79,7 @@ def test_what_is_known_is_told_as_it_is() -> None:
     assert not known.profiles.steps_per_s.keys() & known.speeds
 
 
+@pytest.mark.slow
 def test_hidden_figures_do_not_reach_the_estimate() -> None:
     truth = table()
     known = hide(truth, 0.5, 0)
@@ -125,6 +126,7 @@ def test_part_outside_of_0_to_1_is_refused(part: float) -> None:
         EstimateSpec(known=part)
 
 
+@pytest.mark.slow
 def test_observation_replaces_a_bad_guess_and_hardly_moves_what_was_known() -> None:
     told = EstimateSpec(known=0.4, seed=2).estimate(table())
     speeds = LearningSpeeds(told)
@@ -144,6 +146,7 @@ def test_observation_replaces_a_bad_guess_and_hardly_moves_what_was_known() -> N
     assert speeds.rate(*given_) == pytest.approx(2 * was, rel=0.1)
 
 
+@pytest.mark.slow
 def test_seeing_what_was_believed_changes_nothing() -> None:
     told = EstimateSpec(known=0.4).estimate(table())
     speeds = LearningSpeeds(told)
@@ -151,6 +154,7 @@ def test_seeing_what_was_believed_changes_nothing() -> None:
     assert not any(speeds.observe(*key, rate) for key, rate in told.profiles.steps_per_s.items())
 
 
+@pytest.mark.slow
 def test_observed_pair_is_its_own_figure() -> None:
     told = EstimateSpec(known=0.4).estimate(table())
     speeds = LearningSpeeds(told)
@@ -189,6 +193,7 @@ def test_what_is_seen_mends_other_guesses() -> None:
     assert not speeds.refit()
 
 
+@pytest.mark.slow
 def test_speed_that_is_impossible_is_not_learnt() -> None:
     told = EstimateSpec(known=0.5).estimate(table(forbidden=frozenset("a")))
     speeds = LearningSpeeds(told)
@@ -199,6 +204,7 @@ def test_speed_that_is_impossible_is_not_learnt() -> None:
     assert speeds.rate(SLOW, "a", 1) == 0.0
 
 
+@pytest.mark.slow
 def test_memory_takes_up_where_it_was_left() -> None:
     truth = table()
     told = EstimateSpec(known=0.3, seed=1).estimate(truth)

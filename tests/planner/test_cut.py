@@ -44,6 +44,7 @@ def chain(devices: DeviceGraph, layers: list[tuple[float, int]]) -> PlanningProb
 LAYERS = [(10.0, 40), (10.0, 5), (10.0, 20), (10.0, 1)]
 
 
+@pytest.mark.slow
 def test_johnson_is_optimal_against_brute_force_on_a_thousand_sets() -> None:
     rng = random.Random(1)
     for _ in range(1000):

@@ -90,6 +90,7 @@ def with_memory(problem: PlanningProblem, *sizes: int | None) -> PlanningProblem
     return PlanningProblem(graph=problem.graph, devices=DeviceGraph(devices=accelerators + others))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("sizes", [(5, 12), (12, 5), (7, None)])
 def test_no_assignment_is_better_on_unequal_memory(seed: int, sizes: tuple[int | None, ...]) -> None:

@@ -49,6 +49,7 @@ def _busy(policy: str) -> World:
     return world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [*at_once(), *in_rounds()])
 def test_policy_goes_on_from_what_was_written_down(policy: str) -> None:
     world = _busy(policy)

@@ -224,6 +224,7 @@ def live_slowly(policy: str, data: st.DataObject) -> None:
     driver.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @given(data=st.data())
 @settings(max_examples=4)

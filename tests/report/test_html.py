@@ -78,6 +78,7 @@ def titles(page: Page) -> list[str]:
     return [figure["layout"]["title"]["text"] for figure in page.figures]
 
 
+@pytest.mark.slow
 def test_page_has_a_row_per_policy_and_every_figure(tmp_path: Path) -> None:
     runs = [run_report(JOBS, policy) for policy in ("fifo", "srtf", "las")]
 
@@ -112,6 +113,7 @@ def test_deadlines_have_columns_where_there_are_any(tmp_path: Path) -> None:
     assert [[cell.strip() for cell in line[-2:]] for line in found] == [["deadlines", "deadlinesmet"], ["30", "0"]]
 
 
+@pytest.mark.slow
 def test_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     page = written(tmp_path / "report.html", [run_report(JOBS)])
 
@@ -124,6 +126,7 @@ def test_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert "@import" not in styles[1]
 
 
+@pytest.mark.slow
 def test_what_users_wrote_is_text(tmp_path: Path) -> None:
     jobs = [sub("<b>id</b>", 0.0, 10.0, title=EVIL, tenant=EVIL), sub("other", 0.0, 10.0, tenant="t")]
     run = run_report(jobs, name=EVIL)
@@ -141,6 +144,7 @@ def test_what_users_wrote_is_text(tmp_path: Path) -> None:
     assert "<script" not in json.dumps(page.figures)
 
 
+@pytest.mark.slow
 def test_best_value_of_each_column_is_marked(tmp_path: Path) -> None:
     runs = [run_report(JOBS, policy) for policy in ("fifo", "srtf")]
     path = tmp_path / "report.html"
@@ -155,6 +159,7 @@ def test_best_value_of_each_column_is_marked(tmp_path: Path) -> None:
     assert page.tables[0][2][column] in best
 
 
+@pytest.mark.slow
 def test_single_run_has_no_marks(tmp_path: Path) -> None:
     written(tmp_path / "report.html", [run_report(JOBS)])
 
@@ -170,6 +175,7 @@ def test_tenants_have_a_table_where_there_are_several(tmp_path: Path) -> None:
     assert len(single.tables) == 1
 
 
+@pytest.mark.slow
 def test_foot_says_how_the_page_was_made(tmp_path: Path) -> None:
     page = written(tmp_path / "r.html", [run_report(JOBS)], "rota sim --seed 7", seed="7", restart="30 s")
 
@@ -185,6 +191,7 @@ def test_same_runs_give_the_same_page(tmp_path: Path) -> None:
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
+@pytest.mark.slow
 def test_run_in_which_nothing_ended_is_drawn(tmp_path: Path) -> None:
     past = history(row("a", 0.0, None, None, state="waiting"))
     empty = RunReport(
@@ -206,6 +213,7 @@ def test_report_of_nothing_is_refused(tmp_path: Path) -> None:
         write_report(tmp_path / "report.html", [], "rota sim", {})
 
 
+@pytest.mark.slow
 def test_nodes_that_failed_show_in_the_curves(tmp_path: Path) -> None:
     run = run_report(JOBS, gpus=8, faults=[(30.0, "n1", False), (50.0, "n1", True)])
 

@@ -49,6 +49,7 @@ def test_every_figure_is_there_in_both_formats(folder: Path) -> None:
     assert all(path.read_bytes().startswith(b"%PDF-") for path in folder.glob("*.pdf"))
 
 
+@pytest.mark.slow
 def test_words_are_text_and_name_runs_and_axes(folder: Path) -> None:
     shown = texts(folder / "completion-time.svg")
 

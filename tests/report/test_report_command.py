@@ -30,6 +30,7 @@ def journal(path: Path, policy: str = "fifo") -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_journals_become_a_page_and_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fifo, las = journal(tmp_path / "fifo.jsonl"), journal(tmp_path / "las.jsonl", "las")
     out = tmp_path / "compared.html"
@@ -45,6 +46,7 @@ def test_journals_become_a_page_and_a_table(tmp_path: Path, capsys: pytest.Captu
     assert "a small study" in page
 
 
+@pytest.mark.slow
 def test_rows_have_the_fields_of_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = journal(tmp_path / "j.jsonl")
 
@@ -56,6 +58,7 @@ def test_rows_have_the_fields_of_a_simulation(tmp_path: Path, capsys: pytest.Cap
     assert list(row["tenants"]) == ["default"]
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_policy_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = journal(tmp_path / "one.jsonl"), journal(tmp_path / "two.jsonl")
 
@@ -65,6 +68,7 @@ def test_two_runs_of_one_policy_are_told_apart(tmp_path: Path, capsys: pytest.Ca
     assert names == [f"fifo ({one})", f"fifo ({two})"]
 
 
+@pytest.mark.slow
 def test_journal_of_another_policy_is_reported_up_to_the_difference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -210,6 +210,7 @@ def test_timeline_travels_between_processes() -> None:
     assert points(twin.waiting(result.history)) == points(timeline.waiting(result.history))
 
 
+@pytest.mark.slow
 def test_many_steps_are_cheap_and_small() -> None:
     cluster = Cluster.uniform(("gpu", 440, 8))
     timeline = Timeline(cluster)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from rota.core.model.job import JobId
 from rota.sdk.curve import MAX_POINTS, MetricCurve
 from rota.store.run_folder import curve, progress, shared_folder
 
 
+@pytest.mark.slow
 def test_a_long_run_has_few_points(tmp_path: Path) -> None:
     told = MetricCurve(tmp_path / "curve-0.json")
     for second in range(10_000):

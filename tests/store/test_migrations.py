@@ -44,6 +44,7 @@ def tables(engine: Engine) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 def test_first_database_becomes_like_a_new_one_and_keeps_its_jobs(old: Path, tmp_path: Path) -> None:
     upgraded, fresh = open_database(old), open_database(tmp_path / "fresh.db")
 

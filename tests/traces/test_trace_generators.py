@@ -129,6 +129,7 @@ def test_alibaba_like_has_the_published_sizes_and_opportunistic_best_effort_pods
     assert sum(job.gpu_milli < 1000 for job in best_effort) > 0.8 * len(best_effort)
 
 
+@pytest.mark.slow
 def test_gavel_like_follows_its_generator() -> None:
     submissions = generate("gavel-like", jobs=20_000, seed=1).submissions
     sizes = Counter(entry.job.gpu_milli // 1000 for entry in submissions)

@@ -79,6 +79,7 @@ def jobs(draw: st.DrawFn, id: str, earlier: tuple[str, ...]) -> Job:
             st.none() | st.builds(Locality, level=st.sampled_from(Level), hard=st.booleans(), relax_after_s=unbounded)
         ),
         exclusive=draw(st.booleans()),
+        preemptible=draw(st.booleans()),
         elastic=draw(st.none() | bounds) if len(all_roles) == 1 else None,
         depends_on=tuple(JobId(name) for name in draw(st.lists(st.sampled_from(earlier), unique=True, max_size=3)))
         if earlier

@@ -18,7 +18,6 @@ from rota.core.model.cluster import Cluster
 from rota.files.cluster_file import cluster_from_document
 from rota.files.json_input import parse_json
 from rota.live.loop.cluster_config import ClusterConfig
-from rota.live.loop.requests import Asker
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 409, 412, 422)})
 Caller = Annotated[Principal, Depends(principal)]
@@ -58,7 +57,7 @@ async def change(
     caller.must_be_admin()
     parts = service(request)
     after = await asyncio.to_thread(_read, await request.body())
-    changed = await parts.requests.change_cluster(after, Asker(name=caller.name), tag=if_match, dry_run=dry_run)
+    changed = await parts.requests.change_cluster(after, caller.asker, tag=if_match, dry_run=dry_run)
     answer = {"changed": changed, "without_guarantee": _without_guarantee(parts)}
     return JSONResponse(answer, headers={"ETag": f'"{_present(parts).tag}"'})
 

@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from rota.api.service import Service, principal, service
-from rota.core.model.job import JobState
+from rota.live.loop.record import SHOWN_STATES
 
 router = APIRouter(tags=["probes"], dependencies=[Depends(principal)])
 
@@ -28,7 +28,7 @@ class Collector:
         tally: Tally[str] = Tally()
         for (_, state), count in self._parts.records.counts().items():
             tally[state] += count
-        for state_name in (state.value for state in JobState):
+        for state_name in SHOWN_STATES:
             jobs.add_metric([state_name], tally[state_name])
         yield jobs
         yield from self._devices()
@@ -42,6 +42,9 @@ class Collector:
         held_s = control.watch.longest_s()
         yield GaugeMetricFamily("rota_loop_hold_seconds", "Longest hold of the loop in the last minute.", value=held_s)
         yield GaugeMetricFamily("rota_storage_trouble", "1 while the database can't be written.", value=trouble)
+
+        for name, (about, count) in self._parts.more_counters().items():
+            yield CounterMetricFamily(name, about, value=count)
 
     def _devices(self) -> Iterator[Metric]:
         found = GaugeMetricFamily("rota_devices", "Devices, by type and use.", labels=["type", "use"])

@@ -17,9 +17,9 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from rota.api.access import Access, AccessRole
 from rota.api.app import make_app
 from rota.api.extender import with_extender
+from rota.api.identity.setup import AccessParts, open_access, write_first_token
 from rota.api.limits.asgi import Asgi
 from rota.api.limits.http_server import HttpServer, http_config
 from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
@@ -35,6 +35,7 @@ from rota.drivers.kubernetes.api.leadership import Leadership
 from rota.drivers.kubernetes.api.rights import check_rights, needed_rights
 from rota.drivers.kubernetes.driver import KubernetesDriver
 from rota.drivers.kubernetes.extender import Extender
+from rota.drivers.kubernetes.gangs.claims_check import RepairCount
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.objects.reading import NONSENSE
@@ -49,7 +50,6 @@ from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records
-from rota.store.tokens import Tokens
 
 log = logging.getLogger("rota.api")
 ASK_FIRST_S = 1.0
@@ -88,8 +88,8 @@ class ClusterOptions:
     pages: Callable[[Service], Asgi] | None = None
 
 
-def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Callable[[str], None]) -> None:
-    """Run until a signal, or until leadership is lost. A first token is shown, never logged."""
+def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
+    """Run until a signal, or until leadership is lost. A first token is written to a file."""
     if options.extends and options.extender_token is None and not is_loopback(options.host):
         raise RotaError(
             f"host is {options.host!r}, where others can connect: give kube-scheduler's token with --token-file, "
@@ -99,12 +99,13 @@ def serve_cluster(options: ClusterOptions, say: Callable[[str], None], show: Cal
     with only_one(options.home):
         listening = listen(options.host, options.port)
         database = open_database(options.database or options.home / "rota.db")
-        access = Access(Tokens(database), required=options.require_token or not is_loopback(options.host))
-        if access.needs_first_token:
-            _, secret = access.create("first", AccessRole.ADMIN, (), None, "local")
-            show(f"this is the first admin token, shown only now: {secret}")
+        required = options.require_token or not is_loopback(options.host)
+        parts = open_access(database, options.home, required=required)
+        if parts.access.needs_first_token:
+            path = write_first_token(parts.access, options.home)
+            say(f"the first admin token is in {path}; keep it safe, and delete the file")
         try:
-            run_loop(_ReplicaRun(options, Records(database), access, say).main(listening))
+            run_loop(_ReplicaRun(options, Records(database), parts, say).main(listening))
         finally:
             database.dispose()
             listening.close()
@@ -131,12 +132,15 @@ async def _stand_by(scope: Any, receive: Any, send: Any) -> None:
 class _ReplicaRun:
     """One replica: acquires leadership, serves terms, releases leadership."""
 
-    def __init__(self, options: ClusterOptions, records: Records, access: Access, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: ClusterOptions, records: Records, parts: AccessParts, say: Callable[[str], None]
+    ) -> None:
         self._options = options
         self._records = records
-        self._access = access
+        self._parts = parts
         self._say = say
         self._switch = _Switch()
+        self._repair_count = RepairCount()
         self._changed = asyncio.Event()
         self._settings = options.given
         self._used: ClusterSettings | None = None
@@ -145,19 +149,19 @@ class _ReplicaRun:
     async def main(self, listening: Any) -> None:
         """Serve until a signal or an error."""
         options = self._options
-        api = Api(options.connection)
+        leadership, own_api = None, Api(options.connection)
+        if options.lease is not None:
+            leadership = Leadership(own_api, options.namespace, options.lease, options.identity, options.pod)
+        api = Api(options.connection, fence=None if leadership is None else leadership.fence)
         most = most_connections(Limits().connections, raise_descriptor_limit(), 0)
-        server = HttpServer(http_config(self._switch, options.certificate, options.key), most)
+        config = http_config(self._switch, options.certificate, options.key, proxy_headers=False)
+        server = HttpServer(config, most)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
         http = asyncio.create_task(server.serve(sockets=[listening]))
-        leadership = None
-        if options.lease is not None:
-            leadership = Leadership(api, options.namespace, options.lease, options.identity, options.pod)
-        self._say(
-            f"rota answers at {url_of(listening, secure=options.certificate is not None)}; data in {options.home}"
-        )
-        work = asyncio.create_task(self._lead(api, leadership))
+        url = url_of(listening, secure=options.certificate is not None)
+        self._say(f"rota answers at {url}; data in {options.home}")
+        work = asyncio.create_task(self._lead(api, own_api, leadership))
         try:
             await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
             if work.done() and (error := work.exception()) is not None:
@@ -170,12 +174,13 @@ class _ReplicaRun:
             if leadership is not None:
                 await leadership.release()
             await api.close()
+            await own_api.close()
             log.info("stopped")
 
-    async def _lead(self, api: Api, leadership: Leadership | None) -> None:
+    async def _lead(self, api: Api, own_api: Api, leadership: Leadership | None) -> None:
         options = self._options
         wanted = needed_rights(options.namespace, config_map=options.config_map, lease=options.lease, pod=options.pod)
-        await check_rights(api, wanted)
+        await check_rights(own_api, wanted)
         if leadership is not None:
             await leadership.acquire()
         async with asyncio.TaskGroup() as group:
@@ -184,6 +189,8 @@ class _ReplicaRun:
             if self._options.config_map is not None:
                 group.create_task((await self._config(api)).run())
             group.create_task(keep_tidy(self._records, self._options.home, self._options.keep_s))
+            for each in self._parts.upkeep():
+                group.create_task(each)
             while True:
                 await self._term(api, self._settings)
 
@@ -228,7 +235,7 @@ class _ReplicaRun:
     async def _term(self, api: Api, settings: ClusterSettings) -> None:
         """Schedule under one set of settings, until they change or the state has to be rebuilt."""
         self._changed.clear()
-        driver = KubernetesDriver(api, settings, ask_first_s=ASK_FIRST_S if self._options.extends else 0.0)
+        driver = self._driver(api, settings)
         nodes = Informer(api, "/api/v1/nodes", driver.nodes_listed, driver.nodes_changed)
         pods = Informer(api, "/api/v1/pods", driver.pods_listed, driver.pods_changed)
         await nodes.begin()
@@ -262,7 +269,14 @@ class _ReplicaRun:
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:
             async with asyncio.TaskGroup() as group:
-                parts = (nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), _result(loop))
+                parts = (
+                    nodes.run(),
+                    pods.run(),
+                    reporter.run(),
+                    reporter.forecast_starts(),
+                    _result(loop),
+                    control.storage.watch(),
+                )
                 work = [group.create_task(part) for part in parts]
                 work.append(group.create_task(_result(driver.failed)))
                 work.append(group.create_task(self._renew(driver, settings.gang_timeout)))
@@ -275,6 +289,15 @@ class _ReplicaRun:
             with contextlib.suppress(asyncio.CancelledError):
                 await loop
             await foresight.close()
+
+    def _driver(self, api: Api, settings: ClusterSettings) -> KubernetesDriver:
+        return KubernetesDriver(
+            api,
+            settings,
+            ask_first_s=ASK_FIRST_S if self._options.extends else 0.0,
+            running={row.id for row in self._records.live_jobs()},
+            repair_count=self._repair_count,
+        )
 
     async def _renew(self, driver: KubernetesDriver, least_s: float) -> None:
         """End the term once a gang has become smaller, but not before the minimum length of a term."""
@@ -289,13 +312,22 @@ class _ReplicaRun:
             control=control,
             requests=requests,
             records=self._records,
-            access=self._access,
+            access=self._parts.access,
+            audit=self._parts.audit,
+            watch=self._parts.watch,
+            refusals=self._parts.refusals,
+            logins=self._parts.logins,
             home=self._options.home,
             scheduling=scheduling,
             lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Kubernetes",
+            more_counters=self._counters,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))
+
+    def _counters(self) -> dict[str, tuple[str, int]]:
+        about = "Claims that differed from the API server's pods and were repaired."
+        return {"rota_kubernetes_repairs": (about, self._repair_count.repairs)}
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -12,10 +12,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from rota.api.service import service
-from rota.api.wire import PROBLEMS, SubmitOut, forecast_out
+from rota.api.wire import PROBLEMS, SubmitOut, forecast_out, reason_out
 from rota.core.errors import RotaError
 from rota.files.json_input import parse_json
-from rota.live.loop.requests import Asker
 from rota.live.loop.submission_limits import MOST_AT_ONCE
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
@@ -70,10 +69,14 @@ async def submit(request: Request) -> Response:
     if default != "default":
         files = [{"tenant": default, **file} if isinstance(file, dict) else file for file in files]
     for file in files:
-        caller.must_change(str(file.get("tenant", default)) if isinstance(file, dict) else default)
-    asker = Asker(name=caller.name)
+        tenant = str(file.get("tenant", default)) if isinstance(file, dict) else default
+        caller.must_change(tenant)
+        parts.must_exist(tenant)
+    asker = caller.asker
     if dry_run:
-        return JSONResponse({"expected": forecast_out(await parts.requests.try_out(files[0], asker))})
+        found = await parts.requests.try_out(files[0], asker)
+        why = None if found.usual_s is not None else await parts.requests.obstacle(files[0], asker)
+        return JSONResponse({"expected": forecast_out(found), "reason": reason_out(why)})
     scoped_key = None if key is None else f"{caller.name}:{key}"
     ids = await parts.requests.submit(files, asker, key=scoped_key, held=held)
     return JSONResponse({"id": ids[0], "ids": ids}, status_code=201, headers={"Location": f"/api/v1/jobs/{ids[0]}"})

@@ -138,8 +138,16 @@ def job_of(file: JobFile, job_id: JobId, depends_on: tuple[JobId, ...] = (), use
         depends_on=depends_on,
         deadline_s=None if file.deadline is None else file.deadline.timestamp(),
         time_limit_s=None if file.time_limit == math.inf else file.time_limit,
-        checkpoint=None if file.checkpoint is None else Checkpoint(grace_s=file.checkpoint.grace),
+        checkpoint=_checkpoint(file),
+        preemptible=file.preemptible,
     )
+
+
+def _checkpoint(file: JobFile) -> Checkpoint:
+    """What the job saves; one that does not say how it saves its progress starts over."""
+    if file.checkpoint is None:
+        return Checkpoint(interval_s=math.inf, grace_s=DEFAULT_GRACE_S)
+    return Checkpoint(interval_s=file.checkpoint.interval, grace_s=file.checkpoint.grace)
 
 
 def launch_of(file: JobFile, job_id: JobId) -> Launch:

@@ -56,7 +56,7 @@ class _NodeOccupants:
                 continue
             for slot in live.suspended_on or ():
                 self._suspended[slot.node] = self._suspended.get(slot.node, 0) | slot.devices
-            if is_movable(live) and (parts or not live.job.roles[0].is_fraction):
+            if is_movable(live) and (parts or not live.job.roles[0].is_fraction) and draft.may_preempt(live):
                 self._put(live, live.placement[0].node)
             else:
                 self._fixed.update(slot.node for slot in (live.suspended_on or live.placement))

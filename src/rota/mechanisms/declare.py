@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from rota.core.engine.driver import DriverContract
+from rota.core.engine.preemption_guard import PreemptionGuard
 from rota.core.engine.protocols import Allocator, Policy
 from rota.core.errors import RotaError
 from rota.core.messages.decisions import DecisionKind
 from rota.mechanisms.consolidation import Consolidating, read_every_s
+from rota.mechanisms.guarded import Guarded, read_guard
 from rota.mechanisms.hooks import RetrainedPolicy, SimulationInput
 from rota.mechanisms.parameters import parse_parameters
 from rota.mechanisms.user_code import UserCode
@@ -78,6 +80,8 @@ class DeclaredPolicy:
     """Whether the parameters let one job run on several device types at once; None: never."""
     plans_in_rounds: bool = False
     """Whether an arriving job may wait for the end of a round although devices are free."""
+    asks_guard: bool = True
+    """Whether it asks the preemption guard before it stops a job, so that the guard's options work with it."""
     whole_cluster: bool = False
     """Whether it divides all devices by itself, so that it can't run with tenancy."""
     differs: str = ""
@@ -120,7 +124,7 @@ class DeclaredPolicy:
         own = self._own_kinds(options)
         if self.packs:
             own |= {DecisionKind.SHARE}
-        return own if read_every_s(options, f"policy {self.name!r}")[1] is None else own | MOVES
+        return own if self._common(options)[2] is None else own | MOVES
 
     def _own_kinds(self, options: str) -> frozenset[DecisionKind]:
         """The kinds as they are declared; those of a user's policy are checked."""
@@ -153,13 +157,22 @@ class DeclaredPolicy:
         return [] if self.remarks is None else list(self.remarks(self.read(options), given))
 
     def build(self, options: str, allocator: Allocator, knowledge: Knowledge | None = None) -> Policy:
-        """Build the policy with parameters from `key=value,key=value`; `consolidate_s` works with all policies."""
-        own, every_s = read_every_s(options, f"policy {self.name!r}")
+        """Build the policy with parameters from `key=value,key=value`, including those that all policies have."""
+        own, guard, every_s = self._common(options)
         policy = self._made(self.read(own), allocator, knowledge or Knowledge())
-        if every_s is None:
-            return policy
-        self._refuse_consolidation(has_guarantees=allocator.ledger is not None)
-        return Consolidating(policy, every_s)
+        if every_s is not None:
+            self._refuse_consolidation(has_guarantees=allocator.ledger is not None)
+            policy = Consolidating(policy, every_s)
+        return policy if guard.is_open else Guarded(policy, guard)
+
+    def _common(self, options: str) -> tuple[str, PreemptionGuard, float | None]:
+        """Its own options, and those that work with all policies: the guard, and the interval of consolidation."""
+        owner = f"policy {self.name!r}"
+        rest, guard = read_guard(options, owner)
+        if not guard.is_open and not self.asks_guard:
+            raise RotaError(f"{owner} stops jobs by rounds and can't spare any; use protect=none and min_run_s=0")
+        own, every_s = read_every_s(rest, owner)
+        return own, guard, every_s
 
     def _made(self, values: Any, allocator: Allocator, knowledge: Knowledge) -> Policy:
         if self.user is None or self.make_checked is None:
@@ -173,7 +186,7 @@ class DeclaredPolicy:
                 f"policy {self.name!r} divides the whole cluster and can't run with tenancy {tenancy!r}; "
                 "use --tenancy none, or an ordering policy"
             )
-        if read_every_s(options, f"policy {self.name!r}")[1] is not None:
+        if self._common(options)[2] is not None:
             self._refuse_consolidation(has_guarantees=tenancy != "none")
 
     def _refuse_consolidation(self, *, has_guarantees: bool) -> None:
@@ -184,7 +197,7 @@ class DeclaredPolicy:
 
     def read(self, options: str) -> Any:
         """Read the parameters from `key=value,key=value`."""
-        own, _ = read_every_s(options, f"policy {self.name!r}")
+        own = self._common(options)[0]
         if self.user is None:
             return parse_parameters(self.params, own, f"policy {self.name!r}")
         return self.user.call(self.params.__name__, parse_parameters, self.params, own, f"policy {self.name!r}")

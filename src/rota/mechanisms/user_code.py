@@ -9,14 +9,12 @@ from __future__ import annotations
 import math
 import numbers
 import reprlib
-import sysconfig
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from rota.core.errors import RotaError, written
+from rota.plugins import describe_error, raised_by_rota
 
 Result = TypeVar("Result")
 
@@ -25,8 +23,6 @@ _LARGEST = 1e300
 _SHOWN_CHARACTERS = 80
 _DEEPEST = 100
 """Levels of lists and dicts that are kept; a value that contains itself has more."""
-_OWN_FOLDER = Path(__file__).parents[1]
-_LIBRARY_FOLDERS = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +39,7 @@ class UserCode:
         try:
             return body(*args, **named)
         except RotaError as error:
-            if _is_rotas(error):
+            if raised_by_rota(error):
                 raise
             raise RotaError(f"policy {self.policy}: {function}(): {_message(error) or type(error).__name__}") from error
         except (Exception, SystemExit) as error:  # the code is the user's: any fault in it is theirs to read about
@@ -62,7 +58,7 @@ class UserCode:
         try:
             return getattr(rule, name)
         except (Exception, SystemExit) as error:  # a property is the user's code too
-            if isinstance(error, RotaError) and _is_rotas(error):
+            if raised_by_rota(error):
                 raise
             raise RotaError(
                 f"policy {self.policy}: {type(rule).__name__}.{name} can't be read: {describe_error(error)}"
@@ -167,27 +163,5 @@ def shown(value: object) -> str:
     return text or f"a value of type {type(value).__name__}"
 
 
-def describe_error(error: BaseException) -> str:
-    """An exception on one line: its type, its message and the line of the user's file that it comes from."""
-    message = _message(error)
-    frames = [
-        (Path(frame.filename), frame.lineno)
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not Path(frame.filename).is_relative_to(_OWN_FOLDER)
-    ]
-    files = [frame for frame in frames if not any(frame[0].is_relative_to(folder) for folder in _LIBRARY_FOLDERS)]
-    place = ""
-    if files or frames:
-        path, line = files[-1] if files else frames[0]
-        place = f" ({path.name}, line {line})"
-    return f"{type(error).__name__}{': ' if message else ''}{message}{place}"
-
-
 def _message(error: BaseException) -> str:
     return written(error, str)
-
-
-def _is_rotas(error: RotaError) -> bool:
-    """Whether Rota's code raised an error; a user's code may raise the same type."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and Path(frames[-1].filename).is_relative_to(_OWN_FOLDER)

@@ -7,13 +7,11 @@ Adding a policy is one line in `BUILT_IN`; other packages add theirs through the
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rota.core.errors import RotaError, did_you_mean
+from rota.plugins import load_entry_point, load_from_file
 
 if TYPE_CHECKING:
     from rota.core.messages.decisions import DecisionKind
@@ -212,38 +210,14 @@ def _by_name(name: str) -> DeclaredPolicy:
 
 def _from_entry_point(point: EntryPoint) -> DeclaredPolicy:
     where = f"policy {point.name!r} of the entry point {point.value}"
-    try:
-        found = point.load()
-    except RotaError:
-        raise
-    except (Exception, SystemExit) as error:  # the package is not ours: any fault in it is reported by its name
-        raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
-    return _declared(found, where, point.name)
+    return _declared(load_entry_point(point, where), where, point.name)
 
 
 def _from_file(path: str, function: str) -> DeclaredPolicy:
-    where = f"policy file {path}"
-    if not function:
-        raise RotaError(f"{where}: say which function, as {path}:FUNCTION")
-    if not Path(path).is_file():
-        raise RotaError(f"{where}: there is no such file")
-    module_spec = importlib.util.spec_from_file_location(f"rota_policy_{Path(path).stem}", path)
-    assert module_spec is not None
-    assert module_spec.loader is not None
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module_spec.name] = module
-    try:
-        module_spec.loader.exec_module(module)
-    except RotaError:
-        raise
-    except (Exception, SystemExit) as error:  # the file is the user's: any fault in it is reported by its name
-        raise RotaError(f"{where}: it can't be loaded: {_describe(error)}") from error
-    found = getattr(module, function, None)
-    if found is None:
-        from rota.mechanisms.declare import DeclaredPolicy
+    from rota.mechanisms.declare import DeclaredPolicy
 
-        known = [name for name, value in vars(module).items() if isinstance(value, DeclaredPolicy)]
-        raise RotaError(f"{where}: it has no {function!r}; {did_you_mean(function, known)}")
+    where = f"policy file {path}"
+    found = load_from_file(path, function, where, lambda value, _: isinstance(value, DeclaredPolicy))
     return _declared(found, f"{where}: {function!r}", f"{path}:{function}")
 
 
@@ -254,9 +228,3 @@ def _declared(found: object, where: str, policy: str) -> DeclaredPolicy:
     if not isinstance(found, DeclaredPolicy):
         raise RotaError(f"{where} is not a policy; put @ordering(...) or another family's decorator above it")
     return found.written_by_user(policy)
-
-
-def _describe(error: BaseException) -> str:
-    from rota.mechanisms.user_code import describe_error
-
-    return describe_error(error)

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0004"
+HEAD = "0007"
 """The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
@@ -27,6 +27,7 @@ jobs = Table(
     Column("name", String(128), nullable=False),
     Column("tenant", String(128), nullable=False),
     Column("owner", String(128), nullable=False, server_default=""),
+    Column("account", String(64)),
     Column("state", String(16), nullable=False),
     Column("submitted_s", Float(53), nullable=False),
     Column("started_s", Float(53)),
@@ -40,9 +41,11 @@ jobs = Table(
     Column("message", Text, nullable=False, server_default=""),
     Column("failure", String(32)),
     Column("version", Integer, nullable=False, server_default="0"),
+    Column("array_id", String(64)),
     Index("jobs_by_state", "state", "seq"),
     Index("jobs_by_tenant", "tenant", "seq"),
     Index("jobs_by_name", "name", "seq"),
+    Index("jobs_by_array", "array_id", "seq"),
 )
 
 segments = Table(
@@ -92,6 +95,15 @@ tokens = Table(
     Column("created_s", Float(53), nullable=False),
     Column("expires_s", Float(53)),
     Column("revoked_s", Float(53)),
+    Column("account", String(64)),
+)
+
+identities = Table(
+    "identities",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("issuer", String(512), nullable=False),
+    Column("subject", String(256), nullable=False),
 )
 
 audit = Table(
@@ -103,6 +115,14 @@ audit = Table(
     Column("what", String(64), nullable=False),
     Column("thing", String(256), nullable=False),
     Column("detail", Text, nullable=False, server_default=""),
+    Column("hash", String(64), nullable=False, server_default=""),
+)
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("n", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
 )
 
 settings = Table(

@@ -55,6 +55,7 @@ class _Draft:
         self.time_limit_s = None
         self.max_restarts = None
         self.checkpoint = None
+        self.preemptible = False
         self.labels = labels
 
 

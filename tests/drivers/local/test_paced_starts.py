@@ -27,7 +27,7 @@ class Recorder:
         time.sleep(self._takes_s)
         self.orders.append(("start", order.job.id))
 
-    def find(self, order: LaunchOrder) -> None:
+    def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         self.orders.append(("find", order.job.id))
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:

@@ -62,6 +62,7 @@ def test_own_plan_is_handed_over_unchanged() -> None:
     assert job_of(file, JobId("1")).model == "gpt-7.5b"
 
 
+@pytest.mark.slow
 def test_jobs_without_a_planned_model_get_nothing() -> None:
     assert variables(job(None), tasks(1)) == {}
     assert variables(job("resnet50"), tasks(1)) == {}
@@ -73,6 +74,7 @@ def test_plan_that_is_a_text_is_refused() -> None:
         job_file({"run": "true", "plan": "plan.json"})
 
 
+@pytest.mark.slow
 def test_submission_is_refused_where_the_model_fits_on_nothing_it_may_have() -> None:
     with pytest.raises(RotaError, match="job: model gpt-39b does not fit: 4 x a100: no plan fits"):
         within_memory(job("gpt-39b", 1, 4), CLUSTER)

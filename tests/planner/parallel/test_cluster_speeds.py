@@ -28,6 +28,7 @@ def test_speed_is_zero_where_no_plan_fits_into_memory() -> None:
     assert SPEEDS.rate(TPU, "gpt-7.5b", 64) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt-1.7b", "gpt-7.5b", "gpt-18b:tensor=2,pipeline=2"])
 def test_more_devices_are_never_slower_and_never_stop_fitting(model: str) -> None:
     rates = [best_plan(model, "a100", devices, 8).steps_per_s for devices in range(1, 25)]

@@ -164,6 +164,7 @@ def test_scripts_are_told_of_chunks_and_recomputation() -> None:
     assert "--use-distributed-optimizer" not in words
 
 
+@pytest.mark.slow
 def test_job_is_told_its_plan() -> None:
     found = planned_speed("gpt-39b", "a100", 64, 8)
 

@@ -27,6 +27,7 @@ def shapes(stages: tuple[PipelineStage, ...]) -> list[tuple[int, int, int]]:
 
 
 # alpa-projects/alpa, benchmark/alpa/suite_auto_gpt.py: plans found for p3.16xlarge.
+@pytest.mark.slow
 def test_published_plan_of_15b_on_32() -> None:
     assert shapes(plan_staged(task(5120, 48, 40, 32, 128, 16)).stages) == [(12, 8, 4)] * 4
 
@@ -78,6 +79,7 @@ def test_pipeline_time_is_once_all_and_then_the_slowest() -> None:
     assert found.iteration_s == pytest.approx(once + 1023 * slowest + rest)
 
 
+@pytest.mark.slow
 def test_stages_fit_their_memory() -> None:
     found = plan_staged(task(5120, 48, 40, 32, 128, 16))
 

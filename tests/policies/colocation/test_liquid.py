@@ -123,6 +123,7 @@ def test_a_batch_is_placed_the_same_again() -> None:
     assert run("liquid-batch", *jobs, speed=SPREAD, seed=3) == run("liquid-batch", *jobs, speed=SPREAD, seed=3)
 
 
+@pytest.mark.slow
 def test_wishes_of_jobs_and_other_roles_hold_in_a_batch() -> None:
     served = job("served", work=50.0, roles=(Role(name="ps", device_milli=0), Role(count=6)))
     lonely = job("lonely", workers=4, work=50.0, exclusive=True)
@@ -131,6 +132,7 @@ def test_wishes_of_jobs_and_other_roles_hold_in_a_batch() -> None:
     assert {name: row.end_s for name, row in rows.items()} == {"served": 50.0, "lonely": 50.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["liquid:h=nodes", "liquid-batch:h=nodes"])
 def test_no_job_is_across_domains_where_that_is_too_far(policy: str) -> None:
     domains = cluster(*(node(f"n{i}", 4, rack=f"r{i}", domain=f"d{i // 2}") for i in range(4)))
@@ -150,6 +152,7 @@ def test_mistakes_are_named(spec: str) -> None:
         declared.read(options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["liquid", "liquid-batch:work=300"])
 @pytest.mark.parametrize("seed", range(2))
 def test_phases_sharing_and_faults_at_random_keep_the_books_right(policy: str, seed: int) -> None:

@@ -190,6 +190,7 @@ def _can_be_kept(asked: Job) -> bool:
     return asked.gpu_milli <= 1000 and (asked.tasks == 1 or label(asked, "anti-affinity") is None)
 
 
+@pytest.mark.slow
 @given(asked=asked_for)
 @settings(max_examples=40)
 def test_labels_hold_for_any_jobs_and_all_of_them_end(asked: list[dict[str, Any]]) -> None:

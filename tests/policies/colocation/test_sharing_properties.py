@@ -102,6 +102,7 @@ def course(
     return watch.engine.state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", SHARING)
 @given(asked=asked_for)
 @settings(max_examples=8)
@@ -117,6 +118,7 @@ def test_memory_is_never_exceeded_and_all_work_is_done_once(policy: str, asked: 
         assert live.lost_work == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [0.0, 1.0])
 @pytest.mark.parametrize("guard", [0.95, 0.7])
 @given(asked=asked_for)
@@ -130,6 +132,7 @@ def test_guaranteed_job_is_never_slower_than_its_bound(gaps: float, guard: float
     assert watch.least >= guard - 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "speed",
     [
@@ -154,6 +157,7 @@ def test_guaranteed_job_keeps_its_bound_with_any_neighbours(
     assert watch.least >= guard - 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node_neighbour", [1.0, 0.9])
 @given(asked=asked_for, known=st.sampled_from([0.0, 0.3, 0.6]), seed=st.integers(0, 9))
 @settings(max_examples=8)

@@ -146,6 +146,7 @@ def write(policy: str, path: Path, **fields: Any) -> None:
         simulate(of(policy), policy, SETTING, journal=journal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["gavel/fifo", "gavel/gandiva", "gavel/max_min_fairness_packed"])
 def test_journal_gives_the_same_decisions_again(policy: str, tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"

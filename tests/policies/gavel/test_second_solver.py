@@ -258,6 +258,7 @@ def filled(model: Model, unit: Floats, pace: Pace) -> Floats:
     return level
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["perf", "packed"])
 def test_water_filling(kind: str, seed: int) -> None:
@@ -274,6 +275,7 @@ def test_water_filling(kind: str, seed: int) -> None:
     assert found == pytest.approx(filled(model, unit, by_weight), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("inside", ["fairness", "fifo"])
 def test_hierarchy(inside: str, seed: int) -> None:
@@ -298,6 +300,7 @@ def test_hierarchy(inside: str, seed: int) -> None:
     assert found == pytest.approx(filled(model, unit, by_entity), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_product_of_throughputs_and_its_discounts(seed: int) -> None:
     asked = question(seed=seed, jobs=8)

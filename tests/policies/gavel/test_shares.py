@@ -163,6 +163,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", IN_ROUNDS)
 def test_shares_are_always_feasible_numbers(name: str, case: str) -> None:
@@ -171,6 +172,7 @@ def test_shares_are_always_feasible_numbers(name: str, case: str) -> None:
     feasible(asked, dict(rule(name).shares(asked)))  # type: ignore[attr-defined] # every rule has shares
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_ROUNDS)
 @given(asked=odd_questions())
 @settings(max_examples=10)

@@ -112,6 +112,7 @@ def test_worthwhile_places_are_few() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=4),
     st.lists(st.integers(0, 20), min_size=2, max_size=2),

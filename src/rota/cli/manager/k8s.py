@@ -11,6 +11,7 @@ import typer
 
 from rota.api.log import LogFormat, LogLevel, set_up
 from rota.cli.manager.connect import need_extra
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
@@ -176,8 +177,8 @@ def _serve(
         **how,
     )
     set_up(*logs)
-    say = (lambda line: typer.echo(line, err=True)) if logs[0] is LogFormat.TEXT else (lambda line: None)
-    serve_cluster(options, say, typer.echo)
+    say = (lambda line: echo(line, err=True)) if logs[0] is LogFormat.TEXT else (lambda line: None)
+    serve_cluster(options, say)
 
 
 def _token(path: Path) -> str:
@@ -225,4 +226,4 @@ def manifests(
             return True
 
     text = yaml.dump_all(objects(namespace, image, database_secret), Dumper=Plain, sort_keys=False)
-    typer.echo(text, nl=False)
+    echo(text, nl=False, lines=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from rota.core.engine.preemption_guard import OPEN, PreemptionGuard
 from rota.core.engine.protocols import Allocator
 from rota.core.errors import PlanRefused
 from rota.core.messages.decisions import Lease
@@ -16,13 +19,29 @@ from rota.core.state.phases import Phase
 class Draft:
     """A plan that is being written: each step moves claims at once, and can be undone."""
 
-    __slots__ = ("_ledger", "_log", "allocator", "inventory", "leases", "moves", "now_s", "touched", "waits")
+    __slots__ = (
+        "_ledger",
+        "_log",
+        "allocator",
+        "guard",
+        "guard_wakeup_s",
+        "inventory",
+        "leases",
+        "moves",
+        "now_s",
+        "touched",
+        "waits",
+    )
 
     def __init__(self, inventory: Inventory, allocator: Allocator, now_s: float) -> None:
         self.inventory = inventory
         self.allocator = allocator
         self._ledger = allocator.ledger
         self.now_s = now_s
+        self.guard: PreemptionGuard = OPEN
+        """Which running jobs this plan must not stop."""
+        self.guard_wakeup_s = math.inf
+        """When the first job that was spared in this plan loses its protection."""
         self.touched: dict[LiveJob, Placement | None] = {}
         """Each job that was changed, with the placement that it had before."""
         self.leases: dict[LiveJob, Lease] = {}
@@ -35,6 +54,14 @@ class Draft:
     def offer(self, live: LiveJob) -> Placement | Reason:
         """Devices for a job out of what is free in this draft, or why there are none."""
         return self.allocator.offer(live, self.inventory, self.now_s)
+
+    def may_preempt(self, live: LiveJob) -> bool:
+        """Whether this plan may stop, move or resize a job that holds devices; the guard decides."""
+        until_s = self.guard.protected_until_s(live)
+        if until_s <= self.now_s:
+            return True
+        self.guard_wakeup_s = min(self.guard_wakeup_s, until_s)
+        return False
 
     def assign(self, live: LiveJob, placement: Placement) -> None:
         """Let a job hold these devices."""

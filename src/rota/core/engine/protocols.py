@@ -51,6 +51,8 @@ class Capabilities:
     """Whether it assigns the devices of a job that only saves its result; otherwise they are free when the job ends."""
     moves_parts: bool = True
     """Whether consolidation may move tasks that hold fractions of devices."""
+    asks_guard: bool = False
+    """Whether it stops, moves or resizes no job without asking `Draft.may_preempt`."""
 
 
 class Policy(Protocol):

@@ -58,6 +58,8 @@ class ClusterSettings(FileModel):
     """How long a node may be NotReady before its jobs are given up."""
     linger: Annotated[Seconds, Field(ge=0)] = 30.0
     """How long a job without pods is kept, because its controller may create new ones."""
+    check_every: Annotated[Seconds, Field(gt=0)] = 60.0
+    """How often claims are compared with the API server's pods."""
     hived_pods: Annotated[bool, Field(strict=True)] = False
     """Whether pods may give tenant, priority, devices and gang with HiveD's annotation."""
     settle: Annotated[Seconds, Field(ge=0)] = 1.0

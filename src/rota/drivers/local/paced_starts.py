@@ -97,10 +97,10 @@ class PacedStarts:
         elif self._timer is None:
             self._timer = self._later(REST_S, self._turn)
 
-    def find(self, order: LaunchOrder) -> None:
+    def find(self, order: LaunchOrder, stopping: Cause | None = None) -> None:
         """Find the tasks of a running job again."""
         self._count(order)
-        self._inner.find(order)
+        self._inner.find(order, stopping)
 
     def resize(self, order: LaunchOrder, before: Placement) -> None:
         """Run a job with another number of tasks or on other devices."""

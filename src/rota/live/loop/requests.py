@@ -6,13 +6,11 @@ import asyncio
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rota.core.codec.cluster_diff import tenants_affected
 from rota.core.errors import RotaError
 from rota.core.messages.events import (
     Event,
@@ -20,25 +18,32 @@ from rota.core.messages.events import (
     JobCancelled,
     JobHeld,
     JobReleased,
-    NodeAdded,
+    JobRequeued,
+    JobUpdated,
     NodeDrained,
     NodeRemoved,
     NodeUndrained,
-    PromisesChanged,
 )
+from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState, NodeId
 from rota.files.auto import settled, unsettled
 from rota.files.job import apart, job_file, job_of, with_amounts
 from rota.files.job_shape import JobFile
+from rota.forecast.value import Forecast, NoForecast
 from rota.live.estimates.learning import Learning
-from rota.live.loop.control import Control, LoopEntry
+from rota.live.loop.audit_entry import Asker, audit_entry
+from rota.live.loop.cluster_config import changes_by_kind
+from rota.live.loop.control import Control
+from rota.live.loop.entry import LoopEntry
 from rota.live.loop.planned_models import within_memory
 from rota.live.loop.quotas import SubmissionQuotas
-from rota.live.loop.record import Record, dump
+from rota.live.loop.record import Record, by_our_clock, dump
+from rota.live.loop.storage import CantStore
 from rota.live.loop.submission_limits import LARGE, MOST_AT_ONCE, MOST_NEEDED, Allowance, Pauses, refuse_large
-from rota.live.workers.forecast import Forecast
+from rota.live.loop.tenant_registry import TenantRegistry
 from rota.live.workers.forecast_worker import ForecastWorker
+from rota.store import clock
 from rota.store.jobs import FINAL
 from rota.store.records import Records
 
@@ -48,6 +53,17 @@ MOST_NAMES = 10_000
 """Names whose latest jobs are kept in memory; those of others are read from the database."""
 UNNAMED = JobId("unnamed")
 """The id of a job until it gets its own."""
+REVISED = (
+    "name",
+    "priority",
+    "estimate_s",
+    "deadline_s",
+    "time_limit_s",
+    "max_restarts",
+    "checkpoint",
+    "preemptible",
+)
+"""Fields of a job that may change while it waits."""
 
 
 class NotFound(RotaError):
@@ -60,17 +76,6 @@ class Conflict(RotaError):
 
 class Outdated(RotaError):
     """The thing has changed since the caller read it."""
-
-
-class CantStore(RotaError):
-    """The database can't be written; nothing was accepted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
-    """The origin of a request: a name for the audit log."""
-
-    name: str = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +99,22 @@ class Requests:
         learning: Learning | None = None,
         refuse_trial: Callable[[JobFile], None] | None = None,
         quotas: SubmissionQuotas | None = None,
+        account_of: Callable[[str, str, str | None], str | None] | None = None,
+        tenants: TenantRegistry | None = None,
     ) -> None:
         self._control = control
         self._records = records
         self._refuse = refuse
         self._refuse_trial = refuse_trial or refuse
         """Raises a `RotaError` for a hypothetical job that the driver can't run."""
+        self._account_of = account_of
+        """Returns the Unix account for a user's job in a tenant, given the one that its token names."""
         self._foresight = foresight
         self._learning = learning
         self._quotas = quotas
         """None: callers are not limited."""
+        self._tenants = tenants
+        """Which tenants exist and how high their priorities may be; None: the driver decides."""
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
         self._changing = asyncio.Lock()
@@ -116,8 +127,7 @@ class Requests:
         self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
     ) -> list[JobId]:
         """Accept jobs, all or none; their ids once they are durable. A repeated key gets the first answer again."""
-        if self._control.trouble is not None:
-            raise CantStore(f"nothing can be stored now: {self._control.trouble}; try again later")
+        self._control.storage.refuse_if_troubled()
         if key is None:
             return await self._accept(files, asker, held, None, "")
         digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
@@ -145,8 +155,9 @@ class Requests:
             source = "job" if len(files) == 1 else f"job {number}"
             for made, file in await self._parts(values, source, allowance):
                 self._refuse(file)
-                job = self._admitted(job_of(file, UNNAMED, (), asker.name))
-                new.append(_NewJob(job, Record(dump(made), asker.name, file), await self._dependencies(file, pauses)))
+                job = self._admitted(by_our_clock(job_of(file, UNNAMED, (), asker.name)), asker)
+                record = Record(dump(made), asker.name, file, account=self._account(asker, file.tenant))
+                new.append(_NewJob(job, record, await self._dependencies(file, pauses)))
                 await pauses.take()
         if quotas is not None:
             quotas.charge(asker.name, len(new) - len(files))
@@ -159,8 +170,13 @@ class Requests:
         ids = list(entry.records)
         if key is not None:
             answer = json.dumps({"ids": ids})
-            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": time.time()})
-        await self._control.apply(entry)
+            entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": clock.now_s()})
+        try:
+            await self._control.apply(entry)
+        except CantStore:
+            for names in [names for names, known in self._latest.items() if known[0] in entry.records]:
+                del self._latest[names]
+            raise
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
@@ -169,16 +185,18 @@ class Requests:
         """Give new jobs their ids, in order; the entry must be added before anything else is awaited."""
         entry = LoopEntry([])
         together: dict[tuple[str, str], list[JobId]] = {}
+        arrays: dict[tuple[str, str], str] = {}
         known = self._known() if any(each.needs for each in new) else frozenset()
         for number, each in enumerate(new, start=self._next + 1):
-            job_id = JobId(str(number))
+            job_id, file = JobId(str(number)), each.record.file
             unmet = tuple(name for name in each.needs if name in known)
-            name = each.record.file.name or str(job_id)
-            job = replace(each.job, id=job_id, name=name, depends_on=unmet)
+            job = replace(each.job, id=job_id, name=file.name or str(job_id), depends_on=unmet)
             entry.events.append(JobArrived(job, held))
+            if file.array is not None:
+                each.record.array_id = arrays.setdefault((job.tenant, job.name), job_id)
             entry.records[job_id] = each.record
-            entry.audit.append(_audit(asker, "submit", job_id, job.name))
-            if each.record.file.name is not None:
+            entry.audit.append(audit_entry(asker, "submit", job_id, job.name))
+            if file.name is not None:
                 together.setdefault((job.tenant, job.name), []).append(job_id)
         for names, ids in together.items():
             self._latest.pop(names, None)
@@ -187,6 +205,9 @@ class Requests:
             del self._latest[next(iter(self._latest))]
         self._next += len(new)
         return entry
+
+    def _account(self, asker: Asker, tenant: str) -> str | None:
+        return asker.account if self._account_of is None else self._account_of(asker.name, tenant, asker.account)
 
     async def _parts(
         self, values: Json, source: str = "job", allowance: Allowance | None = None
@@ -239,48 +260,130 @@ class Requests:
         pending = {name for entry in self._control.pending for name in entry.records}
         return pending.union(self._control.state.jobs) if pending else self._control.state.jobs.keys()
 
-    async def foresee(self, job_id: JobId) -> Forecast | None:
-        """Return when a waiting job will start; None if it does not wait."""
+    async def foresee(self, job_id: JobId) -> Forecast:
+        """Return when a job will start and end, or the reason why there is no forecast."""
         live = self._control.state.jobs.get(job_id)
-        if live is None or live.state is not JobState.WAITING:
-            return None
+        if live is None or live.state.is_final:
+            return Forecast(made_s=clock.now_s(), reason=NoForecast.ENDED)
         return await self._foresight.ask(job_id)
+
+    async def obstacle(self, values: Json, asker: Asker) -> Reason | None:
+        """Why a job would find no devices if it were submitted now; None if it would."""
+        _, file = next(await self._parts(values))
+        await self._control.at_rest()
+        return self._control.engine.obstacle(job_of(file, JobId("dry-run"), (), asker.name))
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
         _, file = next(await self._parts(values))
         self._refuse_trial(file)
+        self._account(asker, file.tenant)
         needed = await self._dependencies(file, Pauses())
         known = self._known()
         needs = tuple(name for name in needed if name in known)
         job_id = JobId("dry-run")
-        return await self._foresight.ask(job_id, JobArrived(self._admitted(job_of(file, job_id, needs, asker.name))))
+        job = self._admitted(by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
+        return await self._foresight.ask(job_id, JobArrived(job))
 
-    def _admitted(self, job: Job) -> Job:
-        """The job, unless its tenant can never have what it asks for, or its model fits on no devices it may have."""
+    def _admitted(self, job: Job, asker: Asker) -> Job:
+        """The job, unless its tenant does not exist or can never have what it asks for, or its priority is too high."""
+        self._refuse_tenant_or_priority(job, asker)
         why = self._control.engine.refuse(job)
         if why is not None:
             raise RotaError(f"job: {why}")
         return job if self._control.present is None else within_memory(job, self._control.present.cluster)
 
+    def _refuse_tenant_or_priority(self, job: Job, asker: Asker) -> None:
+        if self._tenants is None:
+            return
+        try:
+            self._tenants.must_exist(job.tenant)
+            self._tenants.refuse_priority(asker.role, job.tenant, job.priority)
+        except RotaError as error:
+            raise RotaError(f"job: {error}") from error
+
+    async def act(self, job_ids: Sequence[JobId], action: str, asker: Asker) -> dict[JobId, str]:
+        """Cancel, hold or release jobs in one entry of the loop; return why each of the others was refused."""
+        refused: dict[JobId, str] = {}
+        entry = LoopEntry([])
+        for job_id in job_ids:
+            try:
+                entry.events.append(self._event(job_id, action))
+                entry.audit.append(audit_entry(asker, action, job_id))
+            except Conflict as error:
+                refused[job_id] = str(error)
+        if entry.events:
+            await self._control.apply(entry)
+            log.info(action, extra={"job": job_ids[0], "jobs": len(entry.events), "who": asker.name})
+        return refused
+
+    def _event(self, job_id: JobId, action: str) -> Event:
+        """The event of an action on a job; raise `Conflict` if the job's state does not allow it."""
+        state = self._must_be_unfinished(job_id)
+        match action:
+            case "cancel":
+                return JobCancelled(job_id)
+            case "hold":
+                if state not in (JobState.WAITING, JobState.HELD):
+                    raise Conflict(f"job {job_id} is {state.value}; only a waiting job can be held")
+                return JobHeld(job_id)
+            case _:
+                if state is not JobState.HELD:
+                    raise Conflict(f"job {job_id} is {state.value}; only a held job can be released")
+                return JobReleased(job_id)
+
+    async def update(self, job_id: JobId, changes: Json, asker: Asker) -> Json:
+        """Change fields of a job that does not run; return what changed, old and new values by field."""
+        live, record = self._control.state.jobs.get(job_id), self._control.kept.get(job_id)
+        if live is None or record is None or live.state not in (JobState.WAITING, JobState.HELD):
+            what = "has ended already" if live is None or live.state.is_final else f"is {live.state.value}"
+            raise Conflict(f"job {job_id} {what}; only a job that waits or is held can be updated")
+        before = json.loads(record.spec)
+        after = {name: value for name, value in {**before, **changes}.items() if value is not None}
+        if "priority" in changes:
+            after.pop("class", None)
+        wanted = job_of(job_file(after), job_id, live.job.depends_on, live.job.user)
+        job = replace(live.job, **{name: getattr(wanted, name) for name in REVISED})
+        changed = {name: [before.get(name), after.get(name)] for name in changes if before.get(name) != after.get(name)}
+        if not changed:
+            return changed
+        if job.priority != live.job.priority:
+            self._refuse_tenant_or_priority(job, asker)
+        words = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changed.items())
+        entry = LoopEntry([JobUpdated(job_id, job)], specs={job_id: dump(after)})
+        entry.audit.append(audit_entry(asker, "update", job_id, words[:500]))
+        await self._control.apply(entry)
+        if live.job is not job:
+            raise Conflict(f"job {job_id} has started meanwhile; only a job that waits or is held can be updated")
+        log.info("update", extra={"job": job_id, "who": asker.name})
+        return changed
+
+    async def requeue(self, job_id: JobId, asker: Asker) -> JobId:
+        """Send a running job back to the queue, or submit one that has ended again; return the id of the job."""
+        live = self._control.state.jobs.get(job_id)
+        if live is None or live.state.is_final:
+            values = await asyncio.to_thread(self._records.spec, str(job_id))
+            if values is None:
+                raise NotFound(f"there is no job {job_id!r}")
+            values = {name: value for name, value in values.items() if name != "depends_on"}
+            return (await self.submit([values], asker))[0]
+        if live.state in (JobState.WAITING, JobState.HELD) or live.is_leaving:
+            what = "is being stopped" if live.is_leaving else f"is {live.state.value}"
+            raise Conflict(f"job {job_id} {what}; only a job that runs or has ended can be requeued")
+        await self._apply(JobRequeued(job_id), asker, "requeue", job_id)
+        return job_id
+
     async def cancel(self, job_id: JobId, asker: Asker) -> None:
         """End a job, whatever it is doing."""
-        self._must_be_unfinished(job_id)
-        await self._apply(JobCancelled(job_id), asker, "cancel", job_id)
+        await self._apply(self._event(job_id, "cancel"), asker, "cancel", job_id)
 
     async def hold(self, job_id: JobId, asker: Asker) -> None:
         """Keep a waiting job from starting."""
-        live = self._must_be_unfinished(job_id)
-        if live not in (JobState.WAITING, JobState.HELD):
-            raise Conflict(f"job {job_id} is {live.value}; only a waiting job can be held")
-        await self._apply(JobHeld(job_id), asker, "hold", job_id)
+        await self._apply(self._event(job_id, "hold"), asker, "hold", job_id)
 
     async def release(self, job_id: JobId, asker: Asker) -> None:
         """Let a held job run."""
-        state = self._must_be_unfinished(job_id)
-        if state is not JobState.HELD:
-            raise Conflict(f"job {job_id} is {state.value}; only a held job can be released")
-        await self._apply(JobReleased(job_id), asker, "release", job_id)
+        await self._apply(self._event(job_id, "release"), asker, "release", job_id)
 
     async def drain(self, node_id: NodeId, asker: Asker, *, drained: bool) -> None:
         """Let nothing new start on a node, or let it take jobs again."""
@@ -302,12 +405,12 @@ class Requests:
                 raise Outdated("the cluster has changed meanwhile; look at it again (GET /cluster), and repeat")
             present.refuse_broken_promises(after)
             events = present.way_to(after, self._control.state)
-            changed = _by_kind(events, present.cluster, after)
+            changed = changes_by_kind(events, present.cluster, after)
             if events and not dry_run:
                 words = ", ".join(f"{len(found)} {kind}" for kind, found in changed.items())
                 gone = {str(event.node_id): False for event in events if isinstance(event, NodeRemoved)}
                 entry = LoopEntry(
-                    events, cluster=after, drained=gone, audit=[_audit(asker, "change", "cluster", words)]
+                    events, cluster=after, drained=gone, audit=[audit_entry(asker, "change", "cluster", words)]
                 )
                 await self._control.apply(entry)
         return changed
@@ -315,7 +418,7 @@ class Requests:
     async def _apply(
         self, event: Event, asker: Asker, what: str, thing: str, drained: dict[str, bool] | None = None
     ) -> None:
-        await self._control.apply(LoopEntry([event], drained=drained or {}, audit=[_audit(asker, what, thing)]))
+        await self._control.apply(LoopEntry([event], drained=drained or {}, audit=[audit_entry(asker, what, thing)]))
         log.info(what, extra={"job" if drained is None else "node": thing, "who": asker.name})
 
     def _must_be_unfinished(self, job_id: JobId) -> JobState:
@@ -323,23 +426,3 @@ class Requests:
         if live is None or live.state.is_final:
             raise Conflict(f"job {job_id} has ended already")
         return live.state
-
-
-def _audit(asker: Asker, what: str, thing: str, detail: str = "") -> Json:
-    return {"at_s": time.time(), "who": asker.name, "what": what, "thing": thing, "detail": detail}
-
-
-def _by_kind(events: Sequence[Event], before: Cluster, after: Cluster) -> dict[str, list[str]]:
-    """Return a change of the cluster in words, for users and the audit log."""
-    found: dict[str, list[str]] = {}
-    for event in events:
-        match event:
-            case NodeAdded(node):
-                found.setdefault("nodes added", []).append(node.id)
-            case NodeRemoved(node_id):
-                found.setdefault("nodes removed", []).append(node_id)
-            case PromisesChanged(cells, _):
-                names = [str(name) for name in tenants_affected(before, after)]
-                rules = ["fairness" if cells is None else "physicalCluster"]
-                found |= {"promises to tenants": names} if names else {"rules": rules}
-    return found

@@ -11,7 +11,6 @@ import contextlib
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,10 +20,12 @@ from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.cluster import Cluster, Node
 from rota.core.model.job import DeviceType, NodeId, TenantId
 from rota.drivers.simulator.study import Setting, scheduler, setting_of
+from rota.forecast.costs import CostLearner, LearnedCosts
 from rota.live.loop.boot import Scheduling
-from rota.perf.speed.model import Costs
-from rota.policies import names
+from rota.live.workers.forecast_worker import MOST_PAST, MOST_STEPS, past_run
+from rota.policies import find_policy, names
 from rota.scenario import Scenario, encode_scenario
+from rota.store import clock
 from rota.store.journal import JournalHeader, encode_header
 from rota.store.records import Records
 
@@ -65,26 +66,35 @@ class WhatIf:
         self._scheduling = scheduling
         self._busy = asyncio.Lock()
 
-    def present(self, cluster: Cluster, *, restart_s: float) -> Scenario:
-        """The scenario in which the manager is now."""
+    def present(self, cluster: Cluster, *, restart_s: float | None = None) -> Scenario:
+        """The scenario in which the manager is now, with costs as learned from its journal, or a restart as given."""
+        costs = self.learned().costs()
         return Scenario(
             policies=(self._scheduling.policy,),
             placement=self._scheduling.placement,
             tenancy=self._scheduling.tenancy,
             cluster=cluster,
-            costs=Costs(restart_s=restart_s),
+            costs=costs if restart_s is None else replace(costs, restart_s=restart_s),
         )
+
+    def learned(self) -> LearnedCosts:
+        """What starts, stops and restarts have cost lately."""
+        learner = CostLearner()
+        for _, body in self._records.last_steps(-1, MOST_STEPS):
+            learner.take(json.loads(body))
+        return learner.learned([past_run(row) for row in self._records.ended_since(0.0, MOST_PAST)])
 
     async def ask(self, now: Scenario, then: Scenario, days: float) -> Answer:
         """Simulate the jobs of the last days in the present scenario and in another."""
         refuse_files(then.policy)
+        now, then = as_policy_can(now), as_policy_can(then)
         for scenario in (now, then):
             scheduler(scenario.policy, setting_with(scenario))
         if self._busy.locked():
             raise RotaError("another what-if is being computed; try again when it is done")
         async with self._busy:
             with tempfile.TemporaryDirectory(prefix="rota-whatif-") as folder:
-                await asyncio.to_thread(self._write, Path(folder), [now, then], time.time() - days * 86400.0)
+                await asyncio.to_thread(self._write, Path(folder), [now, then], clock.now_s() - days * 86400.0)
                 output = await _run(Path(folder))
         found = json.loads(output)
         if "error" in found:
@@ -112,6 +122,15 @@ class WhatIf:
                 file.write(body + "\n")
         encoded = [encode_scenario(scenario) for scenario in scenarios]
         (folder / SCENARIOS).write_text(json.dumps(encoded), encoding="utf-8")
+
+
+def as_policy_can(scenario: Scenario) -> Scenario:
+    """The scenario with the time of a stop counted as a restart, where the policy leaves no time for stops."""
+    costs = scenario.costs
+    if not costs.checkpoint_s or not find_policy(scenario.policy)[0].plans_in_rounds:
+        return scenario
+    folded = replace(costs, checkpoint_s=0.0, restart_s=costs.restart_s + costs.checkpoint_s)
+    return replace(scenario, costs=folded)
 
 
 def refuse_files(policy: str) -> None:

@@ -24,7 +24,9 @@ class Growth:
     def resize(self, draft: Draft, holders: Sequence[LiveJob], *, jobs_wait: bool) -> None:
         """Shrink elastic jobs at once if jobs wait; grow them after no job has waited for long enough."""
         self.due_s = math.inf
-        elastic = [live for live in holders if _may_change(live) and live not in draft.touched]
+        elastic = [
+            live for live in holders if _may_change(live) and live not in draft.touched and draft.may_preempt(live)
+        ]
         if jobs_wait:
             self.idle_since_s = None
             for live in elastic:

@@ -56,7 +56,7 @@ class ColocationScheduler:
     @property
     def capabilities(self) -> Capabilities:
         """Those that the rule asks for."""
-        return Capabilities(overlaps=self._rule.overlaps, moves_parts=self._rule.moves_parts)
+        return Capabilities(overlaps=self._rule.overlaps, moves_parts=self._rule.moves_parts, asks_guard=True)
 
     @property
     def memory(self) -> Any:
@@ -171,7 +171,12 @@ class ColocationScheduler:
     def _regroup(self, draft: Draft) -> None:
         """Form the groups of all running and waiting jobs from scratch."""
         self._regroup_s = draft.now_s + self._rule.regroup_s
-        held = [live for _, jobs in self._groups.groups() if all(live.is_settled for live in jobs) for live in jobs]
+        held = [
+            live
+            for _, jobs in self._groups.groups()
+            if all(live.is_settled and draft.may_preempt(live) for live in jobs)
+            for live in jobs
+        ]
         able = [live for live in (*held, *self._waiting) if self._rule.is_shareable(live.job)]
         able.sort(key=lambda live: (*self._rule.order(live, draft.now_s), live.seq))
         device_sets = {self._groups.devices_of(live) for live in able} - {None}
@@ -204,7 +209,7 @@ class ColocationScheduler:
             if not all(live.is_settled and self._rule.is_shareable(live.job) for live in jobs):
                 continue
             selected = self._rule.select_to_move(jobs, jobs_wait=bool(self._waiting))
-            if selected is None:
+            if selected is None or not draft.may_preempt(selected):
                 continue
             there = self._rule.find_free(selected, draft, self._groups)
             if not isinstance(there, Reason):
@@ -328,7 +333,7 @@ class ColocationScheduler:
         held: dict[LiveJob, Placement] = {}
         offered: Placement | Reason | None = None
         for victim in self._rule.victims(live, list(self._holders)):
-            if victim.is_leaving or not victim.held:
+            if victim.is_leaving or not victim.held or not draft.may_preempt(victim):
                 continue
             held[victim] = victim.held
             draft.release(victim)

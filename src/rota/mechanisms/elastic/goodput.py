@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 from zlib import crc32
 
@@ -109,7 +110,7 @@ class GoodputObservations:
         return goodputs(fit_steps(seen), batches, devices, node_devices)
 
 
-class GoodputRule(DefaultSizeRule):
+class GoodputRule(DefaultSizeRule, ABC):
     """Rule that chooses sizes by goodput in every round, and keeps its plan while nothing has changed."""
 
     def __init__(self, round_s: float, reports: Reports) -> None:
@@ -142,9 +143,9 @@ class GoodputRule(DefaultSizeRule):
             self._last = (key, self.choose(jobs, question, crc32(repr(key).encode())))
         return self._last[1]
 
+    @abstractmethod
     def choose(self, jobs: list[Candidate], question: SizeQuestion, mark: int) -> SizePlan:
         """Choose sizes for these jobs; `mark` is a number derived from the question, to seed random choices."""
-        raise NotImplementedError
 
 
 def _devices(live: LiveJob, tasks: int) -> int:

@@ -27,7 +27,7 @@ from rota.perf.speed.model import SpeedModel
 class ElasticScheduler:
     """Policy made of a rule for sizes."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(asks_guard=True)
 
     def __init__(self, rule: SizeRule, allocator: Allocator, *, name: str, speed: SpeedModel | None = None) -> None:
         self._rule = rule
@@ -122,7 +122,9 @@ class ElasticScheduler:
         contending = (
             live
             for live in self._jobs
-            if not live.is_in_transition and (live.job.gpu_milli or self._rule.plans_cpu_jobs)
+            if not live.is_in_transition
+            and (live.job.gpu_milli or self._rule.plans_cpu_jobs)
+            and (live.placement is None or draft.may_preempt(live))
         )
         candidates = [candidate(live, draft.inventory) for live in contending]
         candidates.sort(key=lambda found: found.seq)
@@ -142,7 +144,8 @@ class ElasticScheduler:
 
     def _question(self, candidates: list[Candidate], draft: Draft) -> SizeQuestion:
         pools = draft.inventory.pools
-        busy = sum(live.gpu_milli for live in self._jobs if live.placement is not None and live.is_in_transition)
+        asked = {found.live for found in candidates}
+        busy = sum(live.gpu_milli for live in self._jobs if live.placement is not None and live not in asked)
         nodes = draft.inventory.nodes
         return SizeQuestion(
             now_s=draft.now_s,

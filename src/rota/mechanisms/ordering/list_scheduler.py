@@ -31,7 +31,7 @@ _LASTING = frozenset({ReasonCode.NO_SUCH_TYPE, ReasonCode.NEVER_FITS, ReasonCode
 class ListScheduler:
     """The policy that an ordering rule makes."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(asks_guard=True)
 
     def __init__(self, rule: OrderingRule, allocator: Allocator) -> None:
         self._rule = rule
@@ -59,6 +59,8 @@ class ListScheduler:
             if live.placement is not None:
                 index.unkeyed[live] = None
                 index.hold(live, state.inventory, state.now_s, resumes=True)
+                if live.run_since_s is not None:  # its key may change before the next plan
+                    index.key_holder(live, state.now_s)
             elif live.is_contending:
                 index.enqueue(live, state.now_s)
 
@@ -228,7 +230,7 @@ class _Walk:
         behind = (
             (other_key, other)
             for other_key, other in index.holders.behind(key, draft.now_s)
-            if allocator.may_displace(live, other, draft.now_s)
+            if allocator.may_displace(live, other, draft.now_s) and draft.may_preempt(other)
         )
         victims: list[tuple[Key, LiveJob]] = []
         shortage = allocator.shortage

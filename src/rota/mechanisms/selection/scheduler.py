@@ -24,7 +24,7 @@ from rota.mechanisms.selection.rule import SelectionContext, SelectionRule
 class SelectionScheduler:
     """The policy that a selection rule makes."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(asks_guard=True)
 
     def __init__(self, rule: SelectionRule, *, name: str) -> None:
         self._rule = rule
@@ -120,7 +120,7 @@ class SelectionScheduler:
         context.now_s, context.inventory, context.allocator = draft.now_s, draft.inventory, draft.allocator
         before: dict[LiveJob, Placement] = {}
         for live in self._rule.expired(context):
-            if live.placement is not None and not live.is_leaving:
+            if live.placement is not None and not live.is_leaving and draft.may_preempt(live):
                 before[live] = live.placement
                 draft.release(live)
         selection = self._rule.select(context)

@@ -40,6 +40,7 @@ _JOB_FIELDS = (
     "max_restarts",
     "model",
     "exclusive",
+    "preemptible",
     "depends_on",
     "labels",
 )

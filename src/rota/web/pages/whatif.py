@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -64,24 +65,25 @@ class WhatIfPage:
                         label = f"Guarantee of {tenant}" + ("" if kind == "*" else f", {kind}")
                         self._quotas[(tenant, kind)] = self._number(label, count)
             self._days = ui.select(DAYS, value=1, label="Jobs").props("outlined dense options-dense stack-label")
-            self._restart = self._number("Restart cost (seconds)", 30)
+            self._restart = self._number("Restart cost (seconds; empty: as learned)", None)
         self._status = html.div().classes("verdict").props("role=status")
         self._result = html.div().classes("stack")
         with self._result:
             empty("Choose a scenario, then compare.", "This is a simulation: the cluster does not change.")
 
-    def _number(self, label: str, value: int) -> Any:
+    def _number(self, label: str, value: int | None) -> Any:
         return ui.number(label, value=value, min=0, precision=0).props("outlined dense stack-label")
 
-    def _scenarios(self) -> tuple[Scenario, Scenario]:
+    async def _scenarios(self) -> tuple[Scenario, Scenario]:
         """The present scenario and the one that was entered."""
         guaranteed: dict[TenantId, dict[DeviceType, int]] = {}
         for (tenant, kind), field in self._quotas.items():
             guaranteed.setdefault(tenant, {})[kind] = _whole(field, f"the guarantee of {tenant}")
         added = {kind: _whole(field, f"the number of additional {kind} nodes") for kind, field in self._added.items()}
-        restart_s = float(_whole(self._restart, "the cost of a restart"))
+        is_learned = self._restart.value in (None, "")
+        restart_s = None if is_learned else float(_whole(self._restart, "the cost of a restart"))
         cluster = self._context.cluster
-        now = self._context.what_if.present(cluster, restart_s=restart_s)
+        now = await asyncio.to_thread(self._context.what_if.present, cluster, restart_s=restart_s)
         after = changed(cluster, added=added, guaranteed=guaranteed)
         return now, replace(now.under((self._policy.value or "").strip()), cluster=after)
 
@@ -89,7 +91,7 @@ class WhatIfPage:
         self._show_status("Simulating both scenarios …", "")
         self._button.disable()
         try:
-            answer = await self._context.what_if.ask(*self._scenarios(), float(self._days.value or 1))
+            answer = await self._context.what_if.ask(*await self._scenarios(), float(self._days.value or 1))
         except RotaError as error:
             self._show_status(str(error), "refused")
             return

@@ -146,6 +146,10 @@ class NodeCache:
         """Whether other schedulers hold devices of a cell node, which closes the whole node."""
         return bool(self._planned) and self._occupancy.devices(name) > 0
 
+    def excuse_lost(self, now_s: float) -> None:
+        """Count the time of lost nodes from now: nothing could be heard of them until now."""
+        self.lost_since_s = dict.fromkeys(self.lost_since_s, now_s)
+
     def look_again(self, nodes: set[str]) -> None:
         """Mark nodes for re-evaluation after their occupancy changed."""
         for name in nodes:

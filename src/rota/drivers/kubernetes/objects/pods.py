@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -13,7 +13,15 @@ from rota.core.model.job import WHOLE, DeviceType
 from rota.core.model.labels import Requirement, Terms, Toleration
 from rota.drivers.kubernetes.api.quantity import milli, plain_number, whole
 from rota.drivers.kubernetes.objects.hived_pods import ENABLE, REQUEST, notes_of
-from rota.drivers.kubernetes.objects.pod_annotations import GPU, GPU_MEMORY, KEEPS_OUT, NODE_NAME, PREFIX, RESOURCE
+from rota.drivers.kubernetes.objects.pod_annotations import (
+    GPU,
+    GPU_MEMORY,
+    JOB_ID,
+    KEEPS_OUT,
+    NODE_NAME,
+    PREFIX,
+    RESOURCE,
+)
 from rota.drivers.kubernetes.settings import ClusterSettings
 
 Json = dict[str, Any]
@@ -113,11 +121,12 @@ class Pod:
         return plain_number(self.says(name)) or None
 
 
-def pod_of(value: Json, settings: ClusterSettings) -> Pod:
-    """Parse a pod object."""
+def pod_of(value: Json, settings: ClusterSettings, running: Container[str] = ()) -> Pod:
+    """Parse a pod object; `running` are jobs whose bound pods stay Rota's, whatever scheduler they name."""
     meta, spec = value["metadata"], value["spec"]
     status = value.get("status") or {}
-    is_ours = spec.get("schedulerName") == settings.scheduler_name
+    is_kept = bool(spec.get("nodeName")) and (meta.get("annotations") or {}).get(JOB_ID, "") in running
+    is_ours = is_kept or spec.get("schedulerName") == settings.scheduler_name
     annotations, mistake = _notes(meta, settings)
     return Pod(
         uid=meta["uid"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Container
 from typing import Any
 
 from rota.core.errors import RotaError
@@ -31,13 +32,13 @@ NONSENSE = (
 """What reading a value of the wrong form raises."""
 
 
-def read_pod(value: object, settings: ClusterSettings) -> Pod | None:
+def read_pod(value: object, settings: ClusterSettings, running: Container[str] = ()) -> Pod | None:
     """Return a pod; with a reason to refuse it if it makes no sense, and None if it has no name."""
     if any(not _NAME.fullmatch(_text(value, "metadata", field)) for field in ("uid", "namespace", "name")):
         log.debug("an object that is not a pod was left out")
         return None
     try:
-        pod = pod_of(value, settings)  # type: ignore[arg-type]  # whether it is JSON of a pod is found out here
+        pod = pod_of(value, settings, running)  # type: ignore[arg-type]  # whether it is JSON of a pod is found out here
         _check(pod)
         return pod
     except NONSENSE as error:

@@ -48,7 +48,7 @@ class GandivaParams:
 class Gandiva:
     """First in first out onto nodes with jobs of the same size; a job that finds no free devices is time-sliced."""
 
-    capabilities = Capabilities(suspends=True)
+    capabilities = Capabilities(suspends=True, asks_guard=True)
 
     def __init__(self, params: GandivaParams, allocator: Allocator) -> None:
         self._params = params
@@ -247,7 +247,7 @@ class Gandiva:
         return None if isinstance(found, Reason) else found
 
     def _move(self, draft: Draft, live: LiveJob, there: Placement | None) -> None:
-        if there is None:
+        if there is None or not draft.may_preempt(live):
             return
         draft.move(live, there)
         self._hold(live)

@@ -11,6 +11,7 @@ from rota.core.engine.protocols import Policy
 from rota.core.errors import RotaError
 from rota.mechanisms.consolidation import Consolidating
 from rota.mechanisms.declare import Knowledge, Traits
+from rota.mechanisms.guarded import Guarded
 from rota.mechanisms.hooks import RetrainingPlan, SimulationInput
 from rota.mechanisms.learned import declare as family
 from rota.mechanisms.learned.actor import Actor
@@ -85,7 +86,9 @@ class HarmonyWeights:
 
     def swap(self, policy: Policy, params: HarmonyParams) -> Callable[[], None]:
         """Load the weights that the parameters name; return what lets the built policy use them."""
-        placing = policy.inner if isinstance(policy, Consolidating) else policy
+        placing = policy
+        while isinstance(placing, Consolidating | Guarded):
+            placing = placing.inner
         assert isinstance(placing, IntervalPlacement)
         actor = Actor(load_learned(self.plan(params).weights).network, knows_length=params.length)
         return lambda: placing.use(actor)

@@ -1,0 +1,75 @@
+"""The preemption guard: which running jobs a plan must not stop, and until when.
+
+A draft carries one guard. A mechanism asks `draft.may_preempt(job)` wherever it chooses a job to stop, to move or to
+resize; tenancy does not ask when it reclaims what a tenant only borrowed. The guard of a simulation protects no job
+unless it is asked for, so that published policies behave as published.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rota.core.errors import RotaError
+from rota.core.model.job import OPPORTUNISTIC, Job
+from rota.core.state.job_record import LiveJob
+from rota.core.state.phases import Phase
+
+_BEGUN = frozenset(range(Phase.STARTING, Phase.MOVING + 1))
+"""Phases of a job that has tasks and no order to leave: from its start, suspended or not."""
+_MOST_DOUBLINGS = 40
+"""Beyond this the protected time exceeds any life of a cluster, and powers of it any float."""
+
+
+def can_resume(job: Job) -> bool:
+    """Return whether a job that is stopped goes on from what it saved; any other starts over."""
+    return job.checkpoint is not None
+
+
+def accepts_preemption(job: Job) -> bool:
+    """Return whether a job was submitted with the consent that it may be stopped and start over."""
+    return job.preemptible or job.priority == OPPORTUNISTIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionGuard:
+    """Rules of protection. The default protects no job.
+
+    A job that loses its work when it is stopped is protected for `min_run_s * growth ** n` seconds after its n-th
+    preemption. It is therefore stopped at most `1 + log(T / min_run_s, growth)` times, where T is its run time. A job
+    that saves its work is protected for `min_run_s * (1 + n)` seconds, which exceeds any cost of a restart in the end.
+    """
+
+    protects_unsaved: bool = False
+    """Whether a job that can't resume is never stopped, unless it was submitted as preemptible."""
+    min_run_s: float = 0.0
+    """How long a job holds its devices at least before it is stopped."""
+    growth: float = 2.0
+    """By how much that time grows with each attempt whose work was lost."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_run_s < math.inf:
+            raise RotaError(f"min_run_s is {self.min_run_s:g}; it must be a number of seconds of 0 or more")
+        if not 1 < self.growth < math.inf:
+            raise RotaError(f"min_run_growth is {self.growth:g}; it must be above 1")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it protects no job at all."""
+        return not self.protects_unsaved and not self.min_run_s
+
+    def protected_until_s(self, live: LiveJob) -> float:
+        """Return until when a job must not be stopped: -inf if it may be now, inf if it must never be."""
+        if self.is_open or live.phase not in _BEGUN:
+            return -math.inf
+        job = live.job
+        saves = can_resume(job)
+        if self.protects_unsaved and not saves and not accepts_preemption(job):
+            return math.inf
+        times = live.preemptions
+        grown = 1.0 + times if saves else self.growth ** min(times, _MOST_DOUBLINGS)
+        return live.since_s + self.min_run_s * grown
+
+
+OPEN = PreemptionGuard()
+"""The guard that protects no job."""
