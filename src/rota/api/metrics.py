@@ -40,6 +40,8 @@ class Collector:
         )
         yield from self._truth()
         trouble = 0 if control.trouble is None else 1
+        held_s = control.watch.longest_s()
+        yield GaugeMetricFamily("rota_loop_hold_seconds", "Longest hold of the loop in the last minute.", value=held_s)
         yield GaugeMetricFamily("rota_storage_trouble", "1 while the database can't be written.", value=trouble)
         for name, (about, count) in self._parts.more_counters().items():
             yield CounterMetricFamily(name, about, value=count)

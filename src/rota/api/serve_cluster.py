@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from fastapi.responses import JSONResponse
 
-from rota.api.app import Asgi, make_app
+from rota.api.app import make_app
 from rota.api.extender import with_extender
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
-from rota.api.serve import CLOSE_S, HttpServer, is_loopback, listen, only_one, run_loop, url_of
+from rota.api.limits.asgi import Asgi
+from rota.api.limits.http_server import HttpServer, http_config
+from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
+from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.api.wire import forecast_out
 from rota.core.errors import RotaError
@@ -36,6 +38,7 @@ from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.gangs.claims_check import RepairCount
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
+from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
 from rota.files.job_shape import JobFile
 from rota.live.loop.boot import Scheduling
@@ -79,12 +82,21 @@ class ClusterOptions:
     require_token: bool = False
     extends: bool = False
     """Whether kube-scheduler binds, and Rota only decides."""
+    extender_token: str | None = None
+    """What kube-scheduler has to send; None on loopback only."""
+    certificate: Path | None = None
+    key: Path | None = None
     keep_s: float = 30 * 86400.0
     pages: Callable[[Service], Asgi] | None = None
 
 
 def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
     """Run until a signal, or until leadership is lost. A first token is written to a file."""
+    if options.extends and options.extender_token is None and not is_loopback(options.host):
+        raise RotaError(
+            f"host is {options.host!r}, where others can connect: give kube-scheduler's token with --token-file, "
+            "and a certificate with --tls-cert and --tls-key"
+        )
     options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(options.home):
         listening = listen(options.host, options.port)
@@ -143,21 +155,14 @@ class _ReplicaRun:
         if options.lease is not None:
             leadership = Leadership(own_api, options.namespace, options.lease, options.identity, options.pod)
         api = Api(options.connection, fence=None if leadership is None else leadership.fence)
-        server = HttpServer(
-            uvicorn.Config(
-                self._switch,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=CLOSE_S,
-                server_header=False,
-                proxy_headers=False,
-            )
-        )
+        most = most_connections(Limits().connections, raise_descriptor_limit(), 0)
+        config = http_config(self._switch, options.certificate, options.key, proxy_headers=False)
+        server = HttpServer(config, most)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
         http = asyncio.create_task(server.serve(sockets=[listening]))
-        self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
+        url = url_of(listening, secure=options.certificate is not None)
+        self._say(f"rota answers at {url}; data in {options.home}")
         work = asyncio.create_task(self._lead(api, own_api, leadership))
         try:
             await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
@@ -215,12 +220,12 @@ class _ReplicaRun:
                 self._configured(change["object"])
 
     def _configured(self, value: dict[str, Any]) -> None:
-        text = (value.get("data") or {}).get(KEY, "")
         try:
+            text = str((value.get("data") or {}).get(KEY, ""))
             settings = read_settings(text, f"ConfigMap {self._options.config_map}: {KEY}")
             check_settings(settings)
-        except RotaError as error:
-            log.error(UNUSABLE, extra={"why": str(error)})
+        except NONSENSE as error:
+            log.error(UNUSABLE, extra={"why": str(error)[:1000]})
             return
         if settings != self._settings:
             self._settings = settings
@@ -261,7 +266,8 @@ class _ReplicaRun:
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
         app = self._application(control, requests, scheduling, foresight)
-        self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
+        extends, token = self._options.extends, self._options.extender_token
+        self._switch.now = with_extender(app, Extender(driver), token) if extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request
 
-from rota.api.app import Asgi
+from rota.api.limits.asgi import Asgi
 from rota.api.service import Service
 
 os.environ.setdefault("NICEGUI_STORAGE_PATH", os.devnull)  # keep NiceGUI from writing files of its own
