@@ -14,8 +14,8 @@ from rota.files.cluster import read_cluster
 from rota.files.job import apart, job_file, with_amounts
 from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import Learning
+from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling, boot
-from rota.live.loop.requests import Requests
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
 from rota.store.records import Records

@@ -10,9 +10,9 @@ import pytest
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.drivers.local.driver import LocalDriver
+from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings, UnknownTenant
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
-from rota.live.loop.tenant_registry import TenantRegistry, TenantSettings, UnknownTenant
 from rota.store.database import open_database
 from rota.store.records import Records
 

@@ -25,8 +25,8 @@ from rota.api.log import LoggedRequests
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.files.job_shape import JobFile
-from rota.live.loop.quotas import TooMany
-from rota.live.loop.requests import Conflict, NotFound, Outdated
+from rota.live.intake.quotas import TooMany
+from rota.live.intake.requests import Conflict, NotFound, Outdated
 from rota.live.loop.storage import CantStore
 
 MAX_BODY = 4 << 20

@@ -15,9 +15,9 @@ from rota.api.service import Service, principal, service
 from rota.api.wire import PROBLEMS, JobListOut, JobOut, WhyOut, forecast_out, job_out, reason_out
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import JobId
+from rota.live.intake.requests import NotFound
+from rota.live.intake.submission_limits import MOST_AT_ONCE, Pauses
 from rota.live.loop.record import SHOWN_STATES
-from rota.live.loop.requests import NotFound
-from rota.live.loop.submission_limits import MOST_AT_ONCE, Pauses
 from rota.store import jobs as stored
 from rota.store.run_folder import progress, usage
 

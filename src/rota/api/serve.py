@@ -39,14 +39,14 @@ from rota.files.job_shape import JobFile
 from rota.files.oidc_file import OidcFile
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
+from rota.live.intake.quotas import SubmissionQuotas
+from rota.live.intake.requests import Requests
+from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
-from rota.live.loop.quotas import SubmissionQuotas
-from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
 from rota.live.loop.storage import through_outages
-from rota.live.loop.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview

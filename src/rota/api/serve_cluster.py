@@ -41,10 +41,10 @@ from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
 from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
 from rota.files.job_shape import JobFile
+from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.kubernetes_loop import boot_on_pods
-from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
 from rota.live.truth.keeper import ForecastKeeper
 from rota.live.truth.summary import Truth

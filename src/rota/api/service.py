@@ -14,10 +14,10 @@ from rota.api.guard.stream_watch import StreamWatch
 from rota.api.identity.logins import Logins
 from rota.api.limits.values import Limits
 from rota.live.estimates.learning import Learning
+from rota.live.intake.requests import Requests
+from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
-from rota.live.loop.requests import Requests
-from rota.live.loop.tenant_registry import TenantRegistry
 from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.store.audit import AuditLog

@@ -15,7 +15,7 @@ from rota.api.service import service
 from rota.api.wire import PROBLEMS, SubmitOut, forecast_out, reason_out
 from rota.core.errors import RotaError
 from rota.files.json_input import parse_json
-from rota.live.loop.submission_limits import MOST_AT_ONCE
+from rota.live.intake.submission_limits import MOST_AT_ONCE
 
 router = APIRouter(tags=["jobs"], responses=PROBLEMS)
 MAX_KEY = 200

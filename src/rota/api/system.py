@@ -14,8 +14,8 @@ from rota.api.access import Principal
 from rota.api.service import Service, principal, service
 from rota.api.wire import NodeOut, Problem, nodes_out
 from rota.core.model.job import NodeId
+from rota.live.intake.requests import NotFound
 from rota.live.loop.entry import News
-from rota.live.loop.requests import NotFound
 from rota.live.views.tenant_usage import TenantUse
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})

@@ -15,10 +15,10 @@ from rota.core.model.cluster import Cluster
 from rota.core.model.job import JobId
 from rota.drivers.local.driver import LocalDriver
 from rota.forecast.value import Basis, Forecast, TimeRange
-from rota.live.loop.audit_entry import Asker
+from rota.live.intake.audit_entry import Asker
+from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
-from rota.live.loop.requests import Requests
 from rota.live.truth.keeper import ForecastKeeper, kind_of
 from rota.store.database import open_database
 from rota.store.forecasts import StoredForecast, StoredRange

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 
 from rota.api.limits.asgi import Asgi, Receive, Send
 from rota.api.limits.values import Limits
-from rota.live.loop.quotas import Bucket
+from rota.live.intake.quotas import Bucket
 
 MOST_CALLERS = 10_000
 BYTES_PER_REQUEST = 16 << 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from dataclasses import dataclass
 
-from rota.live.loop.quotas import JobQuota
+from rota.live.intake.quotas import JobQuota
 
 MOST_DESCRIPTORS = 65_536
 """More are not asked for: programs that close all descriptors at their start take long where there are more."""

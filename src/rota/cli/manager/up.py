@@ -222,8 +222,8 @@ def _options(settings: UpFile, *, umask: int) -> Options:
     from rota.drivers.local.machine import device_nodes, nvml_folder
     from rota.drivers.local.settings import Settings
     from rota.files.oidc_file import read_oidc_file
+    from rota.live.intake.tenant_registry import TenantSettings
     from rota.live.loop.boot import Scheduling
-    from rota.live.loop.tenant_registry import TenantSettings
     from rota.sdk.place import data_folder
     from rota.web.gate import Gate
 

@@ -46,6 +46,7 @@ from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.live.estimates.oom_retry import NoMore, Raise, more_memory
+from rota.live.intake.submission_limits import portions
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.dependents import Dependents
@@ -55,7 +56,6 @@ from rota.live.loop.leases import LOOK_S, Leases
 from rota.live.loop.loop_watch import LoopWatch
 from rota.live.loop.record import Record, dump, row_of, shown_state
 from rota.live.loop.storage import RETRY_S, CantStore, HeldBack, Storage
-from rota.live.loop.submission_limits import portions
 from rota.live.loop.transaction import Transaction
 from rota.store import clock
 from rota.store.disk_reserve import DiskReserve

@@ -12,10 +12,10 @@ from rota.files.auto import settled, unsettled
 from rota.files.job import apart, job_file, with_amounts
 from rota.files.job_shape import JobFile
 from rota.live.estimates.learning import Learning
+from rota.live.intake.latest_names import LatestNames
+from rota.live.intake.submission_limits import MOST_NEEDED, Allowance, Pauses, refuse_large
 from rota.live.loop.control import Control
-from rota.live.loop.latest_names import LatestNames
 from rota.live.loop.record import dump
-from rota.live.loop.submission_limits import MOST_NEEDED, Allowance, Pauses, refuse_large
 from rota.store.jobs import FINAL
 from rota.store.records import Records
 

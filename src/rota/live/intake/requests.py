@@ -31,17 +31,17 @@ from rota.files.job import job_file, job_of
 from rota.files.job_shape import JobFile
 from rota.forecast.value import Forecast, NoForecast
 from rota.live.estimates.learning import Learning
-from rota.live.loop.audit_entry import Asker, audit_entry
+from rota.live.intake.audit_entry import Asker, audit_entry
+from rota.live.intake.planned_models import within_memory
+from rota.live.intake.quotas import SubmissionQuotas
+from rota.live.intake.submission_limits import LARGE, MOST_AT_ONCE, Allowance, Pauses
+from rota.live.intake.submitted_files import SubmittedFiles
+from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.cluster_config import changes_by_kind
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
-from rota.live.loop.planned_models import within_memory
-from rota.live.loop.quotas import SubmissionQuotas
 from rota.live.loop.record import Record, by_our_clock, dump
 from rota.live.loop.storage import CantStore
-from rota.live.loop.submission_limits import LARGE, MOST_AT_ONCE, Allowance, Pauses
-from rota.live.loop.submitted_files import SubmittedFiles
-from rota.live.loop.tenant_registry import TenantRegistry
 from rota.store import clock
 from rota.store.records import Records
 
