@@ -10,6 +10,7 @@ import typer
 
 from rota.cli.manager.connect import ServerOption
 from rota.cli.render import Column, OutputFormat, OutputOption, emit
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 Json = dict[str, Any]
@@ -117,12 +118,12 @@ def truth(
         return
     _say_factors(found)
     if compared is not None:
-        typer.echo()
+        echo()
         _show_sides(compared, output)
     elif why is not None:
-        typer.echo(f"not simulated: {why}", err=True)
+        echo(f"not simulated: {why}", err=True)
     if causes is not None:
-        typer.echo()
+        echo()
         emit(causes, CAUSES, output)
 
 
@@ -145,7 +146,7 @@ def _rows(found: Json, by: list[TruthGroup] | None) -> list[Json]:
 def _say_factors(found: Json) -> None:
     factors = found["calibration"][found["moment"]]
     if factors["seen"]:
-        typer.echo(
+        echo(
             f"new ranges are stretched {factors['below']:.2f} times below and {factors['above']:.2f} times above the "
             f"median, by what was seen of {factors['seen']:,} forecasts"
         )
@@ -161,9 +162,9 @@ def _show_sides(answer: Json, output: OutputFormat) -> None:
     rows += [{"what": "alternative", **_side(side), "error_bar": bar} for side in answer["alternatives"]]
     emit(rows, SIDES, output)
     if error is None:
-        typer.echo("no job was submitted and ended under this policy: the simulations have no error bar")
+        echo("no job was submitted and ended under this policy: the simulations have no error bar")
     else:
-        typer.echo(
+        echo(
             f"the simulation of the present policy is {_signed(error['metrics']['avg_jct_s'] or 0.0)} off in mean "
             f"completion; per job {_percent(error['per_job_median'])} in the median and "
             f"{_percent(error['per_job_p90'])} at the 90th percentile, over {error['jobs']:,} jobs"

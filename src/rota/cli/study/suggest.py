@@ -8,10 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from rota.cli.human import duration
 from rota.cli.render import Column, OutputFormat, emit
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 from rota.scenario import Scenario
 
@@ -38,7 +37,7 @@ def suggest_policy(
         costs=Costs(restart_s=restart_s),
     )
     loaded = load(scenario, read_workload(scenario))
-    shown = (lambda policy: typer.echo(f"simulating {policy}", err=True)) if sys.stderr.isatty() else None
+    shown = (lambda policy: echo(f"simulating {policy}", err=True)) if sys.stderr.isatty() else None
     found = suggest(loaded.workload, loaded.setting, windows=windows, progress=shown)
     if output is not OutputFormat.TABLE:
         emit([_record(found)], (), output)
@@ -48,7 +47,7 @@ def suggest_policy(
         for each in found.findings
     ]
     emit(rows, [Column(key="assumption"), Column(key="holds"), Column(key="because")], output)
-    typer.echo("")
+    echo()
     compared = [
         {
             "policy": each.policy,
@@ -62,10 +61,11 @@ def suggest_policy(
     titles = {"policy": "policy", "jct": "mean JCT", "over": "over best", "p99": "p99 FTF", "worst": "worst FTF"}
     emit(compared, [Column(key=key, title=title) for key, title in titles.items()], output)
     for policy, why in found.excluded.items():
-        typer.echo(f"not compared: {policy} ({why})")
-    typer.echo(f"\nrecommended: {found.recommended}")
+        echo(f"not compared: {policy} ({why})")
+    echo()
+    echo(f"recommended: {found.recommended}")
     for reason in found.reasons:
-        typer.echo(f"- {reason}")
+        echo(f"- {reason}")
 
 
 def _record(found: Suggestion) -> dict[str, object]:
