@@ -68,7 +68,7 @@ class Manager:
                 "root",
             )  # tests that are about tokens, where root is all there is
             for above in (folder, *folder.parents):
-                if not above.stat().st_mode & 0o001:
+                if not above.stat().st_mode & 0o001:  # the manager refuses folders that tasks can't pass through
                     above.chmod(above.stat().st_mode | 0o011)
         self.env = {
             **os.environ,
