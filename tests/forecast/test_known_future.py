@@ -22,7 +22,14 @@ from rota.perf.speed.model import Costs
 from rota.traces.workload import Outcome
 from strategies import Story, fits_one_type, stories
 
-POLICIES = [*at_once(), *in_rounds_mostly_slow(), "fifo:backfill=true", "priority:aging=360", "las:consolidate_s=20"]
+QUICK = ("fifo:backfill=true", "priority", "las", "afs-l")
+POLICIES = [
+    *QUICK,
+    *(pytest.param(each, marks=pytest.mark.slow) for each in at_once() if each not in QUICK),
+    *in_rounds_mostly_slow(),
+    pytest.param("priority:aging=360", marks=pytest.mark.slow),
+    pytest.param("las:consolidate_s=20", marks=pytest.mark.slow),
+]
 
 NEVER_SAVES = Checkpoint(interval_s=math.inf)
 
