@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from rota.core.errors import RotaError
 from rota.core.model.job import JobId
-from rota.live.loop.control import Control, News
+from rota.live.loop.control import Control
+from rota.live.loop.entry import News
 from rota.live.loop.record import shown_state
 
 _WAITING = frozenset({"held", "waiting", "starting", "suspended"})
