@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from rota.web.draft import plain_values, values_of
 
 Json = dict[str, Any]
 JOBS = "/api/v1/jobs"
+AS_ROOT = ("--run-as", "default=nobody") if os.geteuid() == 0 else ()
 LONGEST_HOLD_S = 0.25
 """CPU time on the loop's thread; about 0.1 s on an idle machine, and tests share theirs."""
 
@@ -37,7 +39,9 @@ def yaml_bomb(levels: int = 8) -> str:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    made = Manager(tmp_path_factory.mktemp("target"), "--emulate", "gpu=2/2", "--require-token").start_guarded()
+    made = Manager(
+        tmp_path_factory.mktemp("target"), "--emulate", "gpu=2/2", "--require-token", *AS_ROOT
+    ).start_guarded()
     yield made
     made.clean_up()
 
@@ -182,7 +186,7 @@ def test_half_sent_requests_keep_no_one_out(tmp_path: Path) -> None:
 def test_token_has_a_rate_and_a_number_of_waiting_jobs(tmp_path: Path) -> None:
     settings = tmp_path / "rota.yaml"
     settings.write_text("limits: {jobs_per_second: 0.01, jobs_burst: 30, waiting_jobs: 25}\nrequire_token: true\n")
-    manager = Manager(tmp_path, "--emulate", "gpu=2/2", "--config", str(settings)).start_guarded()
+    manager = Manager(tmp_path, "--emulate", "gpu=2/2", "--config", str(settings), *AS_ROOT).start_guarded()
     try:
         body = json.dumps([job()] * 20).encode()
         assert ask(manager, "POST", f"{JOBS}?held=true", body)[0] == 201
@@ -203,7 +207,7 @@ def test_token_has_a_rate_and_a_number_of_waiting_jobs(tmp_path: Path) -> None:
 def test_requests_of_a_token_have_a_rate(tmp_path: Path) -> None:
     settings = tmp_path / "rota.yaml"
     settings.write_text("limits: {requests_per_second: 0.1, requests_burst: 5}\nrequire_token: true\n")
-    manager = Manager(tmp_path, "--emulate", "gpu=2/2", "--config", str(settings)).start_guarded()
+    manager = Manager(tmp_path, "--emulate", "gpu=2/2", "--config", str(settings), *AS_ROOT).start_guarded()
     try:
         answers = [ask(manager, "GET", "/api/v1/nodes") for _ in range(8)]
         assert [status for status, _ in answers] == [200] * 5 + [429] * 3
