@@ -18,9 +18,14 @@ from truth_rows.workload import TASK, TimedJob, job_file, random_jobs
 
 Json = dict[str, Any]
 LONGEST_S = 1500.0
-DEFAULT_ROWS = tuple(
+DEFAULT_ROWS = tuple(  # unprotected, so that jobs that start over are preempted as well
     (policy, source)
-    for policy in ("fifo:backfill=true", "priority", "las:thresholds=20/80", "afs-p:evict_s=60")
+    for policy in (
+        "fifo:backfill=true",
+        "priority:protect=none,min_run_s=0",
+        "las:thresholds=20/80,protect=none,min_run_s=0",
+        "afs-p:evict_s=60,protect=none,min_run_s=0",
+    )
     for source in ("declared", "history")
 )
 

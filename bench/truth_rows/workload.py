@@ -18,7 +18,7 @@ DECLARED_BIAS, DECLARED_SPREAD = 1.2, 0.2
 SIZES = ((1, 5), (2, 3), (4, 2), (8, 1))
 """Devices of a job, and how often."""
 PRIORITIES = (0, 0, 0, 50, 100)
-LOAD = 2.5
+LOAD = 1.3
 TASK = """#!/bin/sh
 # usage: task WORK_MS saves|restarts: sleeps WORK_MS / tasks; with `saves`, continues where it was stopped
 left=$1
@@ -57,7 +57,7 @@ class TimedJob:
 
 
 def random_jobs(jobs: int, *, declared: bool, scale: float, seed: int) -> list[TimedJob]:
-    """Return jobs that arrive at random, more quickly than the devices can serve them, so that most wait."""
+    """Return jobs that arrive at random, a little more quickly than the devices can serve them."""
     rng = random.Random(seed)
     made, at_s = [], 0.0
     sizes, weights = zip(*SIZES, strict=True)
