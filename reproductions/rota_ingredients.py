@@ -242,13 +242,14 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "adversaries": adversaries,
     "ablation": ablation,
 }
+BY_DEFAULT = ("progress", "declared", "elastic", "types", "adversaries")
 
 
 def main(wanted: Sequence[str]) -> None:
     unknown = [name for name in wanted if name not in SECTIONS]
     if unknown:
         sys.exit(f"unknown section {unknown[0]!r}; choose from {', '.join(SECTIONS)}")
-    for name in wanted or SECTIONS:
+    for name in wanted or BY_DEFAULT:
         print(f"\n{name}: {SECTIONS[name].__doc__}\n", flush=True)
         SECTIONS[name]()
 
