@@ -20,7 +20,7 @@ from rota.drivers.local.cgroup_search import find
 from rota.drivers.local.machine import this_machine
 
 GPU = "ls /dev/nvidia[0-9]* 2>/dev/null | while read f; do (exec 3<$f) 2>/dev/null && echo $f; done | wc -l"
-TRIES = (
+TRIES: tuple[tuple[str, str, dict[str, str], str], ...] = (
     ("processes", "i=0; while [ $i -lt 200 ]; do sleep 2 & i=$((i+1)); done; echo all", {}, "annot fork"),
     ("memory", "head -c 400M /dev/zero | tail -c 399M >/dev/null; echo status $?", {"memory": "64Mi"}, "status 137"),
     ("new privileges", "grep NoNewPrivs /proc/self/status", {}, "NoNewPrivs:\t1"),
