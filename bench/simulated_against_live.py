@@ -1,7 +1,7 @@
 """How far a simulation is from what really happened: a live manager on emulated devices, and its journal simulated.
 
 Jobs of random lengths, sizes and priorities, half of which save their progress and half of which start over, run under
-a policy that pre-empts. The journal is read as a trace and simulated with the costs that it teaches.
+a policy that preempts. The journal is read as a trace and simulated with the costs that it teaches.
 
     python bench/simulated_against_live.py --policy priority --jobs 30
 

@@ -92,7 +92,7 @@ class Manager:
         self.client = Client(said.split("machine at ")[1].split(";")[0], self.token)
         return self
 
-    def start(self) -> Manager:
+    def start(self, within_s: float = 30.0) -> Manager:
         """Start it and wait until it answers."""
         sign = self.folder / "state" / "rota" / "manager.json"
         sign.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ class Manager:
                 return False
             return True
 
-        eventually(answers)
+        eventually(answers, within_s=within_s)
         return self
 
     def _close(self) -> None:

@@ -113,6 +113,31 @@ def test_only_the_command_line_prints() -> None:
     assert prints == []
 
 
+def test_yaml_is_read_in_one_place() -> None:
+    """Every other reader would have to know about aliases without end, base 60 and numbers without end."""
+    readers = {"load", "load_all", "safe_load", "safe_load_all", "full_load", "unsafe_load", "parse", "compose", "scan"}
+    found = {
+        path
+        for path, node in nodes()
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "yaml"
+        and node.func.attr in readers
+    }
+    loaders = {
+        path
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute | ast.Constant)
+        and str(node.attr if isinstance(node, ast.Attribute) else node.value).endswith("Loader")
+        and "yaml" in imported(tree)
+    }
+
+    assert found == set()
+    assert loaders == {"files/yaml_input.py"}
+
+
 def test_no_folder_holds_too_many_modules() -> None:
     folders = Counter(str(Path(path).parent) for path in modules() if not path.endswith("__init__.py"))
 

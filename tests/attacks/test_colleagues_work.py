@@ -18,7 +18,7 @@ import pytest
 
 from managers import Manager, eventually
 from rota.api.access import AccessRole, Forbidden, Principal
-from rota.live.loop.audit_entry import Asker
+from rota.live.intake.audit_entry import Asker
 from rota.web import actions
 
 Json = dict[str, Any]

@@ -57,6 +57,8 @@ ASKING: dict[str, list[list[str]]] = {
     "cancel": [["cancel", "99"]],
     "hold": [["hold", "99"], ["hold", "1"]],
     "release": [["release", "99"]],
+    "update": [["update", "99", "--priority", "1"]],
+    "requeue": [["requeue", "99"]],
     "top": [["top"]],
     "token": [["token", "list"], ["token", "list", "-o", "csv"], ["token", "revoke", "no-such"]],
     "audit": [["audit"], ["audit", "-o", "wide"], ["audit", "-o", "json"], ["audit", "verify"]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from docs.pages import ROOT
-from rota.api import audit, cluster, estimates, jobs, logs, metrics, submit, system, tenants, tokens
+from rota.api import audit, cluster, estimates, jobs, logs, metrics, submit, system, tenants, tokens, truth
 from rota.api.identity import routes as logins
 from rota.files.job_shape import JobFile, ResourcesPart, RolePart
 from rota.files.up_file import UpFile
@@ -41,6 +41,7 @@ def test_every_endpoint_is_explained_and_no_other() -> None:
         tokens.router,
         audit.router,
         logins.router,
+        truth.router,
     )
     known = {
         f"{method} {getattr(route, 'path')}"  # noqa: B009 - a base class without it is what the list is typed as

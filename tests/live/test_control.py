@@ -27,8 +27,9 @@ from rota.core.state.state import State
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.launch_order import LaunchOrder
 from rota.live.estimates.oom_retry import MOST_RAISES
+from rota.live.intake.submission_limits import MOST_EVENTS
 from rota.live.loop import control as control_module
-from rota.live.loop.control import MOST_EVENTS, Control
+from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry, StepRecorder
 from rota.live.loop.record import Record
 from rota.placement import style

@@ -25,9 +25,9 @@ from rota.core.model.job import JobId
 from rota.core.model.placement import Placement
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.launch_order import LaunchOrder
+from rota.live.intake.requests import Asker, Requests
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
-from rota.live.loop.requests import Asker, Requests
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store import clock
 from rota.store.database import open_database

@@ -11,7 +11,7 @@ from enum import Enum
 from fastapi import Request
 
 from rota.core.errors import RotaError
-from rota.live.loop.audit_entry import Asker
+from rota.live.intake.audit_entry import Asker
 from rota.store import clock
 from rota.store.tokens import StoredToken, Tokens
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +14,9 @@ from rota.api.access import Principal
 from rota.api.service import Service, principal, service
 from rota.api.wire import Problem
 from rota.core.codec.values import encode_cluster
-from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.files.cluster_file import cluster_from_document
+from rota.files.json_input import parse_json
 from rota.live.loop.cluster_config import ClusterConfig
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 409, 412, 422)})
@@ -64,11 +63,7 @@ async def change(
 
 
 def _read(body: bytes) -> Cluster:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RotaError(f"the body is not JSON: {str(error)[:200]}") from error
-    return cluster_from_document(document, Path("cluster"))
+    return cluster_from_document(parse_json(body), Path("cluster"))
 
 
 def _present(parts: Service) -> ClusterConfig:

@@ -15,8 +15,9 @@ from rota.api.service import Service, principal, service
 from rota.api.wire import PROBLEMS, JobListOut, JobOut, WhyOut, forecast_out, job_out, reason_out
 from rota.core.errors import RotaError, did_you_mean
 from rota.core.model.job import JobId
+from rota.live.intake.requests import NotFound
+from rota.live.intake.submission_limits import MOST_AT_ONCE, Pauses
 from rota.live.loop.record import SHOWN_STATES
-from rota.live.loop.requests import MOST_AT_ONCE, NotFound
 from rota.store import jobs as stored
 from rota.store.run_folder import progress, usage
 
@@ -55,17 +56,16 @@ async def listed(
         limit=limit,
     )
     rows = await asyncio.to_thread(parts.records.page, query)
-    found = [job_out(row, parts.control) for row in rows]
+    pauses, found = Pauses(), []
+    for row in rows:
+        found.append(job_out(row, parts.control))
+        await pauses.take()
     if collapse and array is None:
         counts = await asyncio.to_thread(parts.records.array_counts, [row.array_id for row in rows if row.array_id])
         for job in found:
             if job["array"] is not None:
                 job["array"]["states"] = counts.get(job["array"]["id"], {})
-    page = {
-        "jobs": found,
-        "next": str(rows[-1].seq) if len(rows) == limit else None,
-    }
-    return JSONResponse(page)
+    return JSONResponse({"jobs": found, "next": str(rows[-1].seq) if len(rows) == limit else None})
 
 
 def _tenants(parts: Service, caller: Principal, tenant: str | None) -> tuple[str, ...] | None:

@@ -16,13 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from rota import __version__
-from rota.api.app import Asgi, make_app
+from rota.api.app import make_app
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
+from rota.api.limits.asgi import Asgi
+from rota.api.limits.http_server import CLOSE_S, HttpServer, http_config
+from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
 from rota.api.service import Service
 from rota.core.errors import RotaError, Unavailable
 from rota.core.messages.decisions import Cause
@@ -31,17 +33,22 @@ from rota.drivers.local.attempt_controller import AttemptController
 from rota.drivers.local.confinement.attempt_folders import make_home
 from rota.drivers.local.driver import LocalDriver
 from rota.drivers.local.machine import refuse_what_cannot_be
+from rota.drivers.local.paced_starts import PacedStarts, refuse_too_many_tasks, usual_most_tasks
 from rota.drivers.local.settings import Settings
+from rota.files.job_shape import JobFile
 from rota.files.oidc_file import OidcFile
 from rota.live.estimates.learning import BOUND, Learning
 from rota.live.estimates.oom_retry import largest
+from rota.live.intake.quotas import SubmissionQuotas
+from rota.live.intake.requests import Requests
+from rota.live.intake.tenant_registry import TenantRegistry, TenantSettings
 from rota.live.loop.boot import Scheduling, boot
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
-from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
 from rota.live.loop.storage import through_outages
-from rota.live.loop.tenant_registry import TenantRegistry, TenantSettings
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.live.workers.retraining import Retraining, with_learned
@@ -56,7 +63,6 @@ from rota.store.run_folder import stop_causes
 from rota.store.sealing import load_sealer, seal_stored
 
 log = logging.getLogger("rota.api")
-CLOSE_S = 2
 SWITCH_S = 0.0005
 """How long the loop may delay a thread that has just made a batch durable."""
 
@@ -77,6 +83,10 @@ class Options:
     """How long jobs are kept after their end."""
     estimate_bound: float = BOUND
     """The largest measured error up to which an estimate replaces `auto`."""
+    call_limits: Limits = field(default_factory=Limits)
+    """What each caller may take."""
+    most_tasks: int | None = None
+    """Tasks without devices that run at once; None: by the number of CPUs."""
     tenants: TenantSettings = field(default_factory=TenantSettings)
     """Tenants and caps of priorities."""
     pages: Callable[[Service], Asgi] | None = None
@@ -143,12 +153,16 @@ async def _serve(
     clock.go_on(options.settings.home, control.state.now_s)
     _repeat_cancellations(control, options.settings.home)
     assert control.present is not None, "boot knows the cluster"
-    forecasts = ForecastWorker(options.scheduling, records.url)
+    source = ForecastWorker(options.scheduling, records.url)
+    forecasts = ForecastKeeper(control, records, source, options.scheduling.policy)
     learning = _learning(options, records, control)
-    attempts = AttemptController(
-        control.present.nodes, options.settings, control.answered, overlaps=control.engine.overlaps
+    starts = PacedStarts(
+        options.settings.home, control.answered, asyncio.get_running_loop().call_later, options.most_tasks
     )
-    driver = LocalDriver(attempts, control.state, control.kept)
+    starts.attach(
+        AttemptController(control.present.nodes, options.settings, starts.answered, overlaps=control.engine.overlaps)
+    )
+    driver = LocalDriver(starts, control.state, control.kept)
     server = _http_server(options, _service(options, records, parts, control, forecasts, learning))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
@@ -158,9 +172,11 @@ async def _serve(
     upkeep = [
         asyncio.create_task(work)
         for work in (
+            control.watch.run(),
             keep_tidy(records, options.settings.home, options.keep_s),
             through_outages(retraining.run),
             through_outages(learning.run),
+            through_outages(forecasts.run),
             control.storage.watch(),
             *parts.upkeep(),
         )
@@ -211,22 +227,30 @@ def _service(
     records: Records,
     parts: AccessParts,
     control: Control,
-    forecasts: ForecastWorker,
+    forecasts: ForecastKeeper,
     learning: Learning,
 ) -> Service:
+    most_tasks = options.most_tasks or usual_most_tasks()
+
+    def refuse(file: JobFile) -> None:
+        refuse_what_cannot_be(file)
+        refuse_too_many_tasks(file, most_tasks)
+
     tenants = TenantRegistry(
         control, records, options.tenants, also=(name for token in parts.access.all() for name in token.tenants)
     )
+    quotas = SubmissionQuotas(control, options.call_limits.job_quota) if parts.access.required else None
     return Service(
         control=control,
         requests=Requests(
             control,
             records,
-            refuse_what_cannot_be,
+            refuse,
             forecasts,
             learning,
             account_of=options.settings.accounts.account_of,
             tenants=tenants,
+            quotas=quotas,
         ),
         records=records,
         access=parts.access,
@@ -239,24 +263,18 @@ def _service(
         lookout=ManagerOverview(records, control, options.scheduling),
         limits=str(options.settings.limits),
         learning=learning,
+        truth=Truth(records, options.scheduling, forecasts),
+        call_limits=options.call_limits,
         tenants=tenants,
     )
 
 
 def _http_server(options: Options, service: Service) -> HttpServer:
-    return HttpServer(
-        uvicorn.Config(
-            make_app(service, None if options.pages is None else options.pages(service)),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=CLOSE_S,
-            ssl_certfile=options.certificate,
-            ssl_keyfile=options.key,
-            server_header=False,
-            proxy_headers=options.trust_proxy,
-        )
-    )
+    app = make_app(service, None if options.pages is None else options.pages(service))
+    tasks = options.most_tasks or usual_most_tasks()
+    most = most_connections(options.call_limits.connections, raise_descriptor_limit(), tasks)
+    config = http_config(app, options.certificate, options.key, proxy_headers=options.trust_proxy)
+    return HttpServer(config, most)
 
 
 def _announce(options: Options, listening: socket.socket, say: Callable[[str], None]) -> None:
@@ -285,15 +303,6 @@ def _about(options: Options, url: str) -> dict[str, object]:
         "isolation": str(options.settings.confinement),
         "isolation_why": options.settings.confinement.why,
     }
-
-
-class HttpServer(uvicorn.Server):
-    """Uvicorn's server without signal handlers: a requested stop is not an error."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signal handlers unchanged."""
-        yield
 
 
 def is_loopback(host: str) -> bool:

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from fastapi.responses import JSONResponse
 
-from rota.api.app import Asgi, make_app
+from rota.api.app import make_app
 from rota.api.extender import with_extender
 from rota.api.identity.setup import AccessParts, open_access, write_first_token
-from rota.api.serve import CLOSE_S, HttpServer, is_loopback, listen, only_one, run_loop, url_of
+from rota.api.limits.asgi import Asgi
+from rota.api.limits.http_server import HttpServer, http_config
+from rota.api.limits.values import Limits, most_connections, raise_descriptor_limit
+from rota.api.serve import is_loopback, listen, only_one, run_loop, url_of
 from rota.api.service import Service
 from rota.api.wire import forecast_out
 from rota.core.errors import RotaError
@@ -36,13 +38,16 @@ from rota.drivers.kubernetes.extender import Extender
 from rota.drivers.kubernetes.gangs.claims_check import RepairCount
 from rota.drivers.kubernetes.gangs.reporter import Reporter
 from rota.drivers.kubernetes.objects.job_objects import refuse_what_cannot_be
+from rota.drivers.kubernetes.objects.reading import NONSENSE
 from rota.drivers.kubernetes.settings import KEY, ClusterSettings, read_settings
 from rota.files.job_shape import JobFile
+from rota.live.intake.requests import Requests
 from rota.live.loop.boot import Scheduling
 from rota.live.loop.control import Control
 from rota.live.loop.kubernetes_loop import boot_on_pods
-from rota.live.loop.requests import Requests
 from rota.live.loop.retention import keep_tidy
+from rota.live.truth.keeper import ForecastKeeper
+from rota.live.truth.summary import Truth
 from rota.live.views.overview import ManagerOverview
 from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store.database import open_database
@@ -77,12 +82,21 @@ class ClusterOptions:
     require_token: bool = False
     extends: bool = False
     """Whether kube-scheduler binds, and Rota only decides."""
+    extender_token: str | None = None
+    """What kube-scheduler has to send; None on loopback only."""
+    certificate: Path | None = None
+    key: Path | None = None
     keep_s: float = 30 * 86400.0
     pages: Callable[[Service], Asgi] | None = None
 
 
 def serve_cluster(options: ClusterOptions, say: Callable[[str], None]) -> None:
     """Run until a signal, or until leadership is lost. A first token is written to a file."""
+    if options.extends and options.extender_token is None and not is_loopback(options.host):
+        raise RotaError(
+            f"host is {options.host!r}, where others can connect: give kube-scheduler's token with --token-file, "
+            "and a certificate with --tls-cert and --tls-key"
+        )
     options.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with only_one(options.home):
         listening = listen(options.host, options.port)
@@ -141,21 +155,14 @@ class _ReplicaRun:
         if options.lease is not None:
             leadership = Leadership(own_api, options.namespace, options.lease, options.identity, options.pod)
         api = Api(options.connection, fence=None if leadership is None else leadership.fence)
-        server = HttpServer(
-            uvicorn.Config(
-                self._switch,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=CLOSE_S,
-                server_header=False,
-                proxy_headers=False,
-            )
-        )
+        most = most_connections(Limits().connections, raise_descriptor_limit(), 0)
+        config = http_config(self._switch, options.certificate, options.key, proxy_headers=False)
+        server = HttpServer(config, most)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
         http = asyncio.create_task(server.serve(sockets=[listening]))
-        self._say(f"rota answers at {url_of(listening, secure=False)}; data in {options.home}")
+        url = url_of(listening, secure=options.certificate is not None)
+        self._say(f"rota answers at {url}; data in {options.home}")
         work = asyncio.create_task(self._lead(api, own_api, leadership))
         try:
             await asyncio.wait((work, http), return_when=asyncio.FIRST_COMPLETED)
@@ -213,12 +220,12 @@ class _ReplicaRun:
                 self._configured(change["object"])
 
     def _configured(self, value: dict[str, Any]) -> None:
-        text = (value.get("data") or {}).get(KEY, "")
         try:
+            text = str((value.get("data") or {}).get(KEY, ""))
             settings = read_settings(text, f"ConfigMap {self._options.config_map}: {KEY}")
             check_settings(settings)
-        except RotaError as error:
-            log.error(UNUSABLE, extra={"why": str(error)})
+        except NONSENSE as error:
+            log.error(UNUSABLE, extra={"why": str(error)[:1000]})
             return
         if settings != self._settings:
             self._settings = settings
@@ -249,7 +256,8 @@ class _ReplicaRun:
             self._settings = self._used
             return
         self._used = settings
-        foresight = ForecastWorker(scheduling, self._records.url)
+        source = ForecastWorker(scheduling, self._records.url)
+        foresight = ForecastKeeper(control, self._records, source, scheduling.policy)
         requests = Requests(control, self._records, _refuse_file, foresight, refuse_trial=refuse_what_cannot_be)
 
         async def foresee(job_id: JobId) -> dict[str, Any] | None:
@@ -257,14 +265,20 @@ class _ReplicaRun:
 
         reporter = Reporter(api, driver.gang_index, control.explain, foresee, self._options.identity)
         loop = asyncio.create_task(control.run(driver))
-        app = self._application(control, requests, scheduling)
-        self._switch.now = with_extender(app, Extender(driver)) if self._options.extends else app
+        app = self._application(control, requests, scheduling, foresight)
+        extends, token = self._options.extends, self._options.extender_token
+        self._switch.now = with_extender(app, Extender(driver), token) if extends else app
         log.info("ready", extra={"nodes": len(driver.node_cache.nodes), "jobs": len(control.state.jobs)})
         self._say(f"rota schedules {len(driver.node_cache.nodes)} nodes with policy {settings.policy}")
         try:
             async with asyncio.TaskGroup() as group:
                 parts = [nodes.run(), pods.run(), reporter.run(), reporter.forecast_starts(), control.storage.watch()]
-                parts += [_result(loop), _result(driver.failed), self._renew(driver, settings.gang_timeout)]
+                parts += [
+                    foresight.run(),
+                    _result(loop),
+                    _result(driver.failed),
+                    self._renew(driver, settings.gang_timeout),
+                ]
                 work = [group.create_task(part) for part in parts]
                 await self._changed.wait()
                 for each in work:
@@ -292,7 +306,9 @@ class _ReplicaRun:
         log.info("gangs have become smaller; the state is rebuilt")
         self._changed.set()
 
-    def _application(self, control: Control, requests: Requests, scheduling: Scheduling) -> Asgi:
+    def _application(
+        self, control: Control, requests: Requests, scheduling: Scheduling, forecasts: ForecastKeeper
+    ) -> Asgi:
         """Return the application that answers requests during a term."""
         service = Service(
             control=control,
@@ -307,6 +323,7 @@ class _ReplicaRun:
             scheduling=scheduling,
             lookout=ManagerOverview(self._records, control, scheduling),
             limits="enforced by Kubernetes",
+            truth=Truth(self._records, scheduling, forecasts),
             more_counters=self._counters,
         )
         return make_app(service, None if self._options.pages is None else self._options.pages(service))

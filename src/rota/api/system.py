@@ -14,8 +14,8 @@ from rota.api.access import Principal
 from rota.api.service import Service, principal, service
 from rota.api.wire import NodeOut, Problem, nodes_out
 from rota.core.model.job import NodeId
+from rota.live.intake.requests import NotFound
 from rota.live.loop.entry import News
-from rota.live.loop.requests import NotFound
 from rota.live.views.tenant_usage import TenantUse
 
 router = APIRouter(tags=["cluster"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})
@@ -97,7 +97,8 @@ async def policies(request: Request, caller: Caller) -> Response:
 async def stats(request: Request, caller: Caller) -> Response:
     """Return statistics of the loop: its steps so far, and the duration of the latest."""
     control = service(request).control
-    return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), "trouble": control.trouble})
+    held = {"longest_hold_s": round(control.watch.longest_s(), 4)}
+    return JSONResponse({"steps": control.steps, "step_s": list(control.step_s), "trouble": control.trouble, **held})
 
 
 @router.get("/journal", response_class=Response)

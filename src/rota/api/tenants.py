@@ -15,7 +15,7 @@ from rota.api.wire import Problem
 from rota.core.errors import RotaError
 from rota.core.model.job import OPPORTUNISTIC
 from rota.files.job_shape import MOST_PRIORITY, Name
-from rota.live.loop.tenant_registry import TenantRegistry
+from rota.live.intake.tenant_registry import TenantRegistry
 
 log = logging.getLogger("rota.api")
 router = APIRouter(tags=["tenants"], responses={code: {"model": Problem} for code in (401, 403, 404, 422)})

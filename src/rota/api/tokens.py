@@ -15,7 +15,7 @@ from rota.api.service import principal, service
 from rota.api.wire import Problem, moment
 from rota.drivers.local.confinement.accounts import token_account
 from rota.files.job_shape import Name
-from rota.live.loop.requests import NotFound
+from rota.live.intake.requests import NotFound
 from rota.store import clock
 from rota.store.tokens import StoredToken
 

@@ -119,6 +119,18 @@ COMMANDS: tuple[CommandEntry, ...] = (
         group=CommandGroup.RUN,
     ),
     CommandEntry(
+        name="truth",
+        target="rota.cli.manager.truth:truth",
+        summary="Compare forecasts and simulations with what happened.",
+        group=CommandGroup.RUN,
+    ),
+    CommandEntry(
+        name="what-if",
+        target="rota.cli.manager.truth:what_if",
+        summary="Simulate recent jobs under other policies or with more nodes.",
+        group=CommandGroup.RUN,
+    ),
+    CommandEntry(
         name="k8s",
         target="rota.cli.manager.k8s:app",
         summary="Schedule the pods of a Kubernetes cluster.",

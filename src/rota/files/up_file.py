@@ -21,6 +21,27 @@ _OTHER_FILES = frozenset({"nodes", "run", "roles", "physicalCluster", "taskRoles
 """Fields by which another kind of file is known."""
 
 
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+Most = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+
+
+class LimitsPart(FileModel):
+    """What each caller may take; rates and numbers are for each token."""
+
+    requests_per_second: Rate = 100.0
+    requests_burst: Most = 1000
+    requests_at_once: Most = 6
+    requests_waiting: Most = 64
+    streams: Most = 64
+    jobs_per_second: Rate = 20.0
+    jobs_burst: Most = 10_000
+    jobs_at_once: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 1000
+    waiting_jobs: Most = 20_000
+    connections: Annotated[int, Field(strict=True, ge=8, le=60_000)] = 2000
+    tasks: Most | None = None
+    """Tasks without devices that run at once; without it, 16 for each CPU, at least 256."""
+
+
 def _named(value: object) -> object:
     """The mapping in `nlp=ada,vision=bob`, as options write it; other values as they are."""
     if not isinstance(value, str) or "=" not in value:
@@ -100,6 +121,7 @@ class UpFile(FileModel):
     tls_key: Path | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    limits: LimitsPart = LimitsPart()
 
     @model_validator(mode="after")
     def _agree(self) -> UpFile:

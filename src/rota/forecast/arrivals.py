@@ -2,8 +2,8 @@
 
 Submissions that come together, such as the members of an array, are one batch. The time between batches is exponential
 with a rate that is itself uncertain; what a batch holds is that of a past one. How long its jobs run is what those ran,
-where that is known. A stream of submissions goes on for as long again as it has lasted, in the median (nothing else is
-known of its end); after that, batches arrive at the rate of the whole past.
+where that is known. Of the end of a stream of submissions only its age is known: it goes on for a multiple of that;
+after that, batches arrive at the rate of the whole past.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ MOST_KINDS = 256
 """How many of the latest batches tell what arrives."""
 PAUSE = 12.0
 """A gap of so many times the usual one separates two streams of submissions."""
+LASTS = 0.5
+"""For how long a stream goes on, on average, relative to its age. Seen from any moment it would be 1 in the median; but
+jobs wait, and are asked about, when a stream has lasted long enough to fill the queue."""
 DRIFT = 0.25
 """Standard deviation of the logarithm by which the rate may change."""
 
@@ -78,9 +81,8 @@ class Arrivals:
         return chance.gammavariate(self._count, 1.0 / self._over_s) * math.exp(DRIFT * chance.gauss(0.0, 1.0))
 
     def lasts_s(self, chance: random.Random) -> float:
-        """Return for how long the present stream goes on: as likely longer as shorter than it has lasted."""
-        share = chance.random()
-        return self._age_s * (1.0 - share) / max(share, 1e-6)
+        """Return for how long the present stream goes on."""
+        return chance.expovariate(1.0 / (LASTS * self._age_s))
 
     @property
     def later_rate(self) -> float:
@@ -128,7 +130,7 @@ class _LaterArrivals(Sequence[Submission]):
         return self._made[at]
 
     def _add(self) -> None:
-        at_s = self._at_s + self._chance.expovariate(self._rate)
+        at_s = self._at_s + self._chance.expovariate(self._rate) if self._rate else math.inf
         if at_s > self._until_s:
             self._rate, self._until_s = self._arrivals.later_rate, math.inf
             at_s = self._at_s + self._chance.expovariate(self._rate) if self._rate else math.inf

@@ -80,8 +80,10 @@ class _DurationGroup:
     level: str
     logs: list[float] = field(default_factory=list)
     mean: float = 0.0
+    seen: int = 0
 
     def close(self) -> None:
+        self.seen = len(self.logs)
         self.logs = self.logs[-MOST_SAMPLES:]
         self.mean = math.fsum(self.logs) / len(self.logs)
 
@@ -103,9 +105,10 @@ class _LevelSpread:
             self.squares += math.fsum(each * each for each in apart) * (count - 1) / count
             self.freedom += count - 1
 
-    def within(self, base: _Base, prior: float) -> float:
-        """Return the standard deviation in a group."""
-        return max(math.sqrt((self.squares + prior**2) / (self.freedom + 1.0)), LEAST_SPREAD)
+    def within(self, prior: float, *, is_vague: bool) -> float:
+        """Return the standard deviation in a group; a vague prior counts the less the more was seen."""
+        weight = 1.0 / (1.0 + self.freedom) if is_vague else 1.0
+        return max(math.sqrt((self.squares + weight * prior**2) / (self.freedom + weight)), LEAST_SPREAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,19 +207,20 @@ class RunTimes:
         chain: list[tuple[Hashable, _DurationGroup]] = []
         for key, _ in by_name if is_named else _by_size(run, base):
             group = self._groups.get(key)
-            if group is not None and (not chain or len(group.logs) < len(chain[-1][1].logs)):
+            if group is not None and (not chain or group.seen < chain[-1][1].seen):
                 chain.append((key, group))
         return chain
 
     def _mix(self, chain: Sequence[tuple[Hashable, _DurationGroup]], base: _Base) -> _Mixture:
-        centre, unsure, spread = base.mean, 0.6 * base.spread, base.spread
+        centre, unsure = base.mean, 0.6 * base.spread
         offsets, weights = [0.0], [1.0]
         width = base.spread
         around: _DurationGroup | None = None
         for _, group in chain:
             level = self._levels[base, group.level]
-            within = level.within(base, spread if around is None else base.within)
-            held = PRIOR_SAMPLES if around is None else self._held_by(base, group.level, around, within)
+            is_first = around is None
+            within = level.within(base.spread if is_first else base.within, is_vague=is_first)
+            held = _held_by_prior(base, within) if around is None else self._held_by(base, group.level, around, within)
             count = len(group.logs)
             centre = (count * group.mean + held * centre) / (count + held)
             unsure = UNSURE * within / math.sqrt(count + held)
@@ -233,11 +237,16 @@ class RunTimes:
             centre = around.mean
             groups = [group for key, group in self._groups.items() if group.level == level and _base_of(key) is base]
             squares = math.fsum((group.mean - centre) ** 2 - within**2 / len(group.logs) for group in groups)
-            between = squares / len(groups) if len(groups) > 2 else within**2 / PRIOR_SAMPLES
+            between = squares / len(groups) if len(groups) > 1 else within**2 / PRIOR_SAMPLES
             held = within**2 / between if between > 0 else MOST_HELD
             least = PRIOR_SAMPLES if base is not _Base.SECOND else LEAST_HELD
             known = self._held[base, level] = min(max(held, least), MOST_HELD)
         return known
+
+
+def _held_by_prior(base: _Base, within: float) -> float:
+    """Return how many samples count as what is assumed of all jobs: of a declaration some, of a guess hardly any."""
+    return PRIOR_SAMPLES if base is not _Base.SECOND else min((within / base.spread) ** 2, PRIOR_SAMPLES)
 
 
 def _deviations(group: _DurationGroup, level: _LevelSpread, within: float) -> tuple[list[float], list[float]]:

@@ -50,6 +50,8 @@ class AssumedFuture:
     costs: Costs = field(default_factory=Costs)
     speed: SpeedModel = field(default_factory=SpeedModel)
     horizon_s: float = HORIZON_S
+    rerate: bool = False
+    """Whether running jobs go on at the assumed speeds, and not at those recorded."""
 
 
 def run_forward(
@@ -73,7 +75,9 @@ class _ForwardRun:
         cluster = Cluster(nodes=tuple(account.node for account in state.inventory.nodes))
         self._engine = engine
         self._world = World(cluster, future.speed, future.costs, overlaps=engine.overlaps)
-        self._outstanding = adopt(self._world, state, future.targets, future.costs.checkpoint_interval_s)
+        self._outstanding = adopt(
+            self._world, state, future.targets, future.costs.checkpoint_interval_s, rerate=future.rerate
+        )
         self._clock = MomentClock(engine, self._world, future.arrivals, iter(()))
         self._job_id = job_id
         self._until_s = state.now_s + future.horizon_s

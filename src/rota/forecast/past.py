@@ -12,6 +12,15 @@ _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RanOn:
+    """Where a job ran: a node, the number of its tasks, and whether it shared devices that it asked for whole."""
+
+    node: str
+    tasks: int
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
     """A submission, and the work after which it ended; None while it has not."""
 
@@ -22,6 +31,8 @@ class PastRun:
     command: str = ""
     restarts: int = 0
     """How often it was stopped and started again."""
+    ran_on: RanOn | None = None
+    """Where it ran from start to end; None if that is not known, or it was in several places."""
 
 
 def kind_of(name: str) -> str:

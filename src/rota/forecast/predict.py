@@ -41,6 +41,8 @@ class Assumptions:
     arrivals: Arrivals = field(default_factory=Arrivals)
     costs: Costs = field(default_factory=Costs)
     speed: SpeedModel = field(default_factory=SpeedModel)
+    rerate: bool = False
+    """Whether running jobs go on at these speeds: the drivers of real machines record none."""
     startup_s: float = 0.0
     """Time from the order to start a job until it is reported as started."""
     command_of: Callable[[Job], str] = no_command
@@ -50,10 +52,16 @@ class Assumptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How many forward runs, in how much time; runs that are not complete by then do not count."""
+    """How many forward runs, in how much time; runs that are not complete by then do not count.
+
+    The first few have more time, so that a busy machine answers late rather than not at all.
+    """
 
     runs: int = 64
     seconds: float = math.inf
+    fewest: int = 4
+    patience: float = 10.0
+    """How many times as long the first few may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,15 +102,17 @@ def predict(
     reason = _obstacle(state, question)
     if reason is not None and reason is not NoForecast.NOT_WAITING:
         return Forecast(made_s=state.now_s, reason=reason)
-    give_up_at_s = time.monotonic() + budget.seconds
+    begun_s = time.monotonic()
     most = MOST_LATER + len(state.jobs)
 
     def one(number: int) -> RunResult | None:
+        limit_s = budget.seconds * (budget.patience if number < budget.fewest else 1.0)
+        if time.monotonic() > begun_s + limit_s:
+            return None
         future = _future(number, state, assumed, most)
+        asked = _asked(number, question, assumed)
         try:
-            return run_forward(
-                copy(), future, question.job_id, asked=_asked(number, question, assumed), give_up_at_s=give_up_at_s
-            )
+            return run_forward(copy(), future, question.job_id, asked=asked, give_up_at_s=begun_s + limit_s)
         except OutOfTime:
             return None
 
@@ -138,6 +148,7 @@ def _future(number: int, state: State, assumed: Assumptions, most: int) -> Assum
         costs=assumed.costs,
         speed=assumed.speed,
         horizon_s=HORIZON_S,
+        rerate=assumed.rerate,
     )
 
 

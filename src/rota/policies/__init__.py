@@ -101,6 +101,7 @@ _EXPORTS = {
 _MODULE_OF = {name: module for module, exported in _EXPORTS.items() for name in exported}
 
 BUILT_IN = {
+    "rota": "rota.policies.own.rota:rota",
     "fifo": "rota.policies.published.ordering.fifo:first_in_first_out",
     "easy": "rota.policies.published.ordering.easy:easy_backfill",
     "fewest-gpus": "rota.policies.published.ordering.shortest:fewest_gpus",

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
 
 from rota.store.audit import append_audit
+from rota.store.forecasts import ForecastRecords, write_forecasts
 from rota.store.jobs import FINAL, JobRecords, Json
 from rota.store.schema import answers, jobs, memory, nodes, segments, settings, steps
 from rota.store.sealing import Sealer
@@ -40,6 +41,10 @@ class WriteBatch:
     memory: str | None = None
     """The policy's memory as JSON, if it is to be written."""
     settings: dict[str, str] = field(default_factory=dict)
+    forecasts: list[Json] = field(default_factory=list)
+    """New forecasts."""
+    outcomes: list[Json] = field(default_factory=list)
+    """What became of jobs that were forecast: `key`, `state`, `started_s` and `ended_s`."""
     segment: tuple[int, Json] | None = None
     """A new journal segment that begins with these steps: the number of the first, and the header."""
 
@@ -59,6 +64,7 @@ class Records(JobRecords):
 
     def __init__(self, engine: Engine, sealer: Sealer | None = None) -> None:
         super().__init__(engine)
+        self.forecasts = ForecastRecords(engine)
         self._sealer = sealer
         """Encrypts secrets as they are written; only the manager has one, readers of the database have none."""
         place = engine.url.database if engine.dialect.name == "sqlite" else None
@@ -138,6 +144,8 @@ class Records(JobRecords):
         for key, value in batch.settings.items():
             connection.execute(delete(settings).where(settings.c.key == key))
             connection.execute(insert(settings), {"key": key, "value": value})
+        if batch.forecasts or batch.outcomes:
+            write_forecasts(connection, batch.forecasts, batch.outcomes)
         if batch.memory is not None:
             connection.execute(delete(memory))
             connection.execute(insert(memory), {"body": batch.memory})
@@ -259,6 +267,7 @@ class Records(JobRecords):
         old = jobs.c.state.in_(FINAL) & (jobs.c.ended_s < at_s) & (jobs.c.seq < self.next_seq() - 1)
         kept_segments = self.segments()
         over = [first for (first, _), (_, header) in pairwise(kept_segments) if header["snapshot"]["now_s"] < at_s]
+        self.forecasts.drop_before(at_s)
         with self._engine.begin() as connection:
             connection.execute(delete(answers).where(answers.c.created_s < answers_before_s))
             deleted = list(connection.execute(select(jobs.c.id).where(old)).scalars())

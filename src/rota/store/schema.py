@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD = "0007"
+HEAD = "0008"
 """The revision that this code needs; `migrations` leads to it from every older one."""
 
 metadata = MetaData()
@@ -130,4 +130,24 @@ settings = Table(
     metadata,
     Column("key", String(64), primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+forecasts = Table(
+    "forecasts",
+    metadata,
+    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("job_id", String(64), nullable=False),
+    Column("tenant", String(128), nullable=False),
+    Column("cause", String(16), nullable=False),
+    Column("policy", String(256), nullable=False),
+    Column("basis", String(64), nullable=False),
+    Column("gpus", Float(53), nullable=False),
+    Column("made_s", Float(53), nullable=False),
+    Column("start", Text),
+    Column("end", Text),
+    Column("state", String(16)),
+    Column("started_s", Float(53)),
+    Column("ended_s", Float(53)),
+    Index("forecasts_by_job", "job_id"),
+    Index("forecasts_by_time", "made_s"),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.api.access import Principal
 from rota.core.model.job import JobId, NodeId
-from rota.live.loop.audit_entry import Asker
+from rota.live.intake.audit_entry import Asker
 from rota.web.page_context import PageContext
 from rota.web.parts.basics import confirm
 

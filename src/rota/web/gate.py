@@ -16,13 +16,13 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from rota.api.access import is_local
-from rota.api.app import Asgi, Message, Receive, Send
 from rota.api.guard.cross_site import is_foreign
+from rota.api.limits.asgi import Asgi, Message, Receive, Send
 from rota.api.service import Service
 from rota.web.login_requests import LOGIN_PATHS, LoginRequests
 from rota.web.sessions import COOKIE, SECURE_COOKIE, Sessions, Visitor
 
-PAGES = ("/", "/jobs", "/cluster", "/tenants", "/what-if", "/submit", "/audit-log")
+PAGES = ("/", "/jobs", "/cluster", "/tenants", "/what-if", "/truth", "/submit", "/audit-log")
 ASSETS = ("/_nicegui", "/_rota", "/favicon.ico")
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "

@@ -14,7 +14,7 @@ from rota.api.access import AccessRole, Principal, Unknown
 from rota.api.service import Service
 from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
-from rota.live.loop.audit_entry import Asker
+from rota.live.intake.audit_entry import Asker
 from rota.live.loop.entry import News
 from rota.live.views.recent import Recent
 from rota.live.views.tenant_usage import TenantGuarantee, TenantUse

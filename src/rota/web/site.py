@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request
 
-from rota.api.app import Asgi
+from rota.api.limits.asgi import Asgi
 from rota.api.service import Service
 
 os.environ.setdefault("NICEGUI_STORAGE_PATH", os.devnull)  # keep NiceGUI from writing files of its own
@@ -22,7 +22,7 @@ from rota.live.workers.whatif import WhatIf
 from rota.web.bound_pages import BoundPages
 from rota.web.frame import frame
 from rota.web.page_context import PageContext
-from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, whatif
+from rota.web.pages import audit, cluster, job, jobs, overview, submit, tenants, truth, whatif
 
 BUILD_TIMEOUT_S = 20.0
 """How long building a page may take on a busy machine."""
@@ -35,6 +35,7 @@ PAGES: tuple[tuple[str, str, Build], ...] = (
     ("/cluster", "Cluster", cluster.build),
     ("/tenants", "Tenants", tenants.build),
     ("/what-if", "What-if", whatif.build),
+    ("/truth", "Truth", truth.build),
     ("/submit", "Submit", submit.build),
     ("/audit-log", "Audit log", audit.build),
 )

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rota.api.access import Principal, digest_of
 from rota.api.service import principal, service
 from rota.api.wire import Problem, moment
-from rota.live.loop.requests import NotFound
+from rota.live.intake.requests import NotFound
 from rota.store.tokens import StoredToken
 
 router = APIRouter(tags=["login"], responses={code: {"model": Problem} for code in (401, 403, 404, 422, 429)})

@@ -9,6 +9,7 @@ import typer
 from rota.cli.jobs.act import Jobs
 from rota.cli.jobs.show import JobArgument
 from rota.cli.manager.connect import ServerOption
+from rota.cli.terminal import echo
 from rota.core.errors import RotaError
 
 
@@ -58,4 +59,4 @@ def requeue(jobs: Jobs = None, server: ServerOption = None) -> None:
         raise RotaError("name the jobs by their ids")
     client = Client(server)
     for job in dict.fromkeys(jobs):
-        typer.echo(client.act(job, "requeue")["id"])
+        echo(client.act(job, "requeue")["id"])

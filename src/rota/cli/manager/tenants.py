@@ -117,7 +117,7 @@ def _put(tenant: str, caps: dict[str, int], server: str | None) -> None:
     from rota.sdk.client import Client
 
     found = Client(server).put_tenant(tenant, caps)
-    typer.echo(f"tenant {found['tenant']}: max priority {_caps(found['max_priority'])}")
+    echo(f"tenant {found['tenant']}: max priority {_caps(found['max_priority'])}")
 
 
 def _caps(caps: dict[str, int]) -> str:

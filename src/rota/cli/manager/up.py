@@ -185,7 +185,7 @@ def _warn_of_rounds(settings: UpFile) -> None:
     from rota.policies import find_policy
 
     if settings.protect == "unsaved" and not find_policy(settings.policy)[0].asks_guard:
-        typer.echo(
+        echo(
             f"warning: policy {settings.policy} stops jobs by rounds: those without a checkpoint start over each time",
             err=True,
         )
@@ -217,12 +217,13 @@ def _must_be_a_pair(certificate: Path, key: Path | None) -> None:
 
 def _options(settings: UpFile, *, umask: int) -> Options:
     """The settings as options of the manager."""
+    from rota.api.limits.values import Limits
     from rota.api.serve import Options
     from rota.drivers.local.machine import device_nodes, nvml_folder
     from rota.drivers.local.settings import Settings
     from rota.files.oidc_file import read_oidc_file
+    from rota.live.intake.tenant_registry import TenantSettings
     from rota.live.loop.boot import Scheduling
-    from rota.live.loop.tenant_registry import TenantSettings
     from rota.sdk.place import data_folder
     from rota.web.gate import Gate
 
@@ -255,6 +256,8 @@ def _options(settings: UpFile, *, umask: int) -> Options:
         require_token=settings.require_token,
         keep_s=settings.keep,
         estimate_bound=settings.estimate_bound,
+        call_limits=Limits(**settings.limits.model_dump(exclude={"tasks"})),
+        most_tasks=settings.limits.tasks,
         tenants=TenantSettings(names=settings.tenants or (), caps=settings.max_priority or {}),
         pages=Gate,
         users=settings.users,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +17,8 @@ from rota.mechanisms.declare import DeclaredPolicy
 from rota.mechanisms.parameters import describe_type, show_value
 from rota.policies import find_policy, names
 
+SUGGEST = "suggest"
+"""The word in place of a policy's name that asks for a recommendation."""
 LIST_COLUMNS = (
     Column(key="policy"),
     Column(key="summary"),
@@ -26,8 +29,25 @@ LIST_COLUMNS = (
 
 
 def policies(
-    name: Annotated[str | None, typer.Argument(help="Only this policy, with its parameters explained.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Only this policy, with its parameters explained; `suggest`: recommend one.")
+    ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="What each assumes, side by side.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="With suggest: the jobs, as a trace or a journal.", metavar="FILE")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="With suggest: the cluster, as for rota sim.", metavar="SPEC")
+    ] = None,
+    restart_cost: Annotated[
+        float, typer.Option("--restart-cost", help="With suggest: seconds lost at every restart.", min=0.0)
+    ] = 30.0,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="With suggest: take only the first N jobs.", metavar="N", min=1)
+    ] = None,
+    windows: Annotated[
+        int, typer.Option("--windows", help="With suggest: parts of the trace to simulate.", min=1, max=10)
+    ] = 5,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List the policies, their parameters and where they come from.
@@ -39,7 +59,16 @@ def policies(
       rota policies tiresias
 
       rota policies --compare
+
+      rota policies suggest --trace philly.csv --cluster gpu=64/8 --jobs 2000
     """
+    if name == SUGGEST:
+        from rota.cli.study.suggest import suggest_policy
+
+        suggest_policy(trace, cluster, restart_s=restart_cost, jobs=jobs, windows=windows, output=output)
+        return
+    if trace is not None or cluster is not None:
+        raise RotaError("--trace and --cluster are for `rota policies suggest`; to compare policies, use rota sim")
     wanted = names() if name is None else [name]
     found = [find_policy(each)[0] for each in wanted]
     if compare:

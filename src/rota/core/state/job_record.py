@@ -47,6 +47,10 @@ class JobView(Protocol):
     def progress_rate(self) -> float:
         """Work done per second at present: 0 unless it runs."""
 
+    @property
+    def nominal_rate(self) -> float:
+        """Work done per second at its best."""
+
     def attained_gpu_s(self, now_s: float) -> float:
         """Device-seconds used so far."""
 

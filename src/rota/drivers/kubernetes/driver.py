@@ -39,7 +39,8 @@ from rota.drivers.kubernetes.objects.binding_annotations import (
 from rota.drivers.kubernetes.objects.controller_sizes import ask_size
 from rota.drivers.kubernetes.objects.gang_jobs import job_id
 from rota.drivers.kubernetes.objects.pod_annotations import JOB_ID, PLACEMENT
-from rota.drivers.kubernetes.objects.pods import PodPhase, pod_of
+from rota.drivers.kubernetes.objects.pods import PodPhase
+from rota.drivers.kubernetes.objects.reading import name_of, read_pod, uid_of
 from rota.drivers.kubernetes.settings import ClusterSettings
 from rota.store import clock
 
@@ -133,23 +134,24 @@ class KubernetesDriver:
         """Take in changes of nodes."""
         for change in changes:
             if change["type"] == "DELETED":
-                self.node_cache.gone(change["object"]["metadata"]["name"], clock.now_s())
+                self.node_cache.gone(name_of(change["object"]), clock.now_s())
             else:
                 self.node_cache.see(change["object"], clock.now_s())
         self._flush()
 
     def pods_listed(self, values: list[Json]) -> None:
         """Take in the list of all pods."""
-        self.gang_index.replace([pod_of(value, self._settings, self._running) for value in values])
+        found = (read_pod(value, self._settings, self._running) for value in values)
+        self.gang_index.replace([pod for pod in found if pod is not None])
         self._flush()
 
     def pods_changed(self, changes: list[Json]) -> None:
         """Take in changes of pods."""
         for change in changes:
             if change["type"] == "DELETED":
-                self.gang_index.gone(change["object"]["metadata"]["uid"])
-            else:
-                self.gang_index.see(pod_of(change["object"], self._settings, self._running))
+                self.gang_index.gone(uid_of(change["object"]))
+            elif (pod := read_pod(change["object"], self._settings, self._running)) is not None:
+                self.gang_index.see(pod)
         self._flush()
 
     # -- starting up -----------------------------------------------------------------------------

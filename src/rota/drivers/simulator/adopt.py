@@ -33,17 +33,19 @@ Targets = Callable[[LiveJob], tuple[float, Outcome]]
 """The work after which a job ends, and how."""
 
 
-def adopt(world: World, state: State, targets: Targets, interval_s: float) -> list[Decision]:
+def adopt(world: World, state: State, targets: Targets, interval_s: float, *, rerate: bool = False) -> list[Decision]:
     """Let a new world continue from a state; return the orders that are outstanding.
 
-    `interval_s` is the time between checkpoints of jobs that do not declare it.
+    `interval_s` is the time between checkpoints of jobs that do not declare it. With `rerate`, jobs run on at the
+    speeds of the world: the drivers of real machines record none.
     """
     outstanding: list[Decision] = []
     for live in state.jobs.values():
         if live.state.is_final:
             continue
         target, outcome = targets(live)
-        world.take_over(_run_of(live, state, JobRun(live.job, target, outcome, interval_s)))
+        run = _run_of(live, state, JobRun(live.job, target, outcome, interval_s))
+        world.take_over(run, rerate=rerate)
         order = _order(live)
         if order is not None:
             outstanding.append(order)

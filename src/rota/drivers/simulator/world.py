@@ -76,17 +76,18 @@ class World:
             submission.job, submission.target, submission.outcome, self._costs.checkpoint_interval_s
         )
 
-    def take_over(self, run: JobRun) -> None:
-        """Take in a job that is already under way where its record says."""
+    def take_over(self, run: JobRun, *, rerate: bool = False) -> None:
+        """Take in a job that is under way; with `rerate`, at the speed of this world and not the recorded one."""
         self._runs[run.job.id] = run
-        if run.placement is not None and not run.rests:
-            if run.saves_result:
-                self._saving[run.job.id] = run
-                self._speak_at(run, run.work_from_s + self._costs.save_s)
-                return
+        if run.placement is None or run.rests:
+            return
+        if run.saves_result:
+            self._saving[run.job.id] = run
+            self._speak_at(run, run.work_from_s + self._costs.save_s)
+        else:
             self._enter(run.job.id, run.placement)
             if not run.lapsed:
-                self._set_rate(run, run.rate)
+                self._set_rate(run, self._rate(run) if rerate else run.rate)
 
     def arrival(self, job: Job) -> JobArrived:
         """Return the event of a submission, with the speed that the scheduler knows beforehand."""

@@ -17,11 +17,11 @@ from rota.core.errors import RotaError
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import OPPORTUNISTIC, JobId, JobState, NodeId
 from rota.core.state.state import State
+from rota.live.intake.planned_models import planned_speeds
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig, as_json, kept_from
 from rota.live.loop.control import PAST_KEY, Control
 from rota.live.loop.entry import LoopEntry, StepRecorder
-from rota.live.loop.planned_models import planned_speeds
 from rota.live.loop.policy_memory import PolicyMemory
 from rota.live.loop.record import Record
 from rota.mechanisms.declare import Knowledge

@@ -46,12 +46,14 @@ from rota.core.model.job import JobId, JobState
 from rota.core.state.job_record import LiveJob
 from rota.core.state.state import State
 from rota.live.estimates.oom_retry import NoMore, Raise, more_memory
+from rota.live.intake.submission_limits import portions
 from rota.live.loop.cluster_config import KEY as CLUSTER_KEY
 from rota.live.loop.cluster_config import ClusterConfig
 from rota.live.loop.dependents import Dependents
 from rota.live.loop.entry import LoopEntry, News, StepRecorder
 from rota.live.loop.histogram import Histogram
 from rota.live.loop.leases import LOOK_S, Leases
+from rota.live.loop.loop_watch import LoopWatch
 from rota.live.loop.record import Record, dump, row_of, shown_state
 from rota.live.loop.storage import RETRY_S, CantStore, HeldBack, Storage
 from rota.live.loop.transaction import Transaction
@@ -62,8 +64,6 @@ from rota.store.records import Records, WriteBatch
 log = logging.getLogger("rota.live")
 PAST_KEY = "past"
 """The setting that holds the past usage of accounts."""
-MOST_EVENTS = 100
-"""How many events one step takes, which limits how long a long list of jobs blocks others."""
 MEMORY_EVERY_S = 1.0
 _MAY_BE_LATE = (JobCancelled, JobHeld, JobReleased, JobRequeued, JobUpdated, Lapsed, SpeedChanged, WorkDone)
 
@@ -96,6 +96,7 @@ class Control:
         self.step_s: deque[float] = deque(maxlen=64)
         """Durations of the last steps of the engine."""
         self.step_times = Histogram()
+        self.watch = LoopWatch()
         self._planner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="planner") if plans_slowly else None
         self._at_rest = asyncio.Event()
         self._at_rest.set()
@@ -252,14 +253,16 @@ class Control:
                 entry.segment.change()
                 made.batch.segment = (self.steps, entry.segment.header())
         events = [event for entry in entries for event in entry.events if not self._is_late(event)]
-        for first in range(0, len(events), MOST_EVENTS):
-            if first:
+        for number, part in enumerate(portions(events)):
+            if number:
                 await asyncio.sleep(0)
-            await self._take_in(made, events[first : first + MOST_EVENTS])
+            await self._take_in(made, part)
         for entry in entries:
             made.batch.answers.extend(entry.answers)
             made.batch.drained.update(entry.drained)
             made.batch.audit.extend(entry.audit)
+            made.batch.forecasts.extend(entry.forecasts)
+            made.batch.outcomes.extend(entry.outcomes)
             made.batch.settings.update(entry.settings)
             if entry.cluster is not None and self.present is not None:
                 self.present.became(entry.cluster, self.state)

@@ -33,6 +33,9 @@ class LoopEntry:
     answers: list[dict[str, Any]] = field(default_factory=list)
     drained: dict[str, bool] = field(default_factory=dict)
     audit: list[dict[str, Any]] = field(default_factory=list)
+    forecasts: list[dict[str, Any]] = field(default_factory=list)
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    """What became of jobs that were forecast."""
     settings: dict[str, str] = field(default_factory=dict)
     specs: dict[JobId, str] = field(default_factory=dict)
     """The job files of jobs that an event updates."""

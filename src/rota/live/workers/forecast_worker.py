@@ -10,7 +10,8 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rota.core.codec.values import decode_cluster, decode_event, decode_job, encode_cluster, encode_event
@@ -23,6 +24,7 @@ from rota.forecast.durations import RunTimes
 from rota.forecast.forks import in_forks
 from rota.forecast.past import PastRun, kind_of
 from rota.forecast.predict import Assumptions, Budget, Question, predict
+from rota.forecast.speeds import PlacementLearner, at_reference, observed_speeds
 from rota.forecast.value import Forecast, decode_forecast, encode_forecast
 from rota.live.loop.boot import Restored, Scheduling, restored
 from rota.live.workers.worker_process import Json, WorkerProcess, answer_all
@@ -57,6 +59,10 @@ class ForecastWorker:
         question = {**self._setting, "job": job_id, "arrives": None if arrives is None else encode_event(arrives)}
         return decode_forecast(await self._helper.ask(question))
 
+    async def ask_many(self, job_ids: Sequence[JobId]) -> dict[JobId, Forecast]:
+        """Return the forecasts of several jobs."""
+        return {job_id: await self.ask(job_id) for job_id in job_ids}
+
     async def close(self) -> None:
         """Stop the worker."""
         await self._helper.close()
@@ -76,6 +82,7 @@ class Forecaster:
         self._past: dict[str, PastRun] = {}
         self._ended_s = 0.0
         self._costs = CostLearner()
+        self._placements = PlacementLearner()
         self._step = -1
         self._commands: dict[JobId, str] = {}
 
@@ -119,9 +126,14 @@ class Forecaster:
             for live in was.state.jobs.values()
             if not live.state.is_final
         ]
-        past = [*self._past.values(), *waiting]
+        type_of = {str(account.node.id): account.node.device_type for account in was.state.inventory.nodes}
+        ended = list(self._past.values())
+        speed = observed_speeds(ended, type_of)
+        past = [*(at_reference(run, speed, type_of) for run in ended), *waiting]
         costs = self._costs.learned(past)
         return Assumptions(
+            speed=speed,
+            rerate=True,
             times=RunTimes(past),
             arrivals=Arrivals(past, now_s),
             costs=costs.costs(in_rounds=was.in_rounds),
@@ -134,14 +146,18 @@ class Forecaster:
 
     def _learn(self, records: Records) -> None:
         """Take in what ended and happened since the last question."""
+        for number, body in records.last_steps(self._step, MOST_STEPS):
+            step = json.loads(body)
+            self._costs.take(step)
+            self._placements.take(step)
+            self._step = number
         for row in reversed(records.ended_since(self._ended_s, MOST_PAST)):
-            self._past[row.id] = past_run(row)
+            if row.id not in self._past:
+                self._past[row.id] = replace(past_run(row), ran_on=self._placements.where(row.id))
+            self._placements.forget(row.id)
             self._ended_s = max(self._ended_s, row.ended_s)
         for old in list(self._past)[: max(len(self._past) - MOST_PAST, 0)]:
             del self._past[old]
-        for number, body in records.last_steps(self._step, MOST_STEPS):
-            self._costs.take(json.loads(body))
-            self._step = number
         self._commands = {
             JobId(name): command_of(json.loads(spec)) for name, spec in records.specs_of_unfinished().items()
         }

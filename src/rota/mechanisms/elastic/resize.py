@@ -35,7 +35,7 @@ class Resizer:
 
     def find(self, draft: Draft, live: LiveJob, tasks: int, device_type: DeviceType | None) -> Placement | Reason:
         """Return free devices for a job at this size, of this type if one is given, or why there are none."""
-        if live.job.elastic is None and device_type is None:
+        if live.job.elastic is None and device_type is None and not self._is_barred(live.job, draft.inventory):
             return draft.offer(live)
         key = (live.seq, tasks, device_type)
         probe = self._probes.get(key)
@@ -53,8 +53,19 @@ class Resizer:
             return True
         return self._speed.at_size(job, device_type, tasks) > 0
 
+    def _is_barred(self, job: Job, inventory: Inventory) -> bool:
+        """Return whether a job that accepts any type would make no progress on some type of the cluster."""
+        if self._speed is None or self._speed.profiles is None or len(job.roles) > 1 or job.roles[0].device_types:
+            return False
+        speeds = [self._speed.on_type(job, pool.device_type) for pool in inventory.pools]
+        return min(speeds, default=0.0) <= 0 < max(speeds, default=0.0)
+
     def _able(self, sized: Job, job: Job, tasks: int, inventory: Inventory) -> Job | Reason:
         """Return the sized job with the types on which it runs well at this size, or that there are none."""
+        if job.elastic is None and len(sized.roles) == 1 and not sized.roles[0].device_types and self._speed:
+            kinds = [pool.device_type for pool in inventory.pools if self._speed.on_type(job, pool.device_type) > 0]
+            kinds.sort(key=lambda kind: -self._speed.on_type(job, kind) if self._speed else 0.0)
+            return replace(sized, roles=(replace(sized.roles[0], device_types=tuple(kinds)),))
         if self._speed is None or job.elastic is None or not self._speed.knows_sizes(job):
             return sized
         role = sized.roles[0]

@@ -61,20 +61,24 @@ class ElasticScheduler:
 
     def adopt(self, state: State) -> None:
         """Rebuild the indexes from a state; restore the memory if it is this policy's."""
-        self._reset()
-        self._rule.attach(state.jobs)
-        for live in state.jobs.values():
-            if live.placement is not None or live.is_leaving or live.is_contending:
-                self._jobs[live] = None
+        self.take_over(state)
         memory = state.memory
         if not isinstance(memory, dict) or memory.get("policy") != self._name:
-            self._stale = bool(self._jobs)
-            self.wakeup_s = state.now_s if self._jobs else math.inf
             return
         self._stale, self._unfinished = memory["stale"], memory["unfinished"]
         self._planned_s = -math.inf if memory["planned_s"] is None else memory["planned_s"]
         self.wakeup_s = math.inf if memory["wakeup_s"] is None else memory["wakeup_s"]
         self._rule.recall(memory["rule"])
+
+    def take_over(self, state: State) -> None:
+        """Rebuild the indexes from a state that another mechanism planned until now."""
+        self._reset()
+        self._rule.attach(state.jobs)
+        for live in state.jobs.values():
+            if live.placement is not None or live.is_leaving or live.is_contending:
+                self._jobs[live] = None
+        self._stale = bool(self._jobs)
+        self.wakeup_s = state.now_s if self._jobs else math.inf
 
     def note(self, changes: Changes, now_s: float) -> None:
         """Update the jobs and record observed speeds."""

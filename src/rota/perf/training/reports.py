@@ -10,6 +10,11 @@ from rota.core.model.job import Job
 from rota.perf.training.convergence import LossReport, report
 from rota.perf.training.goodput import TRAININGS, Batches, Sample, steps_tried
 
+REPORTS = "progress_reports"
+"""Label of a simulated job that reports its progress: how many times while it runs."""
+OVERSTATES = "overstates_progress"
+"""Label of a simulated job that reports this many times the progress that it made."""
+
 
 class Reports:
     """Reports of jobs that report nothing."""
@@ -24,6 +29,10 @@ class Reports:
 
     def losses(self, job: Job, work: float) -> LossReport | None:
         """Return the losses of a job that has done that much work."""
+        return None
+
+    def fraction_done(self, job: Job, work: float) -> float | None:
+        """Return the fraction of its steps or epochs that a job says it has done; None if it does not say."""
         return None
 
 
@@ -42,3 +51,12 @@ class SimulatedReports(Reports):
     def losses(self, job: Job, work: float) -> LossReport | None:
         """Return noisy losses."""
         return report(job, work)
+
+    def fraction_done(self, job: Job, work: float) -> float | None:
+        """Return the true fraction at the last report, or what a job that overstates its progress claims."""
+        claims = dict(job.labels)
+        if REPORTS not in claims or not job.work:
+            return None
+        times = max(int(float(claims[REPORTS])), 1)
+        done = int(work / job.work * times + 1e-9) / times
+        return min(done * float(claims.get(OVERSTATES, 1.0)), 0.999) if done < 1 else 1.0

@@ -13,8 +13,8 @@ from rota.api.wire import job_out
 from rota.core.model.job import JobId
 from rota.drivers.local.task_usage import use_now
 from rota.forecast.value import Forecast, TimeRange
+from rota.live.intake.requests import NotFound
 from rota.live.loop.record import state_text
-from rota.live.loop.requests import NotFound
 from rota.live.views.compare import compared
 from rota.live.views.job_timeline import TimelineEvent, life_of
 from rota.store import clock

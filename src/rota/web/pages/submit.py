@@ -13,8 +13,8 @@ from rota.api.access import Principal
 from rota.api.jobs import visible
 from rota.core.errors import RotaError
 from rota.forecast.value import Forecast
-from rota.live.loop.audit_entry import Asker
-from rota.live.loop.requests import NotFound
+from rota.live.intake.audit_entry import Asker
+from rota.live.intake.requests import NotFound
 from rota.web import draft, words
 from rota.web.frame import heading
 from rota.web.page_context import PageContext

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from enum import Enum
 from typing import Any
+from urllib.parse import quote
 
 from rota.drivers.kubernetes.api.client import Api, ApiRefused, Unreachable
 from rota.drivers.kubernetes.gangs.pod_events import post_event
@@ -148,7 +149,7 @@ class Binder:
         """Delete the controller that would recreate the pods; only Jobs are deleted."""
         if owner.kind != "Job" or not owner.api_version.startswith("batch/"):
             return
-        path = f"/apis/{owner.api_version}/namespaces/{namespace}/jobs/{owner.name}"
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{quote(owner.name, safe='')}"
         body = {"propagationPolicy": "Background", "preconditions": {"uid": owner.uid}}
         try:
             await self._api.patiently("DELETE", path, body, within_s=PATIENCE_S)

@@ -16,7 +16,7 @@ async def post_event(api: Api, pod: Pod, reason: str, message: str, identity: st
     event = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
+        "metadata": {"generateName": f"{pod.name[:200]}.", "namespace": pod.namespace},
         "involvedObject": {
             "apiVersion": "v1",
             "kind": "Pod",

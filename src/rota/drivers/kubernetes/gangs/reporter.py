@@ -209,7 +209,7 @@ class Reporter:
             async with self._room:
                 await self._api.patch(f"{pod.path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
         except ApiRefused as error:
-            if error.status != 404:
+            if error.status not in (404, 422):  # one pod that takes no condition keeps no other from getting its own
                 raise
 
     async def _report_group(self, gang: Gang) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rota.drivers.local.task_runner.files import Json
 
 NOT_FOUND = 127
+_CONFINES = 3
+"""The descriptor by which a new process says that it is confined."""
 
 
 def record(task: Json, output: int, tell: int, life: int) -> None:
@@ -24,12 +26,17 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
+    confined, confines = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(tell)
-        os.close(life)
-        _become(task, output)
+        for end in (tell, life, confined):
+            os.close(end)
+        _become(task, output, confines)
     os.close(output)
+    os.close(confines)
+    if task.get("confine"):
+        os.read(confined, 1)  # until then, the supervisor would find the mounts of the machine, not of the task
+    os.close(confined)
     with contextlib.suppress(BrokenPipeError):
         os.write(tell, f"{pid} {started(pid)}".encode())
     os.close(tell)
@@ -54,18 +61,19 @@ def record(task: Json, output: int, tell: int, life: int) -> None:
     write_when_possible("exit.json", ended)
 
 
-def _become(task: Json, output: int) -> None:
-    """In the new process: turn into the task. Does not return."""
+def _become(task: Json, output: int, confines: int) -> None:
+    """In the new process: turn into the task; `confines` is closed once it is confined. Does not return."""
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        for source, target in ((nothing, 0), (output, 1), (output, 2), (confines, _CONFINES)):
             os.dup2(source, target)
-        os.closerange(3, 256)
+        os.closerange(_CONFINES + 1, 256)
         os.get_exec_path()  # imports what execvpe needs, while we may still read the interpreter's own files
         _confine(task)
+        os.close(_CONFINES)
         os.chdir(task["workdir"])
         if task.get("confine"):
             _give_up_privileges(task["confine"])

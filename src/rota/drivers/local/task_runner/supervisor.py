@@ -127,6 +127,7 @@ class Supervisor:
             self._pid = pid
             self._processes = TaskProcesses(pid, pid_start, self._task["token"], members_of(self._task))
         os.close(started)
+        self._hold_mounts()
         self._tell(
             phase="running",
             pid=self._pid,
@@ -143,6 +144,13 @@ class Supervisor:
         self._drain(output)
         os.close(alive)
         self._record_end()
+
+    def _hold_mounts(self) -> None:
+        """Keep the task's mounts until this process ends: the kernel needs tens of milliseconds to take them apart,
+        which would delay the exit of the last process that has them, and so the start of the next task."""
+        if self._task.get("confine"):
+            with contextlib.suppress(OSError):
+                os.open(f"/proc/{self._pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
     def _record_end(self) -> None:
         try:

@@ -32,8 +32,8 @@ class ElasParams:
     cites="Sultana et al., ICPP 2020 (reconstructed)",
     preempts=True,
     traits=Traits(
-        prior_knowledge="none",
-        scheduling_input="attained service, epochs done",
+        prior_knowledge="number of epochs, and how many are done (reported)",
+        scheduling_input="attained service, fraction of epochs done",
         dimensions="time and space",
         preemption="yes",
         placement="consolidated",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from rota.core.state.job_record import JobView
 from rota.mechanisms.declare import Traits
 from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn, later
-from rota.policies.published.ordering.las import QueueMemo, check_thresholds, queue_of
+from rota.policies.published.ordering.las import LimitRule, QueueLimits, QueueMemo, check_thresholds, queue_of
 
 FIRST_LESSON = 16
 """The index is first computed after this many ended jobs, and again at each doubling."""
@@ -28,10 +28,16 @@ SAMPLE = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GittinsParams:
-    """Queue limits in device-seconds, and how many times inside a queue the index is read."""
+    """Queue limits in device-seconds, by `thresholds` or a `rule` as in `las`; `steps`: index readings per queue.
+
+    With `censored`, jobs that have not ended count as larger than what they had (Kaplan and Meier, 1958). Without it,
+    as published, the sample holds only ended jobs, so that long jobs are missing from it at first.
+    """
 
     thresholds: tuple[float, ...] = (3250.0, 7200.0)
     steps: int = 8
+    rule: LimitRule = LimitRule.PUBLISHED
+    censored: bool = False
 
     def __post_init__(self) -> None:
         check_thresholds(self.thresholds)
@@ -44,17 +50,41 @@ def index_of(sizes: Sequence[float], attained: float, quantum: float) -> float:
 
     Gu et al. give a queue's upper limit as D. 0 when nothing in the sample is larger than a.
     """
+    return weighted_index([(size, 1.0) for size in sizes], attained, quantum)
+
+
+def weighted_index(sample: Sequence[tuple[float, float]], attained: float, quantum: float) -> float:
+    """The index over a sample of sizes with weights; an infinite size is that of a job known only to be larger."""
     done = spent = 0.0
-    for size in sizes:
+    for size, weight in sample:
         rest = size - attained
         if rest <= 0:
             continue
         if rest <= quantum:
-            done += 1
-            spent += rest
+            done += weight
+            spent += weight * rest
         else:
-            spent += quantum
+            spent += weight * quantum
     return done / spent if spent else 0.0
+
+
+def with_censored(ended: Sequence[float], running: Sequence[float]) -> list[tuple[float, float]]:
+    """Redistribute the weight of each running job evenly over all larger ones (Kaplan and Meier).
+
+    What is left of it behind the largest ended job goes to an infinite size.
+    """
+    events = sorted([(size, False) for size in ended] + [(had, True) for had in running])
+    sample: list[tuple[float, float]] = []
+    weight, left = 1.0, len(events)
+    for size, is_running in events:
+        left -= 1
+        if not is_running:
+            sample.append((size, weight))
+        elif left:
+            weight *= (left + 1) / left
+        else:
+            sample.append((math.inf, weight))
+    return sample
 
 
 class SizeTable:
@@ -72,8 +102,11 @@ class SizeTable:
         """The observed sizes."""
         return tuple(self._sizes)
 
-    def learn(self, size_gpu_s: float) -> bool:
-        """Add the size of a job that ended; return whether the table changed."""
+    def learn(self, size_gpu_s: float, running: Callable[[], Sequence[float]] | None = None) -> bool:
+        """Add the size of a job that ended; return whether the table changed.
+
+        `running` returns the service that running jobs had, if they are to be counted as censored.
+        """
         insort(self._sizes, size_gpu_s)
         if len(self._sizes) < self._next_lesson:
             return False
@@ -81,11 +114,17 @@ class SizeTable:
         if len(self._sizes) > SAMPLE:
             self._sizes = self._sizes[:: len(self._sizes) // (SAMPLE // 2)]
         lows = (0.0, *self._thresholds)
+        sample = with_censored(self._sizes, running() if running else ())
         self._rows = [
-            [index_of(self._sizes, low + step * (high - low) / self._steps, high) for step in range(self._steps)]
+            [weighted_index(sample, low + step * (high - low) / self._steps, high) for step in range(self._steps)]
             for low, high in zip(lows, self._thresholds, strict=False)
         ]
         return True
+
+    def limit(self, thresholds: tuple[float, ...]) -> None:
+        """Change the queue limits; the index is read again from the next lesson on."""
+        self._thresholds = thresholds
+        self._rows = []
 
     def read(self, queue: int, attained: float) -> tuple[float, float]:
         """The index in a queue at a service, and the service at which it is read next."""
@@ -125,7 +164,10 @@ class gittins_index:  # noqa: N801 - named as the policy function that it stands
 
     def __init__(self, params: GittinsParams) -> None:
         self._params = params
-        self._table = SizeTable(params.thresholds, params.steps)
+        self._queues = QueueLimits(params.thresholds, params.rule)
+        self._table = SizeTable(self._queues.limits, params.steps)
+        self._alive: dict[int, JobView] = {}
+        """Jobs that have not ended, where they count as censored."""
 
     @property
     def memory(self) -> Any:
@@ -134,9 +176,19 @@ class gittins_index:  # noqa: N801 - named as the policy function that it stands
 
     def turn(self, job: JobView, now_s: float) -> Turn:
         """The job's place in the order."""
-        memo, until_s = queue_of(job, now_s, self._params.thresholds)
+        if self._params.censored:
+            self._alive[job.seq] = job
+        memo, until_s = queue_of(job, now_s, self._queues.limits)
         return gittins_turn(job, now_s, memo, until_s, self._table)
 
     def ended(self, job: JobView, now_s: float) -> bool:
         """Learn the size of a job that ended."""
-        return self._table.learn(job.attained_gpu_s(now_s))
+        self._alive.pop(job.seq, None)
+        size = job.attained_gpu_s(now_s)
+        if self._queues.learn(size):
+            self._table.limit(self._queues.limits)
+        if not self._params.censored:
+            return self._table.learn(size)
+        return self._table.learn(
+            size, lambda: [had for each in self._alive.values() if (had := each.attained_gpu_s(now_s))]
+        )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
 from rota.core.errors import RotaError
@@ -17,14 +18,61 @@ TOLERANCE_GPU_S = 1e-6
 """Tolerance: a queue limit computed as a time and checked as a service may differ by rounding."""
 
 
+GEOMETRIC = tuple(600.0 * 2.0**doublings for doublings in range(40))
+"""Limits that double: a job of any size passes logarithmically many, and none waits behind much larger ones."""
+FIRST_LIMITS = 16
+"""Jobs that must have ended before limits are taken from their sizes; then again at each doubling."""
+QUANTILES = (0.5, 0.8, 0.95)
+
+
+class LimitRule(Enum):
+    """Where queue limits come from."""
+
+    PUBLISHED = "published"
+    GEOMETRIC = "geometric"
+    OBSERVED = "observed"
+
+
+class QueueLimits:
+    """The queue limits in force: given, doubling, or learned from the sizes of ended jobs."""
+
+    def __init__(self, thresholds: tuple[float, ...], rule: LimitRule) -> None:
+        self._rule = rule
+        self.limits = GEOMETRIC if rule is LimitRule.GEOMETRIC else thresholds
+        self._sizes: list[float] = []
+        self._next_lesson = FIRST_LIMITS
+
+    @property
+    def memory(self) -> Any:
+        """The observed sizes; None where they are not needed."""
+        return tuple(self._sizes) if self._rule is LimitRule.OBSERVED else None
+
+    def learn(self, size_gpu_s: float) -> bool:
+        """Add the size of a job that ended; return whether the limits changed."""
+        if self._rule is not LimitRule.OBSERVED:
+            return False
+        insort(self._sizes, size_gpu_s)
+        if len(self._sizes) < self._next_lesson:
+            return False
+        self._next_lesson = 2 * len(self._sizes)
+        found = [self._sizes[int(part * len(self._sizes))] for part in QUANTILES]
+        limits = tuple(sorted({limit for limit in found if limit > TOLERANCE_GPU_S}))
+        is_changed = limits != self.limits
+        self.limits = limits
+        return is_changed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LasParams:
     """Queue limits in device-seconds; a job past the last stays in the last queue.
 
-    The defaults are those of the authors' simulator, whose third value (18,000) is never used there.
+    The default `thresholds` are those of the authors' simulator, whose third value (18,000) is never used there. Other
+    rules than `published` replace them: `geometric` limits double from 600 device-seconds without end; `observed`
+    limits are the 50th, 80th and 95th percentiles of the sizes of jobs that ended, once enough have.
     """
 
     thresholds: tuple[float, ...] = (3250.0, 7200.0)
+    rule: LimitRule = LimitRule.PUBLISHED
 
     def __post_init__(self) -> None:
         check_thresholds(self.thresholds)
@@ -80,7 +128,22 @@ def queue_of(job: JobView, now_s: float, thresholds: tuple[float, ...]) -> tuple
         intrusiveness="checkpoint",
     ),
 )
-def least_attained_service(job: JobView, now_s: float, params: LasParams) -> Turn:
+class least_attained_service:  # noqa: N801 - named as the policy function that it stands for
     """The least attained service goes first, compared by queue so that two jobs do not swap every second."""
-    memo, until_s = queue_of(job, now_s, params.thresholds)
-    return Turn((memo.queue, not job.holds, memo.entered_s, job.seq), until_s=until_s, memo=memo)
+
+    def __init__(self, params: LasParams) -> None:
+        self._queues = QueueLimits(params.thresholds, params.rule)
+
+    @property
+    def memory(self) -> Any:
+        """The observed sizes, where limits are learned."""
+        return self._queues.memory
+
+    def turn(self, job: JobView, now_s: float) -> Turn:
+        """The job's place in the order."""
+        memo, until_s = queue_of(job, now_s, self._queues.limits)
+        return Turn((memo.queue, not job.holds, memo.entered_s, job.seq), until_s=until_s, memo=memo)
+
+    def ended(self, job: JobView, now_s: float) -> bool:
+        """Learn the size of a job that ended."""
+        return self._queues.learn(job.attained_gpu_s(now_s))

@@ -13,7 +13,7 @@ from rota.mechanisms.declare import Traits
 from rota.mechanisms.ordering.declare import ordering
 from rota.mechanisms.ordering.rule import Turn
 from rota.policies.published.ordering.gittins import SizeTable, gittins_turn
-from rota.policies.published.ordering.las import QueueMemo, check_thresholds, queue_of
+from rota.policies.published.ordering.las import LimitRule, QueueLimits, QueueMemo, check_thresholds, queue_of
 
 
 class QueueOrder(Enum):
@@ -25,11 +25,15 @@ class QueueOrder(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiresiasParams:
-    """`promote` (PROMOTEKNOB): a job that waited this many times its run time returns to the first queue; 0: never."""
+    """`promote` (PROMOTEKNOB): a job that waited this many times its run time returns to the first queue; 0: never.
+
+    `rule` replaces the `thresholds` as in `las`.
+    """
 
     order: QueueOrder = QueueOrder.LAS
     thresholds: tuple[float, ...] = (3250.0, 7200.0)
     promote: float = 8.0
+    rule: LimitRule = LimitRule.PUBLISHED
 
     def __post_init__(self) -> None:
         check_thresholds(self.thresholds)
@@ -58,7 +62,8 @@ class tiresias:  # noqa: N801 - named as the policy function that it stands for
 
     def __init__(self, params: TiresiasParams) -> None:
         self._params = params
-        self._table = SizeTable(params.thresholds, 8)
+        self._queues = QueueLimits(params.thresholds, params.rule)
+        self._table = SizeTable(self._queues.limits, 8)
 
     @property
     def memory(self) -> Any:
@@ -67,7 +72,7 @@ class tiresias:  # noqa: N801 - named as the policy function that it stands for
 
     def turn(self, job: JobView, now_s: float) -> Turn:
         """The job's place in the order."""
-        memo, until_s = queue_of(job, now_s, self._params.thresholds)
+        memo, until_s = queue_of(job, now_s, self._queues.limits)
         if memo.queue and not job.holds and self._params.promote:
             memo, promoted_s = self._promote(job, now_s, memo)
             until_s = min(until_s, promoted_s)
@@ -77,7 +82,11 @@ class tiresias:  # noqa: N801 - named as the policy function that it stands for
 
     def ended(self, job: JobView, now_s: float) -> bool:
         """Learn the size of a job that ended."""
-        return self._params.order is QueueOrder.GITTINS and self._table.learn(job.attained_gpu_s(now_s))
+        size = job.attained_gpu_s(now_s)
+        is_changed = self._queues.learn(size)
+        if is_changed:
+            self._table.limit(self._queues.limits)
+        return (self._params.order is QueueOrder.GITTINS and self._table.learn(size)) or is_changed
 
     def _promote(self, job: JobView, now_s: float, memo: QueueMemo) -> tuple[QueueMemo, float]:
         """Promote the job to the first queue if it has waited long enough; else return when it will have."""

@@ -7,8 +7,9 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from rota.core.errors import RotaError
 from rota.core.messages.events import (
@@ -26,31 +27,28 @@ from rota.core.messages.events import (
 from rota.core.messages.reasons import Reason
 from rota.core.model.cluster import Cluster
 from rota.core.model.job import Job, JobId, JobState, NodeId
-from rota.files.auto import settled, unsettled
-from rota.files.job import apart, job_file, job_of, with_amounts
+from rota.files.job import job_file, job_of
 from rota.files.job_shape import JobFile
 from rota.forecast.value import Forecast, NoForecast
 from rota.live.estimates.learning import Learning
-from rota.live.loop.audit_entry import Asker, audit_entry
+from rota.live.intake.audit_entry import Asker, audit_entry
+from rota.live.intake.planned_models import within_memory
+from rota.live.intake.quotas import SubmissionQuotas
+from rota.live.intake.submission_limits import LARGE, MOST_AT_ONCE, Allowance, Pauses
+from rota.live.intake.submitted_files import SubmittedFiles
+from rota.live.intake.tenant_registry import TenantRegistry
 from rota.live.loop.cluster_config import changes_by_kind
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
-from rota.live.loop.latest_names import LatestNames
-from rota.live.loop.planned_models import within_memory
 from rota.live.loop.record import Record, by_our_clock, dump
 from rota.live.loop.storage import CantStore
-from rota.live.loop.tenant_registry import TenantRegistry
-from rota.live.workers.forecast_worker import ForecastWorker
 from rota.store import clock
-from rota.store.jobs import FINAL
 from rota.store.records import Records
 
 log = logging.getLogger("rota.live")
 Json = dict[str, Any]
-MOST_AT_ONCE = 10_000
-"""Jobs that can be submitted together."""
-PAUSE_AFTER = 50
-"""After how many jobs of a long list other requests are served."""
+UNNAMED = JobId("unnamed")
+"""The id of a job until it gets its own."""
 REVISED = (
     "name",
     "priority",
@@ -62,8 +60,6 @@ REVISED = (
     "preemptible",
 )
 """Fields of a job that may change while it waits."""
-MOST_NEEDED = 1000
-"""Jobs that one can depend on."""
 
 
 class NotFound(RotaError):
@@ -78,6 +74,22 @@ class Outdated(RotaError):
     """The thing has changed since the caller read it."""
 
 
+class JobForecasts(Protocol):
+    """Forecasts on request."""
+
+    async def ask(self, job_id: JobId, arrives: JobArrived | None = None) -> Forecast:
+        """Return when a job will start and end; `arrives` is a hypothetical job."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NewJob:
+    """A job that was checked and has no id yet."""
+
+    job: Job
+    record: Record
+    needs: list[JobId]
+
+
 class Requests:
     """The changes that users can make."""
 
@@ -86,9 +98,10 @@ class Requests:
         control: Control,
         records: Records,
         refuse: Callable[[JobFile], None],
-        foresight: ForecastWorker,
+        foresight: JobForecasts,
         learning: Learning | None = None,
         refuse_trial: Callable[[JobFile], None] | None = None,
+        quotas: SubmissionQuotas | None = None,
         account_of: Callable[[str, str, str | None], str | None] | None = None,
         tenants: TenantRegistry | None = None,
     ) -> None:
@@ -100,13 +113,16 @@ class Requests:
         self._account_of = account_of
         """Returns the Unix account for a user's job in a tenant, given the one that its token names."""
         self._foresight = foresight
-        self._learning = learning
+        self._quotas = quotas
+        """None: callers are not limited."""
         self._tenants = tenants
         """Which tenants exist and how high their priorities may be; None: the driver decides."""
         self._next = control.state.seq
         self._under_way: dict[str, asyncio.Future[list[JobId]]] = {}
         self._changing = asyncio.Lock()
-        self._latest = LatestNames()
+        self._files = SubmittedFiles(control, records, learning)
+        self._one_large = asyncio.Lock()
+        """Held while a large submission is made durable, so that small ones wait for one of them at most."""
 
     async def submit(
         self, files: Sequence[Json], asker: Asker, *, key: str | None = None, held: bool = False
@@ -130,95 +146,66 @@ class Requests:
     async def _accept(
         self, files: Sequence[Json], asker: Asker, held: bool, key: str | None, digest: str
     ) -> list[JobId]:
-        parts: list[tuple[Json, JobFile]] = []
+        pauses = Pauses()
+        quotas = self._quotas
+        allowance = Allowance(MOST_AT_ONCE if quotas is None else quotas.quota.at_once)
+        if quotas is not None:
+            quotas.charge(asker.name, len(files))
+        new: list[_NewJob] = []
         for number, values in enumerate(files, start=1):
-            parts.extend(await self._parts(values, "job" if len(files) == 1 else f"job {number}"))
-            if not number % PAUSE_AFTER:
-                await asyncio.sleep(0)
-        if len(parts) > MOST_AT_ONCE:
-            raise RotaError(f"{len(parts)} jobs were submitted; submit 1 to {MOST_AT_ONCE} at once")
-        for _, file in parts:
-            self._refuse(file)
-        needs = [await self._dependencies(file) for _, file in parts]
-        accounts = {tenant: self._account(asker, tenant) for tenant in dict.fromkeys(file.tenant for _, file in parts)}
-        entry = LoopEntry([])
-        ids: list[JobId] = []
-        together: dict[tuple[str, str], list[JobId]] = {}
-        arrays: dict[tuple[str, str], str] = {}
-        for (values, file), needed in zip(parts, needs, strict=True):
-            job_id = JobId(str(self._next + len(ids) + 1))
-            job = self._admitted(by_our_clock(job_of(file, job_id, self._unmet(needed), asker.name)), asker)
-            ids.append(job_id)
-            entry.events.append(JobArrived(job, held))
-            array_id = None if file.array is None else arrays.setdefault((job.tenant, job.name), job_id)
-            entry.records[job_id] = Record(
-                dump(values), asker.name, file, account=accounts[file.tenant], array_id=array_id
-            )
-            entry.audit.append(audit_entry(asker, "submit", job_id, job.name))
-            together.setdefault((job.tenant, job.name), []).append(job_id)
-        self._latest.update(together)
-        self._next += len(ids)
+            source = "job" if len(files) == 1 else f"job {number}"
+            for made, file in await self._files.parts(values, source, allowance):
+                self._refuse(file)
+                job = self._admitted(by_our_clock(job_of(file, UNNAMED, (), asker.name)), asker)
+                record = Record(dump(made), asker.name, file, account=self._account(asker, file.tenant))
+                new.append(_NewJob(job, record, await self._files.dependencies(file, pauses)))
+                await pauses.take()
+        if quotas is not None:
+            quotas.charge(asker.name, len(new) - len(files))
+        async with self._one_large if len(new) > LARGE else nullcontext():
+            with nullcontext() if quotas is None else quotas.reserved(asker.name, len(new)):
+                return await self._take(self._entry(new, asker, held), asker, key, digest)
+
+    async def _take(self, entry: LoopEntry, asker: Asker, key: str | None, digest: str) -> list[JobId]:
+        """Make new jobs durable; return their ids."""
+        ids = list(entry.records)
         if key is not None:
             answer = json.dumps({"ids": ids})
             entry.answers.append({"key": key, "digest": digest, "answer": answer, "created_s": clock.now_s()})
         try:
             await self._control.apply(entry)
         except CantStore:
-            self._latest.forget(together)
+            self._files.latest.forget(
+                [(each.job.tenant, each.job.name) for each in entry.events if isinstance(each, JobArrived)]
+            )
             raise
         more = {} if len(ids) == 1 else {"last_job": ids[-1], "jobs": len(ids)}
         log.info("submit", extra={"job": ids[0], "who": asker.name, **more})
         return ids
 
+    def _entry(self, new: Sequence[_NewJob], asker: Asker, held: bool) -> LoopEntry:
+        """Give new jobs their ids, in order; the entry must be added before anything else is awaited."""
+        entry = LoopEntry([])
+        together: dict[tuple[str, str], list[JobId]] = {}
+        arrays: dict[tuple[str, str], str] = {}
+        known = self._files.known() if any(each.needs for each in new) else frozenset()
+        for number, each in enumerate(new, start=self._next + 1):
+            job_id, file = JobId(str(number)), each.record.file
+            unmet = tuple(name for name in each.needs if name in known)
+            job = replace(each.job, id=job_id, name=file.name or str(job_id), depends_on=unmet)
+            entry.events.append(JobArrived(job, held))
+            if file.array is not None:
+                each.record.array_id = arrays.setdefault((job.tenant, job.name), job_id)
+            entry.records[job_id] = each.record
+            entry.audit.append(audit_entry(asker, "submit", job_id, job.name))
+            if file.name is not None:
+                together.setdefault((job.tenant, job.name), []).append(job_id)
+        self._files.latest.update(together)
+        self._next += len(new)
+        return entry
+
     def _account(self, asker: Asker, tenant: str) -> str | None:
         return asker.account if self._account_of is None else self._account_of(asker.name, tenant, asker.account)
-
-    async def _parts(self, values: Json, source: str = "job") -> list[tuple[Json, JobFile]]:
-        """The jobs of a file, validated once: with amounts in place of `auto`, which are estimated again for a job
-        that is submitted once more."""
-        file = job_file(values, source)
-        asked = unsettled(values) if values.get("estimated") else values
-        made = settled(asked) if self._learning is None else await self._learning.settle(asked, file)
-        if made != settled(values):  # which is what was validated
-            file = with_amounts(file, made, source)
-        return apart(made, source, file)
-
-    async def _dependencies(self, file: JobFile) -> list[JobId]:
-        """The jobs that a file depends on, by id or by name: the newest of a name, with those submitted with it."""
-        found: dict[JobId, None] = {}
-        for name in file.depends_on:
-            for job_id in await self._meant(name, file.tenant):
-                live = self._control.state.jobs.get(job_id)
-                row = None if live is not None else await asyncio.to_thread(self._records.job, job_id)
-                if row is not None and row.state in FINAL and row.state != JobState.SUCCEEDED.value:
-                    raise RotaError(
-                        f"job: depends_on: job {name!r} has ended as {row.state}; no job can depend on it any more"
-                    )
-                found[job_id] = None
-        if len(found) > MOST_NEEDED:
-            raise RotaError(f"job: depends_on names {len(found)} jobs; a job can depend on at most {MOST_NEEDED}")
-        return list(found)
-
-    async def _meant(self, name: str, tenant: str) -> list[JobId]:
-        """The jobs of a tenant that go by an id or a name."""
-        live = self._control.state.jobs.get(JobId(name))
-        owner = None if live is None else live.job.tenant
-        if live is None and (row := await asyncio.to_thread(self._records.job, name)) is not None:
-            owner = row.tenant
-        if owner == tenant:
-            return [JobId(name)]
-        found = self._latest.get((tenant, name))
-        if found is None:
-            found = [JobId(each) for each in await asyncio.to_thread(self._records.latest_named, name, tenant)]
-        if not found:
-            raise RotaError(f"job: depends_on: there is no job {name!r} in tenant {tenant!r}")
-        return found
-
-    def _unmet(self, needed: list[JobId]) -> tuple[JobId, ...]:
-        """Return the unmet dependencies; a job that the loop has forgotten succeeded."""
-        known = self._control.state.jobs
-        pending = {name for entry in self._control.pending for name in entry.records}
-        return tuple(dict.fromkeys(name for name in needed if name in known or name in pending))
 
     async def foresee(self, job_id: JobId) -> Forecast:
         """Return when a job will start and end, or the reason why there is no forecast."""
@@ -229,16 +216,18 @@ class Requests:
 
     async def obstacle(self, values: Json, asker: Asker) -> Reason | None:
         """Why a job would find no devices if it were submitted now; None if it would."""
-        _, file = (await self._parts(values))[0]
+        _, file = next(await self._files.parts(values))
         await self._control.at_rest()
         return self._control.engine.obstacle(job_of(file, JobId("dry-run"), (), asker.name))
 
     async def try_out(self, values: Json, asker: Asker) -> Forecast:
         """When a job would start if it were submitted now; nothing is changed."""
-        _, file = (await self._parts(values))[0]
+        _, file = next(await self._files.parts(values))
         self._refuse_trial(file)
         self._account(asker, file.tenant)
-        needs = self._unmet(await self._dependencies(file))
+        needed = await self._files.dependencies(file, Pauses())
+        known = self._files.known()
+        needs = tuple(name for name in needed if name in known)
         job_id = JobId("dry-run")
         job = self._admitted(by_our_clock(job_of(file, job_id, needs, asker.name)), asker)
         return await self._foresight.ask(job_id, JobArrived(job))

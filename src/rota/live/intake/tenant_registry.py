@@ -13,7 +13,7 @@ from typing import Any
 
 from rota.core.errors import RotaError
 from rota.core.model.job import DEFAULT_TENANT
-from rota.live.loop.audit_entry import Asker, audit_entry
+from rota.live.intake.audit_entry import Asker, audit_entry
 from rota.live.loop.control import Control
 from rota.live.loop.entry import LoopEntry
 from rota.live.loop.record import dump

@@ -1,0 +1,163 @@
+"""The order of jobs under Rota's own policy: by level, running jobs before waiting ones, then by submission."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from rota.core.state.job_record import JobView
+from rota.mechanisms.declare import Knowledge
+from rota.mechanisms.ordering.rule import Turn, later
+from rota.policies.own.levels import Levels
+from rota.policies.own.params import RotaParams
+from rota.policies.own.predictions import GroupPredictor, alike, declarer
+
+OVERDUE = 1.25
+"""A job that had this many times its predicted service without ending ranks by the service it had, from then on."""
+LAST_PART = 0.1
+"""The service to come counts as at least this fraction of the prediction."""
+LOOK_AGAIN = 0.1
+"""A running job that reports its progress is looked at again when its service has grown by this fraction."""
+
+
+class RankMemo(NamedTuple):
+    """What is remembered of a job: its predicted service, and the claim of its last report."""
+
+    predicted_gpu_s: float = 0.0
+    """0: not predictable."""
+    claimed_gpu_s: float = 0.0
+    """The service to come by the report that lowered its level; 0: none did."""
+    claimed_at_gpu_s: float = 0.0
+    """The service that it had then."""
+    distrusted: bool = False
+    """Whether a report proved false: the job reports in vain from then on."""
+
+
+class ServiceOrder:
+    """Ranks jobs by the level of the lesser of the service they had and the service to come, where that is known."""
+
+    def __init__(self, params: RotaParams, knowledge: Knowledge) -> None:
+        self._params = params
+        self._reports = knowledge.reports
+        self._levels = Levels(params.base_gpu_s, params.growth)
+        self._sizes = GroupPredictor()
+        self._declared = GroupPredictor()
+
+    # -- what is learned -------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> Any:
+        """The groups of both predictors."""
+        return {"sizes": self._sizes.memory, "declared": self._declared.memory}
+
+    def recall(self, memory: Any) -> None:
+        """Restore what `memory` returned."""
+        self._sizes.recall(memory["sizes"])
+        self._declared.recall(memory["declared"])
+
+    def ended(self, job: JobView, now_s: float) -> bool:
+        """Learn from a job that ended; predictions of jobs that wait already stay as they are."""
+        attained = job.attained_gpu_s(now_s)
+        if attained > 0:
+            if self._params.learned:
+                self._sizes.learn(alike(job.job), attained)
+            if self._params.declared and job.job.estimate_s:
+                self._declared.learn(declarer(job.job), attained / (job.job.estimate_s * job.job.gpus))
+        return False
+
+    def predicted_gpu_s(self, job: JobView) -> float:
+        """Return the predicted service of a new job, 0 if it can't be predicted."""
+        found: float | None = None
+        if self._params.declared and job.job.estimate_s:
+            ratio = self._declared.predict(declarer(job.job))
+            found = None if ratio is None else ratio * job.job.estimate_s * job.job.gpus
+        if found is None and self._params.learned:
+            found = self._sizes.predict(alike(job.job))
+        return found or 0.0
+
+    # -- the order -------------------------------------------------------------------------------
+
+    def turn(self, job: JobView, now_s: float, *, in_common_units: bool = False) -> Turn:
+        """The job's place in the order; in common units, service counts as seconds on the job's fastest type."""
+        memo = _remembered(job.memo)
+        if memo is None:
+            memo = RankMemo(self.predicted_gpu_s(job))
+        had, pace = job.attained_gpu_s(now_s), job.gpus
+        if in_common_units:
+            had, pace = _in_common_units(job, now_s)
+        level, memo, until_gpu_s = self._rank(job, had, memo, now_s)
+        until_s = math.inf
+        if job.progress_rate and pace:
+            until_s = later(now_s, (until_gpu_s - had) / pace)
+        if self._params.deadlines and job.job.deadline_s is not None:
+            level, until_s = _with_deadline(job, job.job.deadline_s, now_s, level, until_s)
+        return Turn((level, not job.holds, job.seq), until_s=until_s, memo=memo)
+
+    def _rank(self, job: JobView, had: float, memo: RankMemo, now_s: float) -> tuple[int, RankMemo, float]:
+        """Return the level, what to remember, and the service at which to look again."""
+        levels = self._levels
+        level = levels.of(had)
+        until = levels.limit(level)
+        if not level:
+            return level, memo, until
+        if memo.predicted_gpu_s and had < OVERDUE * memo.predicted_gpu_s:
+            to_come = max(memo.predicted_gpu_s - had, LAST_PART * memo.predicted_gpu_s)
+            level, until = self._lesser(level, until, had, to_come, OVERDUE * memo.predicted_gpu_s)
+        if self._params.progress and not memo.distrusted:
+            done = self._reports.fraction_done(job.job, job.work_done(now_s))
+            if done is not None:
+                level, memo, until = self._by_report(level, until, had, done, memo)
+        return level, memo, until
+
+    def _lesser(self, level: int, until: float, had: float, to_come: float, end: float) -> tuple[int, float]:
+        """Return the lesser of two levels, and the service at which one of them or the prediction changes."""
+        lower = self._levels.of(to_come)
+        if lower:
+            until = min(until, had + max(to_come - self._levels.limit(lower - 1), 1.0) + 1e-3)
+        return min(level, lower), min(until, end)
+
+    def _by_report(
+        self, level: int, until: float, had: float, done: float, memo: RankMemo
+    ) -> tuple[int, RankMemo, float]:
+        """Return the level by a report of the fraction done; a job whose claim proves false is not trusted again.
+
+        A claim that lowers the level is remembered. It is false if the job then has half as much again as it claimed,
+        and a first level's service more, without ending.
+        """
+        base = self._params.base_gpu_s
+        allowed = memo.claimed_at_gpu_s + 1.5 * memo.claimed_gpu_s + base
+        if memo.claimed_gpu_s and had > allowed:
+            return level, memo._replace(distrusted=True), until
+        if not 0 < done <= 1:
+            return level, memo, min(until, had + base)
+        to_come = had * (1 - done) / done
+        lower = self._levels.of(to_come)
+        if lower < level and (not memo.claimed_gpu_s or had + to_come < memo.claimed_at_gpu_s + memo.claimed_gpu_s):
+            memo = memo._replace(claimed_gpu_s=max(to_come, 1.0), claimed_at_gpu_s=had)
+        return min(level, lower), memo, min(until, had + max(LOOK_AGAIN * had, base / 4))
+
+
+def _with_deadline(job: JobView, deadline_s: float, now_s: float, level: int, until_s: float) -> tuple[int, float]:
+    """Return the level one earlier in the second half of the time to a deadline, and when that begins or ends.
+
+    One level is all that a declared deadline can gain, so that the bound on other jobs' waits grows by one factor.
+    """
+    urgent_s = (job.submitted_s + deadline_s) / 2
+    if now_s < urgent_s:
+        return level, min(until_s, urgent_s)
+    if now_s < deadline_s:
+        return max(level - 1, 0), min(until_s, deadline_s)
+    return level, until_s
+
+
+def _in_common_units(job: JobView, now_s: float) -> tuple[float, float]:
+    """Return the work done as device-seconds on the job's fastest type at its requested size, and its growth now."""
+    unit = job.job.gpus / (job.nominal_rate or 1.0)
+    return job.work_done(now_s) * unit, job.progress_rate * unit
+
+
+def _remembered(memo: Any) -> RankMemo | None:
+    """A job's memo; from a database or a journal it comes as a list."""
+    if memo is None or type(memo) is RankMemo:
+        return memo
+    return RankMemo(*memo) if isinstance(memo, (list, tuple)) and len(memo) == len(RankMemo._fields) else None

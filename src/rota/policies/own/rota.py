@@ -1,0 +1,151 @@
+"""Rota's own policy: one order of jobs by levels, carried out by the mechanism that the jobs and devices ask for.
+
+Jobs of fixed size on devices of one speed go through the list scheduler, event by event. While elastic jobs are
+present, or where device types differ in speed, sizes and types are planned as well. Tenancies always use the list
+scheduler.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rota.core.engine.draft import Draft
+from rota.core.engine.preemption_guard import PreemptionGuard
+from rota.core.engine.protocols import Allocator, Capabilities, Changes
+from rota.core.messages.reasons import Reason
+from rota.core.state.job_record import LiveJob
+from rota.core.state.state import State
+from rota.mechanisms.declare import PREEMPTS, DeclaredPolicy, Knowledge, Traits
+from rota.mechanisms.elastic.scheduler import ElasticScheduler
+from rota.mechanisms.ordering.list_scheduler import ListScheduler
+from rota.mechanisms.ordering.rule import SimpleRule
+from rota.policies.own.order import ServiceOrder
+from rota.policies.own.params import RotaParams
+from rota.policies.own.sizes import LevelSizes
+
+NAME = "rota"
+SIZED = "rota, with sizes"
+"""The policy's name in its memory while it plans sizes."""
+_CONSTANT = math.nextafter(1.0, 2.0)
+"""Growth of the guard's minimum run time: none, since jobs keep their levels."""
+
+
+class LevelPolicy:
+    """The policy, with both mechanisms over one order."""
+
+    capabilities = Capabilities(asks_guard=True)
+
+    def __init__(self, params: RotaParams, allocator: Allocator, knowledge: Knowledge) -> None:
+        self._params = params
+        self._knowledge = knowledge
+        self._order = ServiceOrder(params, knowledge)
+        rule = SimpleRule(of=self._order.turn, preempts=True, learner=self._order)
+        self._list = ListScheduler(rule, allocator)
+        self._sized = ElasticScheduler(
+            LevelSizes(self._order, params, knowledge), allocator, name=SIZED, speed=knowledge.speed
+        )
+        self._may_size = allocator.ledger is None
+        self._active: ListScheduler | ElasticScheduler = self._list
+        self._elastic: dict[LiveJob, None] = {}
+        self._types_differ = False
+        self._guard = PreemptionGuard(min_run_s=params.settle * knowledge.restart_s, growth=_CONSTANT)
+        self._spared_until_s = math.inf
+        self._state: State | None = None
+
+    @property
+    def wakeup_s(self) -> float:
+        """When the active mechanism plans next, or a job that was spared loses its protection."""
+        return min(self._active.wakeup_s, self._spared_until_s)
+
+    @property
+    def memory(self) -> Any:
+        """What the order has learned, and the plan of sizes where there is one."""
+        if self._active is self._sized:
+            return {**self._sized.memory, "order": self._order.memory}
+        return {"policy": NAME, "order": self._order.memory}
+
+    def adopt(self, state: State) -> None:
+        """Rebuild from a state; restore what was learned if this policy learned it."""
+        self._state = state
+        memory = state.memory
+        if isinstance(memory, dict) and memory.get("policy") in (NAME, SIZED):
+            self._order.recall(memory["order"])
+        self._types_differ = self._params.types and self._differ(state)
+        self._elastic = {live: None for live in state.jobs.values() if self._counts(live) and not live.state.is_final}
+        self._active = self._sized if self._wants_sizes else self._list
+        self._active.adopt(state)
+        self._spared_until_s = state.now_s if any(live.placement for live in state.jobs.values()) else math.inf
+
+    def note(self, changes: Changes, now_s: float) -> None:
+        """Pass changes on; change the mechanism when the first elastic job arrives or the last one ends."""
+        for live in changes.left:
+            if live.state.is_final:
+                self._elastic.pop(live, None)
+                if self._active is self._sized:
+                    self._order.ended(live, now_s)
+        self._elastic.update((live, None) for live in changes.arrived if self._counts(live))
+        wanted = self._sized if self._wants_sizes else self._list
+        if wanted is self._active:
+            self._active.note(changes, now_s)
+            return
+        assert self._state is not None, "a policy adopts a state before it is notified"
+        self._active.note(changes, now_s)
+        if wanted is self._sized:
+            self._sized.take_over(self._state)
+        else:
+            self._list.adopt(self._state)
+        self._active = wanted
+
+    def plan(self, draft: Draft) -> None:
+        """Let the active mechanism plan; a job that just started is spared while a restart would cost too much."""
+        if self._spared_until_s <= draft.now_s:
+            self._active.note(Changes(freed=True), draft.now_s)
+        self._spared_until_s = math.inf
+        if draft.guard.is_open:
+            draft.guard = self._guard
+        self._active.plan(draft)
+        self._spared_until_s = draft.guard_wakeup_s
+
+    def explain(self, waiting: LiveJob, draft: Draft) -> Reason:
+        """The reason by the active mechanism."""
+        if draft.guard.is_open:
+            draft.guard = self._guard
+        return self._active.explain(waiting, draft)
+
+    @property
+    def _wants_sizes(self) -> bool:
+        return self._may_size and (self._types_differ or bool(self._elastic))
+
+    def _counts(self, live: LiveJob) -> bool:
+        """Whether a job's size is to be chosen."""
+        return self._params.elastic and live.job.elastic is not None
+
+    def _differ(self, state: State) -> bool:
+        """Whether jobs run at different speeds on the cluster's device types."""
+        if len(state.inventory.pools) < 2:
+            return False
+        speed = self._knowledge.speed
+        kinds = [pool.device_type for pool in state.inventory.pools]
+        return speed.profiles is not None or len({speed.type_speed.get(kind, 1.0) for kind in kinds}) > 1
+
+
+rota = DeclaredPolicy(
+    name=NAME,
+    cites="Rota's own; levels as in multi-level feedback (Kalyanasundaram and Pruhs, J. ACM 2000 and 2003)",
+    summary="The lowest level of service first, levels growing geometrically; running jobs keep their devices.",
+    params=RotaParams,
+    placement="consolidate",
+    make=LevelPolicy,
+    emits=PREEMPTS,
+    traits=Traits(
+        prior_knowledge="none; progress, declared or learned lengths where they prove true",
+        scheduling_input="attained service (time x devices), service to come where known",
+        dimensions="time and space",
+        priority="by level of service",
+        preemption="yes, and resizing",
+        starvation="no: bounded",
+        placement="consolidated",
+        intrusiveness="checkpoint",
+    ),
+)

@@ -1,0 +1,214 @@
+"""Rota's own policy on jobs of fixed size: levels, what is known beyond them, and the bound on waiting."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import World, job, on, start, stop
+from rota.core.errors import RotaError
+from rota.core.model.cluster import Cluster
+from rota.core.state.history import History
+from rota.drivers.simulator.study import Setting, simulate
+from rota.mechanisms.declare import Knowledge
+from rota.perf.speed.model import Costs
+from rota.perf.training.reports import OVERSTATES, REPORTS, SimulatedReports
+from rota.policies import find_policy
+from rota.policies.own.levels import Levels
+from rota.policies.own.order import ServiceOrder
+from rota.policies.own.params import RotaParams
+from rota.policies.own.predictions import ENOUGH, GroupPredictor
+from rota.traces.workload import Submission, Workload
+
+PLAIN = "rota:base_gpu_s=100,progress=false,declared=false,learned=false"
+
+
+@pytest.mark.parametrize(
+    ("gpu_s", "level"), [(0.0, 0), (99.0, 0), (100.0, 1), (199.0, 1), (200.0, 2), (1600.0, 5), (math.inf, 10_000)]
+)
+def test_levels_double(gpu_s: float, level: int) -> None:
+    levels = Levels(100.0, 2.0)
+
+    assert levels.of(gpu_s) == level
+
+
+@given(gpu_s=st.floats(0, 1e12), growth=st.floats(1.01, 16))
+def test_a_level_ends_above_the_service_in_it(gpu_s: float, growth: float) -> None:
+    levels = Levels(150.0, growth)
+
+    level = levels.of(gpu_s)
+
+    assert gpu_s < levels.limit(level)
+    assert level == 0 or gpu_s >= levels.limit(level - 1) - 1e-5
+
+
+def test_starved_job_displaces_one_of_a_higher_level() -> None:
+    world = World(gpus=4).running("fed", gpus=4, attained_gpu_s=200.0)
+
+    assert world.submit("starved", gpus=4, policy=PLAIN) == [stop("fed")]
+    assert world.stopped("fed") == [start("starved", on("n1", 4))]
+
+
+def test_job_loses_its_devices_when_it_reaches_the_next_level() -> None:
+    """Two devices use up the 100 device-seconds of the first level in 50 s."""
+    world = World(gpus=2, policy=PLAIN)
+    world.settle(world.submit("a", gpus=2))
+    world.pass_s(10.0)
+    assert world.submit("b", gpus=2) == []
+
+    assert world.engine.wakeup_s == 50.0
+    assert world.settle(world.timer(50.0)) == [stop("a"), start("b", on("n1", 2))]
+
+
+def test_job_that_just_started_is_not_stopped_while_a_restart_costs_more() -> None:
+    world = World(gpus=1, policy=PLAIN + ",settle=3", restart_s=30.0)
+    world.settle(world.submit("a"))
+    world.settle(world.timer(100.0))
+    world.settle(world.submit("b"))
+    world.pass_s(50.0)
+    world.settle(world.ended("b"))
+    world.pass_s(10.0)
+
+    assert world.submit("c") == []
+    assert world.engine.wakeup_s == 150.0 + 3 * 30.0
+    assert world.settle(world.timer(240.0)) == [stop("a"), start("c", on("n1", 1))]
+
+
+def reporting(name: str, work: float, **claims: float) -> object:
+    return replace(job(name, work=work), labels=tuple((label, f"{value:g}") for label, value in claims.items()))
+
+
+def order(**params: object) -> ServiceOrder:
+    values = RotaParams(base_gpu_s=100.0, **params)  # type: ignore[arg-type]  # names are checked by the dataclass
+    return ServiceOrder(values, Knowledge(reports=SimulatedReports()))
+
+
+def level_after(seconds: float, rule: ServiceOrder, **claims: float) -> int:
+    """The level of a job of 1,000 s that has run so long, looked at whenever the order asks for it."""
+    world = World(gpus=1, policy="fifo")
+    world.settle(world.submit(job=reporting("a", 1000.0, **claims)))
+    now_s = 0.0
+    while True:
+        turn = rule.turn(world.live("a"), now_s)
+        world.live("a").remember(turn.memo)
+        if turn.until_s > seconds:
+            return int(rule.turn(world.live("a"), seconds).key[0])
+        now_s = turn.until_s
+
+
+def test_job_that_reports_its_progress_rises_again_near_its_end() -> None:
+    assert level_after(950.0, order(), **{REPORTS: 20.0}) == 0
+    assert level_after(950.0, order(progress=False), **{REPORTS: 20.0}) == 4
+    assert level_after(950.0, order()) == 4
+
+
+def test_false_reports_are_believed_once() -> None:
+    """A job that says early on that it is nearly done has what it claimed, and a first level more, then no trust."""
+    lie = {REPORTS: 1000.0, OVERSTATES: 1000.0}
+
+    assert level_after(150.0, order(), **lie) == 0
+    assert level_after(950.0, order(), **lie) == 4
+
+
+def test_predictor_trusts_only_what_came_true() -> None:
+    steady, wild = GroupPredictor(), GroupPredictor()
+    for number in range(ENOUGH):
+        assert steady.predict("g") is None
+        steady.learn("g", 1000.0)
+        wild.learn("g", 10.0 ** (number % 4))
+
+    assert steady.predict("g") == pytest.approx(1000.0)
+    assert wild.predict("g") is None
+    again = GroupPredictor()
+    again.recall(steady.memory)
+    assert again.predict("g") == pytest.approx(1000.0)
+
+
+@pytest.mark.parametrize(("factor", "trusted"), [((10.0,), True), ((0.1, 10.0), False)], ids=["constant", "noise"])
+def test_declared_lengths_are_corrected_or_ignored(factor: tuple[float, ...], trusted: bool) -> None:
+    """Lengths that are always 10 times too long are divided by 10; those that are wrong either way are not used."""
+    rule = order(learned=False)
+    for number in range(20):
+        world = World(gpus=1).running("a", work=500.0, attained_gpu_s=500.0)
+        live = world.live("a")
+        live.job = replace(live.job, estimate_s=500.0 * factor[number % len(factor)])
+        rule.ended(live, world.now_s)
+
+    found = rule.predicted_gpu_s(live)
+
+    assert found == (pytest.approx(500.0 * factor[19 % len(factor)] / 10) if trusted else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [("base_gpu_s=0", "base_gpu_s is 0"), ("growth=1", "growth is 1"), ("settle=-1", "settle is -1")],
+)
+def test_odd_parameters_are_refused(options: str, text: str) -> None:
+    with pytest.raises(RotaError, match=text):
+        find_policy("rota")[0].read(options)
+
+
+@pytest.mark.parametrize(
+    ("now_s", "level", "until_s"),
+    [(400.0, 3, 500.0), (500.0, 2, 800.0), (1000.0, 4, 1600.0)],
+    ids=["early", "urgent", "missed"],
+)
+def test_deadline_lifts_a_job_by_one_level_while_it_can_be_met(now_s: float, level: int, until_s: float) -> None:
+    """It runs from 0 on one device, so that its service is the time."""
+    world = World(gpus=1, policy="fifo")
+    world.settle(world.submit(job=replace(job("a", work=1e6), deadline_s=1000.0)))
+    live = world.live("a")
+
+    found = order().turn(live, now_s)
+
+    assert (found.key[0], found.until_s) == (level, until_s)
+    assert order(deadlines=False).turn(live, now_s).key[0] == Levels(100.0, 2.0).of(now_s)
+
+
+# -- the bound -----------------------------------------------------------------------------------
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> tuple[Submission, ...]:
+    """Jobs of tasks of one device, long enough to pass several levels."""
+    now_s = 0.0
+    submissions = []
+    for number in range(draw(st.integers(2, 14))):
+        now_s += draw(st.integers(0, 300))
+        asked = job(f"j{number}", workers=draw(st.integers(1, 4)), work=float(draw(st.integers(1, 3000))))
+        submissions.append(Submission(job=asked, submit_s=now_s))
+    return tuple(submissions)
+
+
+def bound_s(history: History, at: int, *, devices: int, base: float, growth: float) -> float:
+    """The longest that a job may take: its own run, and N times the end of its level on the devices it can't have."""
+    row = history.jobs[at]
+    assert row.end_s is not None
+    present = sum(
+        other.end_s is not None and other.submit_s < row.end_s and other.end_s > row.submit_s for other in history.jobs
+    )
+    levels = Levels(base, growth)
+    limit = levels.limit(levels.of(row.gpu_s))
+    return row.run_s + present * limit / (devices - row.gpus + 1)
+
+
+@pytest.mark.slow
+@given(submissions=workloads(), growth=st.sampled_from([1.5, 2.0, 4.0]), restart_s=st.sampled_from([0.0, 5.0]))
+@settings(max_examples=40, deadline=None)
+def test_no_job_takes_longer_than_the_bound(
+    submissions: tuple[Submission, ...], growth: float, restart_s: float
+) -> None:
+    """With settle=0, no job waits longer than N jobs take to leave the levels up to its own."""
+    workload = Workload(submissions=submissions, source="test", format="rota")
+    setting = Setting(cluster=Cluster.uniform(("gpu", 4, 4)), placement="any", costs=Costs(restart_s=restart_s))
+    policy = f"{PLAIN},growth={growth},settle=0"
+
+    history = simulate(workload, policy, setting).history
+
+    for at, row in enumerate(history.jobs):
+        assert row.end_s is not None
+        assert row.end_s - row.submit_s <= bound_s(history, at, devices=4, base=100.0, growth=growth) + 1e-6
