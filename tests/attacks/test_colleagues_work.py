@@ -22,7 +22,6 @@ from rota.live.intake.audit_entry import Asker
 from rota.web import actions
 
 Json = dict[str, Any]
-attack = pytest.mark.attack
 MIN_RUN_S = 0.5
 OWN_ONLY = "owner-only rights: members change their own jobs"
 CAP = "the cap of priorities by tenant and role"
@@ -106,7 +105,7 @@ def lab(managed: Lab) -> Iterator[Lab]:
 # -- stopping others' work by scheduling ---------------------------------------------------------
 
 
-@attack("arrives later and waits for the policy to favour the newcomer", stopped_by=GUARD)
+@pytest.mark.attack("arrives later and waits for the policy to favour the newcomer", stopped_by=GUARD)
 def test_later_job_waits(lab: Lab) -> None:
     victim = lab.running("ada")
     late = lab.submit("bob", resources={"gpus": 2})
@@ -116,7 +115,7 @@ def test_later_job_waits(lab: Lab) -> None:
     assert lab.job(victim)["attempt"] == 1
 
 
-@attack("gets an urgent job submitted by an admin to throw a colleague's work away", stopped_by=GUARD)
+@pytest.mark.attack("gets an urgent job submitted by an admin to throw a colleague's work away", stopped_by=GUARD)
 def test_not_even_an_urgent_job_of_an_admin_stops_what_cannot_resume(lab: Lab) -> None:
     victim = lab.running("ada")
     urgent = lab.submit("admin", resources={"gpus": 2}, priority=1000)
@@ -125,7 +124,7 @@ def test_not_even_an_urgent_job_of_an_admin_stops_what_cannot_resume(lab: Lab) -
     assert (lab.job(victim)["state"], lab.job(urgent)["state"]) == ("running", "waiting")
 
 
-@attack("floods the queue with short jobs so that running ones yield", stopped_by=GUARD)
+@pytest.mark.attack("floods the queue with short jobs so that running ones yield", stopped_by=GUARD)
 def test_flood_of_short_jobs_stops_nothing(lab: Lab) -> None:
     victim = lab.running("ada")
     flood = [{"run": "true", "tenant": "nlp", "resources": {"gpus": 1}, "estimate": "1s"} for _ in range(200)]
@@ -136,7 +135,9 @@ def test_flood_of_short_jobs_stops_nothing(lab: Lab) -> None:
     assert lab.job(victim)["state"] == "running"
 
 
-@attack("preempts a job again and again as soon as it has started", stopped_by="protected time doubles with each loss")
+@pytest.mark.attack(
+    "preempts a job again and again as soon as it has started", stopped_by="protected time doubles with each loss"
+)
 def test_preemptible_job_ends_although_others_keep_arriving(lab: Lab) -> None:
     length_s = 3.0
     victim = lab.submit("ada", f"sleep {length_s}", resources={"gpus": 2}, preemptible=True)
@@ -153,7 +154,7 @@ def test_preemptible_job_ends_although_others_keep_arriving(lab: Lab) -> None:
     assert 1 < found["attempt"] <= 5, "1 + log2(3 / 0.5) preemptions at most, and the run that ends"
 
 
-@attack("preempts a job in its first moment", stopped_by="the minimum run time")
+@pytest.mark.attack("preempts a job in its first moment", stopped_by="the minimum run time")
 def test_preemptible_job_runs_for_the_minimum_time(lab: Lab) -> None:
     victim = lab.running("ada", preemptible=True)
     begun = time.monotonic()
@@ -173,21 +174,24 @@ _FILE = {"run": "true", "tenant": "nlp"}
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param({**_FILE, "priority": 1}, marks=attack("raises the priority in a job file", stopped_by=CAP)),
         pytest.param(
-            {**_FILE, "priority": 1_000_000}, marks=attack("asks for the highest priority there is", stopped_by=CAP)
+            {**_FILE, "priority": 1}, marks=pytest.mark.attack("raises the priority in a job file", stopped_by=CAP)
+        ),
+        pytest.param(
+            {**_FILE, "priority": 1_000_000},
+            marks=pytest.mark.attack("asks for the highest priority there is", stopped_by=CAP),
         ),
         pytest.param(
             [_FILE, {**_FILE, "priority": 1}],
-            marks=attack("hides an urgent job in a list of ordinary ones", stopped_by=CAP),
+            marks=pytest.mark.attack("hides an urgent job in a list of ordinary ones", stopped_by=CAP),
         ),
         pytest.param(
             [{**_FILE, "name": "sweep", "array": number, "priority": number} for number in range(3)],
-            marks=attack("raises the priority of one member of an array", stopped_by=CAP),
+            marks=pytest.mark.attack("raises the priority of one member of an array", stopped_by=CAP),
         ),
         pytest.param(
             {**_FILE, "gang": False, "workers": 3, "priority": 5},
-            marks=attack("lets the manager expand an urgent job without gang", stopped_by=CAP),
+            marks=pytest.mark.attack("lets the manager expand an urgent job without gang", stopped_by=CAP),
         ),
     ],
 )
@@ -199,14 +203,14 @@ def test_priority_above_the_cap_is_refused(lab: Lab, body: object) -> None:
     assert lab.ask("admin", "GET", "/jobs")[1]["jobs"] == []
 
 
-@attack("tries the effect of an urgent job without submitting it", stopped_by=CAP)
+@pytest.mark.attack("tries the effect of an urgent job without submitting it", stopped_by=CAP)
 def test_dry_run_has_the_same_cap(lab: Lab) -> None:
     status, answer = lab.ask("bob", "POST", "/jobs?dry_run=true", {**_FILE, "priority": 1})
 
     assert (status, answer["error"][:13]) == (422, "job: priority")
 
 
-@attack("raises the priority on the command line", stopped_by=CAP)
+@pytest.mark.attack("raises the priority on the command line", stopped_by=CAP)
 def test_priority_above_the_cap_is_refused_by_the_command_line(lab: Lab) -> None:
     code, said = lab.rota("bob", "submit", "--priority", "3", "--", "true")
 
@@ -214,7 +218,7 @@ def test_priority_above_the_cap_is_refused_by_the_command_line(lab: Lab) -> None
     assert said.strip().splitlines()[-1].endswith("is 0; lower it, or ask an admin")
 
 
-@attack("submits at priority 0 and raises it afterwards", stopped_by=CAP)
+@pytest.mark.attack("submits at priority 0 and raises it afterwards", stopped_by=CAP)
 def test_priority_above_the_cap_is_refused_for_updates(lab: Lab) -> None:
     lab.running("ada")
     mine = lab.submit("bob", resources={"gpus": 2})
@@ -224,7 +228,9 @@ def test_priority_above_the_cap_is_refused_for_updates(lab: Lab) -> None:
     assert lab.job(mine)["priority"] == 0
 
 
-@attack("keeps an urgent job of better days and runs it again", stopped_by="the cap holds when a job is requeued")
+@pytest.mark.attack(
+    "keeps an urgent job of better days and runs it again", stopped_by="the cap holds when a job is requeued"
+)
 def test_requeue_has_the_cap_of_today(lab: Lab) -> None:
     assert lab.ask("admin", "PUT", "/tenants/nlp", {"max_priority": {"member": 5}})[0] == 200
     mine = lab.submit("bob", "true", priority=5)
@@ -239,10 +245,12 @@ def test_requeue_has_the_cap_of_today(lab: Lab) -> None:
     "who",
     [
         pytest.param(
-            "bob", marks=attack("a member raises the cap of its own tenant", stopped_by="only admins set caps")
+            "bob",
+            marks=pytest.mark.attack("a member raises the cap of its own tenant", stopped_by="only admins set caps"),
         ),
         pytest.param(
-            "mia", marks=attack("a maintainer raises the cap of its tenant", stopped_by="only admins set caps")
+            "mia",
+            marks=pytest.mark.attack("a maintainer raises the cap of its tenant", stopped_by="only admins set caps"),
         ),
     ],
 )
@@ -278,7 +286,9 @@ _ACTS: list[tuple[str, str, object]] = [
     [
         pytest.param(
             *each,
-            marks=attack(f"{each[1] or f'changes {next(iter(each[2]))} of'} a colleague's job", stopped_by=OWN_ONLY),
+            marks=pytest.mark.attack(
+                f"{each[1] or f'changes {next(iter(each[2]))} of'} a colleague's job", stopped_by=OWN_ONLY
+            ),
         )  # type: ignore[call-overload]
         for each in _ACTS
     ],
@@ -303,7 +313,7 @@ def test_member_cannot_change_a_colleagues_job(lab: Lab, method: str, action: st
     assert after["state"] not in ("cancelled", "suspended", "preempted")
 
 
-@attack("cancels all jobs of a name, a colleague's among them", stopped_by=OWN_ONLY)
+@pytest.mark.attack("cancels all jobs of a name, a colleague's among them", stopped_by=OWN_ONLY)
 def test_action_by_name_touches_only_ones_own(lab: Lab) -> None:
     hers, his = lab.submit("ada", name="train"), lab.submit("bob", name="train")
     status, answer = lab.ask("bob", "POST", "/jobs/actions", {"action": "cancel", "name": "train"})
@@ -312,7 +322,7 @@ def test_action_by_name_touches_only_ones_own(lab: Lab) -> None:
     assert lab.job(hers)["state"] not in ("cancelled",)
 
 
-@attack("lists a colleague's job among its own in one request", stopped_by=OWN_ONLY)
+@pytest.mark.attack("lists a colleague's job among its own in one request", stopped_by=OWN_ONLY)
 def test_action_by_ids_touches_only_ones_own(lab: Lab) -> None:
     hers, his = lab.submit("ada"), lab.submit("bob")
     _, answer = lab.ask("bob", "POST", "/jobs/actions", {"action": "cancel", "ids": [hers, his, "999999"]})
@@ -324,7 +334,7 @@ def test_action_by_ids_touches_only_ones_own(lab: Lab) -> None:
     }
 
 
-@attack("cancels a colleague's job on the command line", stopped_by=OWN_ONLY)
+@pytest.mark.attack("cancels a colleague's job on the command line", stopped_by=OWN_ONLY)
 def test_command_line_has_the_same_rights(lab: Lab) -> None:
     hers = lab.submit("ada")
     code, said = lab.rota("bob", "cancel", hers)
@@ -364,7 +374,9 @@ class _Service:
 @pytest.mark.parametrize(
     "action",
     [
-        pytest.param(each, marks=attack(f"{each}s a colleague's job through the dashboard", stopped_by=OWN_ONLY))
+        pytest.param(
+            each, marks=pytest.mark.attack(f"{each}s a colleague's job through the dashboard", stopped_by=OWN_ONLY)
+        )
         for each in ("cancel", "hold", "release")
     ],
 )
@@ -384,13 +396,17 @@ def test_dashboard_actions_have_the_same_rights(action: str, monkeypatch: pytest
     assert service.done == [action]
 
 
-@attack("names a colleague as the owner of a job", stopped_by="the owner is the token's name; files have no such field")
+@pytest.mark.attack(
+    "names a colleague as the owner of a job", stopped_by="the owner is the token's name; files have no such field"
+)
 @pytest.mark.parametrize("field", ["owner", "user"])
 def test_owner_cannot_be_forged(lab: Lab, field: str) -> None:
     assert lab.ask("bob", "POST", "/jobs", {**_FILE, field: "ada"})[0] == 422
 
 
-@attack("changes the command, tenant or owner of a waiting job", stopped_by="updates know only fields of scheduling")
+@pytest.mark.attack(
+    "changes the command, tenant or owner of a waiting job", stopped_by="updates know only fields of scheduling"
+)
 @pytest.mark.parametrize("field", ["run", "tenant", "owner", "resources", "env"])
 def test_update_reaches_no_other_fields(lab: Lab, field: str) -> None:
     lab.running("ada")
@@ -399,7 +415,7 @@ def test_update_reaches_no_other_fields(lab: Lab, field: str) -> None:
     assert lab.ask("bob", "PATCH", f"/jobs/{mine}", {field: "x"})[0] == 422
 
 
-@attack("a viewer acts on jobs", stopped_by="the role of its token")
+@pytest.mark.attack("a viewer acts on jobs", stopped_by="the role of its token")
 def test_viewer_changes_nothing(lab: Lab) -> None:
     hers = lab.submit("ada")
 
@@ -409,7 +425,9 @@ def test_viewer_changes_nothing(lab: Lab) -> None:
     assert lab.ask("vic", "POST", "/jobs/actions", {"action": "cancel", "ids": [hers]})[1]["done"] == []
 
 
-@attack("a member of another tenant finds or changes a job", stopped_by="the tenant filter: the job does not exist")
+@pytest.mark.attack(
+    "a member of another tenant finds or changes a job", stopped_by="the tenant filter: the job does not exist"
+)
 def test_other_tenants_find_nothing(lab: Lab) -> None:
     hers = lab.submit("ada", name="secret-project")
 
@@ -420,7 +438,7 @@ def test_other_tenants_find_nothing(lab: Lab) -> None:
     assert lab.ask("eve", "GET", f"/jobs?array={hers}")[1]["jobs"] == []
 
 
-@attack("a member makes itself a maintainer", stopped_by="only admins create tokens")
+@pytest.mark.attack("a member makes itself a maintainer", stopped_by="only admins create tokens")
 def test_member_cannot_create_tokens(lab: Lab) -> None:
     wanted = {"name": "bob", "role": "maintainer", "tenants": ["nlp"]}
 
@@ -445,25 +463,31 @@ def test_maintainer_acts_on_all_jobs_of_its_tenant_and_no_other(lab: Lab) -> Non
             "POST",
             "/jobs",
             {"run": "true", "tenant": "nosuch"},
-            marks=attack("an admin's job under a name that nobody limits", stopped_by="unknown tenants are refused"),
+            marks=pytest.mark.attack(
+                "an admin's job under a name that nobody limits", stopped_by="unknown tenants are refused"
+            ),
         ),
         pytest.param(
             "POST",
             "/jobs?dry_run=true",
             {"run": "true", "tenant": "nosuch"},
-            marks=attack("a dry run for an unknown tenant", stopped_by="unknown tenants are refused"),
+            marks=pytest.mark.attack("a dry run for an unknown tenant", stopped_by="unknown tenants are refused"),
         ),
         pytest.param(
             "GET",
             "/jobs?tenant=nosuch",
             None,
-            marks=attack("a filter that finds nothing and says nothing", stopped_by="unknown tenants are refused"),
+            marks=pytest.mark.attack(
+                "a filter that finds nothing and says nothing", stopped_by="unknown tenants are refused"
+            ),
         ),
         pytest.param(
             "POST",
             "/tokens",
             {"name": "x", "tenants": ["nlp", "nosuch"]},
-            marks=attack("a token for a tenant that is created later", stopped_by="unknown tenants are refused"),
+            marks=pytest.mark.attack(
+                "a token for a tenant that is created later", stopped_by="unknown tenants are refused"
+            ),
         ),
     ],
 )
@@ -474,7 +498,9 @@ def test_unknown_tenant_is_refused_for_admins_too(lab: Lab, method: str, path: s
     assert answer["error"] == "tenant: there is no tenant 'nosuch'; an admin can add it: rota tenants add nosuch"
 
 
-@attack("takes another user's jobs over by removing their tenant", stopped_by="a tenant with unfinished jobs stays")
+@pytest.mark.attack(
+    "takes another user's jobs over by removing their tenant", stopped_by="a tenant with unfinished jobs stays"
+)
 def test_tenant_with_jobs_is_not_removed(lab: Lab) -> None:
     lab.ask("admin", "PUT", "/tenants/robots", {})
     lab.submit("admin", tenant="robots")

@@ -142,8 +142,9 @@ def test_declaration_and_scheduler_agree_on_whether_the_guard_is_asked(policy: s
 # -- single decisions --------------------------------------------------------------------------
 
 
-def test_job_that_cannot_resume_keeps_its_devices_from_any_priority() -> None:
-    world = World(gpus=1).running("mine")
+@pytest.mark.parametrize("saves", [None, Checkpoint(interval_s=math.inf)], ids=["says nothing", "never saves"])
+def test_job_that_cannot_resume_keeps_its_devices_from_any_priority(saves: Checkpoint | None) -> None:
+    world = World(gpus=1).running("mine", checkpoint=saves)
 
     assert world.pass_s(1e6).submit("theirs", priority=1000, policy=guarded("priority")) == []
     assert world.engine.wakeup_s == math.inf

@@ -22,8 +22,8 @@ _MOST_DOUBLINGS = 40
 
 
 def can_resume(job: Job) -> bool:
-    """Return whether a job that is stopped goes on from what it saved; any other starts over."""
-    return job.checkpoint is not None
+    """Return whether a job that is stopped goes on from what it saved; one without checkpoints starts over."""
+    return job.checkpoint is not None and job.checkpoint.interval_s < math.inf
 
 
 def accepts_preemption(job: Job) -> bool:

@@ -1,1 +1,1 @@
-"""Requests of users: who asks, what is refused and why, and entries for the loop."""
+"""Requests of users: what is asked for, what is refused and why, and entries for the loop."""

@@ -2,7 +2,7 @@
 
 A process that is paused (a stopped container, a suspended virtual machine) wakes up with plans of the past, while
 another replica may have taken over. Every write to the cluster passes the fence, which is open for a while after each
-renewal. A lease that was lost closes it for good.
+renewal. A lease that was lost closes it permanently.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Fence:
         self._renewed.set()
 
     def lost(self) -> None:
-        """Close it for good."""
+        """Close it permanently."""
         self._is_lost = True
         self._renewed.set()
 
